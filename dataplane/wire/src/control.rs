@@ -1,0 +1,192 @@
+//! Admission messages between a worker and the switch's control port: one JSON object a line over TCP.
+//!
+//! The session lives as long as the worker takes part in the job. A worker sends [`Request::Join`], is answered by
+//! [`Event::Admitted`] once every rank has joined (or by [`Event::Refused`]), then sends [`Request::Alive`] every
+//! [`HEARTBEAT_MS`]; the server does the same with [`Event::Alive`]. A session that closes or is silent for
+//! [`LEASE_MS`] counts as dead and every other member is told [`Event::PeerLost`].
+
+use serde::{Deserialize, Serialize};
+
+/// Interval between signs of life, in milliseconds, in both directions.
+pub const HEARTBEAT_MS: u64 = 500;
+
+/// Silence after which the other side counts as dead, in milliseconds.
+pub const LEASE_MS: u64 = 3_000;
+
+/// Longest message line, in bytes, newline included. A longer line ends the session.
+pub const LINE_LEN_MAX: usize = 4096;
+
+/// How floating-point tensors travel in a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Integers as they are; floating-point tensors are refused.
+    I32,
+    /// Block floating point, 32-bit mantissas.
+    Bfp32,
+    /// Block floating point, two biased 16-bit mantissas in a word.
+    Bfp16,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: &'static [Self] = &[Self::I32, Self::Bfp32, Self::Bfp16];
+
+    /// The name used on command lines and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "i32",
+            Self::Bfp32 => "bfp32",
+            Self::Bfp16 => "bfp16",
+        }
+    }
+
+    /// Tensor elements that one 32-bit lane word carries.
+    pub const fn elements_per_word(self) -> usize {
+        match self {
+            Self::I32 | Self::Bfp32 => 1,
+            Self::Bfp16 => 2,
+        }
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| format!("unknown mode '{text}': expected i32, bfp32 or bfp16"))
+    }
+}
+
+/// What a worker says to the control port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Take part in a job. The first to join creates it; all must agree on everything but `rank` and `udp_port`.
+    Join {
+        /// Protocol version of the sender, [`crate::VERSION`].
+        version: u8,
+        /// Job name, 1 to 64 bytes.
+        job: String,
+        /// This worker's rank, below `world`.
+        rank: u16,
+        /// Number of workers.
+        world: u16,
+        /// Numeric mode.
+        mode: Mode,
+        /// Slots wanted, a power of two; the server may grant fewer.
+        slots: u32,
+        /// UDP port that this worker sends from, at the address of this TCP session.
+        udp_port: u16,
+    },
+    /// A sign of life.
+    Alive {},
+    /// The worker has finished and goes in peace; the job goes on until its last member has left.
+    Leave {},
+}
+
+/// What the control port says to a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// All ranks have joined; the job may start.
+    Admitted(Admission),
+    /// The worker may not join.
+    Refused {
+        /// Machine-readable reason.
+        reason: Refusal,
+        /// One sentence: what is wrong and what to do.
+        message: String,
+    },
+    /// A member is gone; the job is over.
+    PeerLost {
+        /// The rank that is gone.
+        rank: u16,
+        /// One sentence: how it was noticed.
+        message: String,
+    },
+    /// A sign of life.
+    Alive {},
+}
+
+/// What a worker needs to take part in a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admission {
+    /// Job number on the switch.
+    pub job: u16,
+    /// Epoch of the membership.
+    pub epoch: u32,
+    /// Job key.
+    pub key: u32,
+    /// Slots granted, a power of two: the window.
+    pub slots: u32,
+    /// First chunk number of the stream, newer than anything the slots have seen.
+    pub first_chunk: u32,
+    /// 32-bit words of lanes in every packet that is not bare.
+    pub lane_words: u32,
+    /// UDP port of the switch, at the address of this TCP session.
+    pub udp_port: u16,
+}
+
+/// Why a worker may not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The message was not understood or came out of order.
+    Protocol,
+    /// Another protocol version.
+    Version,
+    /// Job name, world size, rank or slots out of range.
+    Argument,
+    /// Another worker holds this rank.
+    RankTaken,
+    /// World size differs from the first member's.
+    WorldMismatch,
+    /// Mode differs from the first member's.
+    ModeMismatch,
+    /// No free slots.
+    Slots,
+    /// Too many jobs or sessions.
+    Busy,
+    /// Not every rank joined in time.
+    PeersMissing,
+    /// The job of that name is running already.
+    JobRunning,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_json_object_each() {
+        let join = Request::Join {
+            version: 1,
+            job: "demo".into(),
+            rank: 1,
+            world: 4,
+            mode: Mode::Bfp16,
+            slots: 256,
+            udp_port: 9,
+        };
+        let text = serde_json::to_string(&join).unwrap();
+        assert!(text.len() < LINE_LEN_MAX && !text.contains('\n'));
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), join);
+        let event = Event::Refused { reason: Refusal::RankTaken, message: "x".into() };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        assert!(serde_json::from_str::<Request>(r#"{"type":"join"}"#).is_err());
+        assert!(serde_json::from_str::<Request>(r#"{"type":"alive","x":1}"#).is_err());
+    }
+}

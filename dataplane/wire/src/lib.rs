@@ -1,0 +1,63 @@
+//! The Netfold wire protocol: what the bytes of a packet mean, and nothing else.
+//!
+//! A packet is Ethernet / IPv4 / UDP (destination port [`UDP_PORT`]) / [Netfold header](header) / lanes, all
+//! big-endian. Transports that own the outer headers (a UDP socket) carry only the *datagram*: the Netfold header and
+//! the lanes. The outer headers are smoltcp's wire types; see [`frame`].
+//!
+//! The header is defined once, in [`field::TABLE`]. The views here, the pipeline program and the protocol page of the
+//! documentation are derived from that table or checked against it.
+//!
+//! # Contract of the views
+//!
+//! [`header::Packet::new_checked`] proves that the buffer holds a whole header; after it no accessor panics.
+//! [`header::Repr::emit`] never panics on a buffer of at least [`header::LEN`] bytes. [`header::Packet`] shows every
+//! bit and judges nothing; [`header::Repr`] holds meaningful states only.
+//!
+//! This crate does no I/O, knows no clock and has no unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod field;
+pub mod frame;
+pub mod header;
+pub mod serial;
+
+pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
+
+/// UDP destination port of Netfold packets.
+pub const UDP_PORT: u16 = 20038;
+
+/// Protocol version carried in every header.
+pub const VERSION: u8 = 1;
+
+/// Most workers (children) that one aggregation level folds: the width of the contributor bitmap.
+pub const CHILDREN_MAX: usize = 32;
+
+/// Why bytes are not a Netfold packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The buffer ends before the header or the announced payload does.
+    #[error("packet is truncated: {len} bytes where {need} are needed")]
+    Truncated {
+        /// Bytes present.
+        len: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// The version nibble is not [`VERSION`].
+    #[error("unsupported protocol version {0}; this build speaks version 1")]
+    Version(u8),
+    /// The kind nibble names no packet kind.
+    #[error("unknown packet kind {0}")]
+    Kind(u8),
+    /// The operation nibble names no lane operation.
+    #[error("unknown lane operation {0}")]
+    Op(u8),
+    /// The reason byte names no reason.
+    #[error("unknown reason {0}")]
+    Reason(u8),
+    /// An outer header (Ethernet, IPv4 or UDP) is malformed or is not addressed to Netfold.
+    #[error("outer header: {0}")]
+    Outer(&'static str),
+}
