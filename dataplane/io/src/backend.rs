@@ -1,0 +1,151 @@
+//! The trait that every backend and middleware implements.
+
+use std::net::SocketAddr;
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::{IoCounters, IoError, PortId, RxBatch, Transmit};
+
+/// What a backend can do. Constant for the life of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Name of the backend, for messages.
+    pub name: &'static str,
+    /// Longest datagram in bytes (Netfold header and lanes, no outer headers).
+    pub datagram_len_max: usize,
+    /// Packets per `transmit` or `receive` beyond which a larger burst gains nothing.
+    pub burst_max: usize,
+    /// Bytes of [`RxBatch`] memory beyond which more gains nothing. Any size of at least one datagram works.
+    pub batch_bytes: usize,
+    /// Whether every datagram taken arrives, once and in order, as long as both ends live.
+    pub lossless: bool,
+}
+
+impl Capabilities {
+    /// A batch of the size that suits the backend best.
+    #[must_use]
+    pub fn batch(&self) -> RxBatch {
+        RxBatch::new(self.burst_max, self.batch_bytes)
+    }
+}
+
+/// One queue of packet I/O: bursts in, bursts out, and a way to sleep between them.
+///
+/// Object-safe; dynamic dispatch is paid once a burst. All calls but `wait` return at once.
+pub trait PacketIo: Send {
+    /// What this backend can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Clears `batch`, fills it with what has arrived, and returns how many datagrams that is; 0 when there is nothing.
+    ///
+    /// A call may return fewer than have arrived: call again until it returns 0 before calling [`wait`](Self::wait)
+    /// (or just wait: it returns at once then).
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::PeerGone`] when nothing is left and nothing can ever arrive; [`IoError::Os`] when the backend is
+    /// broken for good.
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError>;
+
+    /// Sends `packets`, whose bytes lie in `memory`, and returns how many of them, counted from the first, were taken.
+    ///
+    /// Fewer than offered means back-pressure: offer the rest again later; [`wait`](Self::wait) returns when it is
+    /// worth trying. The memory may be reused as soon as the call returns. Packets for one port leave in the order
+    /// given; packets for different ports may overtake each other. Packets for a port without a peer are taken and
+    /// counted in [`IoCounters::unbound_port`].
+    ///
+    /// # Errors
+    ///
+    /// On an error none of the packets was taken: [`IoError::Oversize`], [`IoError::Range`],
+    /// [`IoError::PeerGone`], [`IoError::Os`].
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError>;
+
+    /// Sleeps until something can be received, back-pressure has eased, or the waker fires (all `Ok(true)`), or until
+    /// `timeout` is over (`Ok(false)`). May return `Ok(true)` without cause.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the backend is broken for good. A peer that is gone is no error here: `wait` returns
+    /// `Ok(true)` and `receive` tells.
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError>;
+
+    /// A handle that ends the current or the next [`wait`](Self::wait), from any thread.
+    fn waker(&self) -> Waker;
+
+    /// Makes `peer` the peer of `port`, instead of the one it had. The wildcard for "whoever sends" does not exist:
+    /// datagrams from unbound sources are dropped and counted.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] when the backend's ports are fixed; [`IoError::PeerBound`]; [`IoError::Family`].
+    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        let _ = (port, peer);
+        Err(IoError::Unsupported("binding ports"))
+    }
+
+    /// Takes the peer of `port` away: its datagrams count as from an unknown source from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] when the backend's ports are fixed; [`IoError::UnknownPort`].
+    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
+        let _ = port;
+        Err(IoError::Unsupported("binding ports"))
+    }
+
+    /// The address of the peer of `port`, where the backend knows addresses.
+    fn peer(&self, port: PortId) -> Option<SocketAddr> {
+        let _ = port;
+        None
+    }
+
+    /// The backend's own address, where it has one.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// What happened so far.
+    fn counters(&self) -> IoCounters;
+}
+
+impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        (**self).receive(batch)
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        (**self).transmit(memory, packets)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        (**self).wait(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        (**self).waker()
+    }
+
+    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        (**self).bind_port(port, peer)
+    }
+
+    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
+        (**self).unbind_port(port)
+    }
+
+    fn peer(&self, port: PortId) -> Option<SocketAddr> {
+        (**self).peer(port)
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        (**self).local_addr()
+    }
+
+    fn counters(&self) -> IoCounters {
+        (**self).counters()
+    }
+}

@@ -1,0 +1,42 @@
+//! Counters that every backend keeps.
+
+/// What a backend has done since it was opened. Fields that a backend has no use for stay 0; middleware adds its own
+/// to those of the backend it wraps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IoCounters {
+    /// Datagrams handed to the caller.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Datagrams taken from the caller and passed on.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Datagrams dropped because their source is not bound to a port.
+    pub unknown_source: u64,
+    /// Datagrams dropped because they are longer than `datagram_len_max` or the batch's whole memory.
+    pub truncated: u64,
+    /// Datagrams taken from the caller for a port without a peer, and dropped.
+    pub unbound_port: u64,
+    /// Datagrams taken from the caller that the system then failed to send (no route, filtered, no buffers).
+    pub tx_failed: u64,
+    /// "Connection refused" reports: nobody listens at the peer's address at the moment.
+    pub refused: u64,
+    /// Calls of `transmit` that took fewer packets than offered.
+    pub backpressure: u64,
+    /// System calls made to receive.
+    pub rx_calls: u64,
+    /// System calls made to send.
+    pub tx_calls: u64,
+    /// Times that `wait` went to sleep.
+    pub sleeps: u64,
+    /// Runs of datagrams that the kernel was asked to segment (GSO).
+    pub gso_runs: u64,
+    /// Received super-buffers that held more than one datagram (GRO).
+    pub gro_runs: u64,
+    /// Packets that could not be written to a capture. The capture ends at the first.
+    pub capture_failed: u64,
+    /// Packets that fault injection dropped (lost, or corrupted in a way that the checksum shows).
+    pub fault_dropped: u64,
+}

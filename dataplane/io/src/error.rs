@@ -1,0 +1,74 @@
+//! What can go wrong in packet I/O.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::PortId;
+
+/// Why packet I/O failed. Nothing that a peer or the network can do to single packets appears here: such packets are
+/// counted in [`IoCounters`](crate::IoCounters).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// A datagram is longer than the backend carries. Cut the payload to `max` bytes or raise the backend's limit.
+    #[error("datagram of {len} bytes for port {} is longer than the {max} bytes this backend carries", port.0)]
+    Oversize {
+        /// Port of the datagram.
+        port: PortId,
+        /// Its length in bytes.
+        len: usize,
+        /// The limit in bytes: [`Capabilities::datagram_len_max`](crate::Capabilities::datagram_len_max).
+        max: usize,
+    },
+    /// A packet to send lies outside the memory that was passed with it: a bug of the caller.
+    #[error("packet at {offset}+{len} lies outside the {memory} bytes of memory passed with it")]
+    Range {
+        /// Offset in bytes.
+        offset: usize,
+        /// Length in bytes.
+        len: usize,
+        /// Bytes of memory.
+        memory: usize,
+    },
+    /// The backend cannot do this at all; choose another backend.
+    #[error("this backend does not support {0}")]
+    Unsupported(&'static str),
+    /// The peer is the peer of another port already; unbind that port first.
+    #[error("{peer} is bound to port {} already", port.0)]
+    PeerBound {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The port that has it.
+        port: PortId,
+    },
+    /// The peer's address family does not fit the socket; bind the socket to an address of the peer's family.
+    #[error("{peer} cannot be reached from a socket bound to {local}")]
+    Family {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The socket's own address.
+        local: SocketAddr,
+    },
+    /// No such port is bound.
+    #[error("port {} is not bound", .0.0)]
+    UnknownPort(PortId),
+    /// The only peer is gone for good (its end was dropped); close this end.
+    #[error("the peer has closed its end")]
+    PeerGone,
+    /// The operating system refused a call for a reason that retrying will not change.
+    #[error("{call} failed")]
+    Os {
+        /// The call.
+        call: &'static str,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl IoError {
+    /// The system's last error, for the call named.
+    pub(crate) fn os(call: &'static str, source: io::Error) -> Self {
+        Self::Os { call, source }
+    }
+}
