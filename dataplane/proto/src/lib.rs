@@ -1,1 +1,32 @@
-//! placeholder
+//! The Netfold worker as a sans-IO machine: it decides what to send, when to send it again and what an incoming packet
+//! means, and leaves clock, sockets and tensors to its caller.
+//!
+//! [`Worker`] cuts a sequence of operations into one stream of chunks and steps it through the slots of a switch (see
+//! the state diagram there). It never blocks, reads no clock and, once an operation is submitted, allocates nothing.
+//!
+//! # Driving a worker
+//!
+//! 1. [`Worker::submit`] operations at any time, while others run.
+//! 2. Hand every datagram from the switch to [`Worker::handle_packet`]. Results are unpacked by the caller's
+//!    [`Codec`] during that call, straight from the packet.
+//! 3. Call [`Worker::handle_timeout`] when [`Worker::next_deadline`] has passed.
+//! 4. After any of these, call [`Worker::poll_transmit`] until it returns `None` (or the transport pushes back) and
+//!    [`Worker::poll_event`] until it returns `None`.
+//!
+//! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
+//! the tensor in place: it arrives only after this rank's share was folded, and is delivered once.
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod op;
+mod stats;
+mod time;
+mod worker;
+
+pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, WorkerConfig};
+pub use error::{AbortReason, ConfigError, SpecError, WorkerError};
+pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec};
+pub use stats::{Ignored, WorkerStats};
+pub use time::Instant;
+pub use worker::{Codec, Handled, Worker, WorkerEvent};

@@ -1,0 +1,90 @@
+//! What a worker needs to know.
+
+use core::time::Duration;
+
+use netfold_wire::CHILDREN_MAX;
+use netfold_wire::control::Admission;
+use netfold_wire::header;
+
+use crate::error::ConfigError;
+
+/// Most slots of a job: the header has 15 bits for a slot.
+pub const SLOTS_MAX: u32 = 1 << 15;
+
+/// Fewest lane words in a packet: two for each possible rank, so that one chunk holds all descriptors.
+pub const LANE_WORDS_MIN: u32 = 2 * CHILDREN_MAX as u32;
+
+/// Most lane words in a packet: the longest UDP datagram over IPv4.
+pub const LANE_WORDS_MAX: u32 = ((65_507 - header::LEN) / 4) as u32;
+
+/// Place in the job and timer bounds of one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// What the control port granted.
+    pub admission: Admission,
+    /// This worker's rank, below `world`.
+    pub rank: u16,
+    /// Workers of the job, 1 to 32.
+    pub world: u16,
+    /// Shortest retransmission time-out. Default 2 ms.
+    pub rto_min: Duration,
+    /// Longest retransmission time-out, back-off included. Default 500 ms.
+    pub rto_max: Duration,
+    /// Retransmission time-out before the first measurement. Default 20 ms.
+    pub rto_initial: Duration,
+    /// Time without progress, with chunks outstanding, after which the job is given up. Must exceed the longest time
+    /// by which ranks may be apart. Default 60 s.
+    pub stall_timeout: Duration,
+    /// Most operations pending: submitted and not yet reported as done. Default 1024.
+    pub ops_max: usize,
+}
+
+impl WorkerConfig {
+    /// The defaults for a place in a job.
+    pub fn new(admission: Admission, rank: u16, world: u16) -> Self {
+        Self {
+            admission,
+            rank,
+            world,
+            rto_min: Duration::from_millis(2),
+            rto_max: Duration::from_millis(500),
+            rto_initial: Duration::from_millis(20),
+            stall_timeout: Duration::from_secs(60),
+            ops_max: 1024,
+        }
+    }
+
+    /// Length of the longest datagram of this job, in bytes: header and all lanes.
+    pub const fn datagram_len_max(&self) -> usize {
+        header::LEN + 4 * self.admission.lane_words as usize
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with the first field that is out of range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.world == 0 || usize::from(self.world) > CHILDREN_MAX {
+            return Err(ConfigError::World(self.world));
+        }
+        if self.rank >= self.world {
+            return Err(ConfigError::Rank { rank: self.rank, world: self.world });
+        }
+        if !self.admission.slots.is_power_of_two() || self.admission.slots > SLOTS_MAX {
+            return Err(ConfigError::Slots(self.admission.slots));
+        }
+        if !(LANE_WORDS_MIN..=LANE_WORDS_MAX).contains(&self.admission.lane_words) {
+            return Err(ConfigError::LaneWords(self.admission.lane_words));
+        }
+        let timers =
+            [Duration::from_nanos(1), self.rto_min, self.rto_initial, self.rto_max, self.stall_timeout];
+        if !timers.is_sorted() {
+            return Err(ConfigError::Timers);
+        }
+        if self.ops_max == 0 {
+            return Err(ConfigError::OpsMax);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Errors: what the caller asked that cannot be done, and why a job ended.
+
+use core::time::Duration;
+
+use netfold_wire::Reason;
+
+use crate::op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX};
+
+/// A [`WorkerConfig`](crate::WorkerConfig) that no worker can run by: the admission is damaged or an argument is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// World size out of range.
+    #[error("world size {0} is not in 1 to 32")]
+    World(u16),
+    /// Rank not below the world size.
+    #[error("rank {rank} is not below the world size {world}")]
+    Rank {
+        /// Rank given.
+        rank: u16,
+        /// World size given.
+        world: u16,
+    },
+    /// Slots not a power of two that the header can say.
+    #[error("{0} slots: expected a power of two, at most 32768")]
+    Slots(u32),
+    /// Lanes too few for the descriptors of 32 ranks or too many for a datagram.
+    #[error("{0} lane words: expected 64 to 16369")]
+    LaneWords(u32),
+    /// A timer bound that is zero, or bounds in the wrong order.
+    #[error("timers must be above zero, with rto_min <= rto_initial <= rto_max <= stall_timeout")]
+    Timers,
+    /// No room for any operation.
+    #[error("ops_max must be at least 1")]
+    OpsMax,
+}
+
+/// An [`OpSpec`](crate::OpSpec) that the protocol cannot carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Too many chunks.
+    #[error("{0} data chunks: at most {DATA_CHUNKS_MAX}; split the tensor")]
+    Chunks(u32),
+    /// Too many elements.
+    #[error("{0} elements: at most {ELEMENTS_MAX}; split the tensor")]
+    Elements(u64),
+    /// Root out of range.
+    #[error("root rank {0} is not below 32")]
+    Root(u8),
+    /// Class out of range.
+    #[error("class {0} is not in 0 to 15")]
+    Class(u8),
+}
+
+/// Why [`Worker::submit`](crate::Worker::submit) took no operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The queue is full: wait for an [`OpDone`](crate::WorkerEvent::OpDone) and submit again.
+    #[error("{ops_max} operations are pending; wait for one to finish")]
+    QueueFull {
+        /// The bound, from the configuration.
+        ops_max: usize,
+    },
+    /// The operation cannot be carried as it is.
+    #[error("the operation cannot be carried")]
+    Spec(#[from] SpecError),
+    /// The job is over.
+    #[error("the job is over")]
+    Aborted(#[source] AbortReason),
+}
+
+/// Why a job ended before its operations did. Nothing more is sent or taken; start a new job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// A member is gone, as told by the control session.
+    #[error("rank {rank} is gone; start a new job without it")]
+    PeerLost {
+        /// The rank that is gone.
+        rank: u16,
+    },
+    /// The switch or its control port is gone, as told by the control session.
+    #[error("the switch is unreachable; check that it runs, then start a new job")]
+    SwitchUnreachable,
+    /// No chunk finished for too long: the switch, the path to it or a peer is gone, or a peer is late.
+    #[error(
+        "no progress for {silent:?} with {outstanding} chunks outstanding (last packet from the switch {heard:?} ago); \
+         check the switch and the other ranks"
+    )]
+    Stalled {
+        /// Time without a finished chunk.
+        silent: Duration,
+        /// Chunks sent and not finished.
+        outstanding: u32,
+        /// Time since the last packet of this job from the switch, if there was any.
+        heard: Option<Duration>,
+    },
+    /// The switch's slot has moved on: chunk numbers of this job are used twice, or the job was replaced.
+    #[error("the switch holds newer data than chunk {chunk}: the job was replaced; join again")]
+    Stale {
+        /// Chunk number that the switch called stale.
+        chunk: u32,
+    },
+    /// The switch does not admit this worker's packets.
+    #[error("the switch rejects this worker's packets ({0}); join again")]
+    Rejected(Reason),
+    /// Ranks submitted different operations at the same place.
+    #[error("rank {rank} submitted another operation than this rank: {} here, {} there",
+        .mine, .theirs.map_or("something else".into(), |d| d.to_string()))]
+    Mismatch {
+        /// The first rank that differs.
+        rank: u16,
+        /// What this rank submitted.
+        mine: Descriptor,
+        /// What that rank submitted; `None` when it sent no descriptor at this place.
+        theirs: Option<Descriptor>,
+    },
+    /// The caller closed the worker.
+    #[error("the worker was closed")]
+    Closed,
+}

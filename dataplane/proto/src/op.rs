@@ -1,0 +1,229 @@
+//! Operations: what a rank submits, and the descriptor by which all ranks find out that they submitted the same.
+
+use core::fmt;
+
+use netfold_wire::LaneOp;
+use netfold_wire::control::Mode;
+
+use crate::error::SpecError;
+
+/// Most data chunks in one operation.
+pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
+
+/// Most elements that a descriptor can announce: 39 bits.
+pub const ELEMENTS_MAX: u64 = (1 << 39) - 1;
+
+/// An operation of one [`Worker`](crate::Worker): 0 for the first submitted, then 1, 2 and so on. The same operation
+/// has the same number on every rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+macro_rules! code_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vmeta])* $variant = $value),+ }
+
+        impl $name {
+            /// Every value, by code.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name used in messages.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            fn from_code(code: u32) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| *value as u32 == code)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+code_enum! {
+    /// What an operation does.
+    OpKind {
+        /// Every rank ends with the fold of all ranks' tensors.
+        AllReduce = 1 "all_reduce",
+        /// Every rank ends with the root's tensor.
+        Broadcast = 2 "broadcast",
+        /// No rank passes before all have come.
+        Barrier = 3 "barrier",
+    }
+}
+
+code_enum! {
+    /// The element type of the caller's tensor.
+    DType {
+        /// No tensor (barrier).
+        None = 0 "none",
+        /// binary32.
+        F32 = 1 "f32",
+        /// binary16.
+        F16 = 2 "f16",
+        /// bfloat16.
+        Bf16 = 3 "bf16",
+        /// 32-bit two's complement.
+        I32 = 4 "i32",
+    }
+}
+
+/// What a rank says about an operation in its descriptor: must be equal on all ranks.
+///
+/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=7 kind, 8..=11 dtype,
+/// 12..=15 mode (0 i32, 1 bfp32, 2 bfp16), 16..=19 lane operation, 20..=24 root, 25..=31 bits 32..=38 of `elements`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// What to do.
+    pub kind: OpKind,
+    /// Element type of the tensor.
+    pub dtype: DType,
+    /// How the elements travel.
+    pub mode: Mode,
+    /// The fold.
+    pub lane_op: LaneOp,
+    /// The rank whose tensor is broadcast, below 32; 0 for other kinds.
+    pub root: u8,
+    /// Elements of the tensor, at most [`ELEMENTS_MAX`].
+    pub elements: u64,
+}
+
+impl Descriptor {
+    /// A barrier: no tensor.
+    pub const BARRIER: Self = Self {
+        kind: OpKind::Barrier,
+        dtype: DType::None,
+        mode: Mode::I32,
+        lane_op: LaneOp::Sum,
+        root: 0,
+        elements: 0,
+    };
+
+    /// The two words of the wire.
+    pub fn to_words(self) -> [u32; 2] {
+        let word = self.kind as u32
+            | (self.dtype as u32) << 8
+            | mode_code(self.mode) << 12
+            | (self.lane_op as u32) << 16
+            | u32::from(self.root & 0x1f) << 20
+            | (((self.elements >> 32) & 0x7f) as u32) << 25;
+        [self.elements as u32, word]
+    }
+
+    /// Reads the two words of the wire; `None` when they describe no operation.
+    pub fn from_words([low, word]: [u32; 2]) -> Option<Self> {
+        Some(Self {
+            kind: OpKind::from_code(word & 0xff)?,
+            dtype: DType::from_code((word >> 8) & 0xf)?,
+            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 12) & 0xf)?,
+            lane_op: LaneOp::try_from(((word >> 16) & 0xf) as u8).ok()?,
+            root: ((word >> 20) & 0x1f) as u8,
+            elements: u64::from(word >> 25) << 32 | u64::from(low),
+        })
+    }
+}
+
+fn mode_code(mode: Mode) -> u32 {
+    match mode {
+        Mode::I32 => 0,
+        Mode::Bfp32 => 1,
+        Mode::Bfp16 => 2,
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            OpKind::Barrier => f.write_str("barrier"),
+            OpKind::Broadcast => {
+                write!(
+                    f,
+                    "broadcast of {} {} from rank {} as {}",
+                    self.elements, self.dtype, self.root, self.mode
+                )
+            }
+            OpKind::AllReduce => {
+                write!(f, "all_reduce({}) of {} {} as {}", self.lane_op, self.elements, self.dtype, self.mode)
+            }
+        }
+    }
+}
+
+/// An operation to submit: the descriptor and how its data travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpSpec {
+    /// What all ranks must agree on.
+    pub descriptor: Descriptor,
+    /// Data chunks: 0 for a barrier or an empty tensor, at most [`DATA_CHUNKS_MAX`].
+    pub data_chunks: u32,
+    /// Whether data chunks carry a block exponent, agreed one look-ahead earlier (bfp16, bfp32).
+    pub exponents: bool,
+    /// Importance class, 0 to 15.
+    pub class: u8,
+    /// How the switch folds data lanes. Must follow from the descriptor, which all ranks compare.
+    pub lane_op: LaneOp,
+}
+
+impl OpSpec {
+    /// A barrier of class 0.
+    pub const BARRIER: Self = Self {
+        descriptor: Descriptor::BARRIER,
+        data_chunks: 0,
+        exponents: false,
+        class: 0,
+        lane_op: LaneOp::Sum,
+    };
+
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        if self.data_chunks > DATA_CHUNKS_MAX {
+            return Err(SpecError::Chunks(self.data_chunks));
+        }
+        if self.descriptor.elements > ELEMENTS_MAX {
+            return Err(SpecError::Elements(self.descriptor.elements));
+        }
+        if usize::from(self.descriptor.root) >= netfold_wire::CHILDREN_MAX {
+            return Err(SpecError::Root(self.descriptor.root));
+        }
+        if self.class > 15 {
+            return Err(SpecError::Class(self.class));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_are_as_documented() {
+        let descriptor = Descriptor {
+            kind: OpKind::Broadcast,
+            dtype: DType::Bf16,
+            mode: Mode::Bfp16,
+            lane_op: LaneOp::Max,
+            root: 31,
+            elements: 0x7f_0000_0001,
+        };
+        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xfff2_2302]);
+        assert_eq!(Descriptor::from_words(descriptor.to_words()), Some(descriptor));
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_words_read_back_or_describe_nothing(low: u32, word: u32) {
+            if let Some(descriptor) = Descriptor::from_words([low, word]) {
+                prop_assert_eq!(descriptor.to_words(), [low, word]);
+                prop_assert!(!descriptor.to_string().is_empty());
+            }
+        }
+    }
+}

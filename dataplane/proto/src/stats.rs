@@ -1,0 +1,101 @@
+//! What a worker counts.
+
+use core::fmt;
+use core::time::Duration;
+
+macro_rules! causes {
+    ($($(#[$meta:meta])* $variant:ident $text:literal),+ $(,)?) => {
+        /// Why an incoming datagram changed nothing.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Ignored { $($(#[$meta])* $variant),+ }
+
+        impl Ignored {
+            /// Every cause, in the order of [`WorkerStats::ignored`].
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name used in counters.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+    };
+}
+
+causes! {
+    /// No Netfold header: too short, another version, or a field without meaning.
+    Malformed "malformed",
+    /// A kind that no switch sends to a worker.
+    Kind "kind",
+    /// Another job.
+    Job "job",
+    /// Another epoch of the job.
+    Epoch "epoch",
+    /// Wrong job key.
+    Key "key",
+    /// Slot, set and chunk do not belong together.
+    Slot "slot",
+    /// The chunk was finished before: a duplicate or a late packet.
+    Late "late",
+    /// The chunk was never sent.
+    Unsent "unsent",
+    /// Length, flags, operation or exponent differ from those of the chunk that was sent.
+    Shape "shape",
+    /// Not every worker's share is in it.
+    Incomplete "incomplete",
+    /// The job is over.
+    Closed "closed",
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Counters of one worker, since it was made. Packets and bytes are datagrams: Netfold header and lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkerStats {
+    /// Datagrams handed out for sending, first transmissions and resends.
+    pub sent: u64,
+    /// Bytes handed out for sending.
+    pub sent_bytes: u64,
+    /// Resends: the sum of the next two.
+    pub resent: u64,
+    /// Resends because the retransmission timer expired.
+    pub resent_timeout: u64,
+    /// Resends because chunks sent later were answered first.
+    pub resent_early: u64,
+    /// Results taken.
+    pub results: u64,
+    /// Bytes of results taken.
+    pub result_bytes: u64,
+    /// Results taken that carried the congestion flag.
+    pub congested: u64,
+    /// Data chunks whose block held a NaN or an infinity on some rank.
+    pub non_finite: u64,
+    /// Operations finished.
+    pub ops_done: u64,
+    /// Datagrams ignored, by cause, in the order of [`Ignored::ALL`].
+    pub ignored: [u64; Ignored::ALL.len()],
+    /// Smoothed time from sending a chunk to its result; zero before the first sample.
+    pub rtt_smoothed: Duration,
+    /// Mean deviation of it.
+    pub rtt_variation: Duration,
+    /// Its recent low.
+    pub rtt_low: Duration,
+    /// Retransmission time-out, back-off included.
+    pub rto: Duration,
+}
+
+impl WorkerStats {
+    /// Datagrams ignored for `cause`.
+    pub fn ignored_for(&self, cause: Ignored) -> u64 {
+        self.ignored[cause as usize]
+    }
+
+    /// Datagrams ignored for any cause.
+    pub fn ignored_total(&self) -> u64 {
+        self.ignored.iter().sum()
+    }
+}
