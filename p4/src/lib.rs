@@ -1,2 +1,23 @@
-//! placeholder
+//! The aggregation pipeline, written once as data, and what is made of it.
+//!
+//! - [`ir`]: the pipeline as Rust data; [`check`] decides whether a program is valid.
+//! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
+//! - Back ends: [`v1model`] prints P4_16 for bmv2, [`rust`] generates the software switch's fast path, [`p4info`]
+//!   describes the program to control planes.
+//! - [`entry`]: table entries and multicast groups in plain types.
+//!
+//! Emission is deterministic: the same program prints the same bytes.
+#![forbid(unsafe_code)]
+
+pub mod allreduce;
+pub mod check;
 pub mod entry;
+pub mod ir;
+pub mod p4info;
+pub mod profile;
+pub mod rust;
+pub mod v1model;
+mod writer;
+
+/// EtherType of IPv4.
+const ETHERTYPE_IPV4: u16 = 0x0800;

@@ -1,0 +1,404 @@
+//! The all-reduce program: the slot machine of a root switch, written once.
+//!
+//! The slot (index) of a packet has this state, each in a register of its own so that hardware can place them side by
+//! side: `claim` (bitmap of children heard, chunk), `version` (a second copy of the chunk, which yields the old chunk),
+//! `exponent` (largest exponent proposed) and `sum` (the lanes).
+//!
+//! A packet from child *r*, admitted by the `job` table:
+//!
+//! | chunk against the slot's | child heard | what happens |
+//! |---|---|---|
+//! | newer | - | new occupant: overwrite chunk, bitmap, exponent and lanes |
+//! | equal | no | fold lanes and exponent, add the child to the bitmap |
+//! | equal | yes | change nothing; when the slot is full, send the stored RESULT to the sender |
+//! | older | - | change nothing; STALE to the sender |
+//!
+//! The packet that fills the bitmap becomes the RESULT and is multicast to the job's group. The controller's ADVANCE
+//! acts as newer data that contributes nothing; its PROBE changes nothing; both are answered to their port.
+
+mod entries;
+mod steps;
+
+pub use entries::{Member, controller_entry, job_entries, job_wide_entries};
+
+use netfold_wire::{Flags, Kind, LaneOp, Reason, UDP_PORT, VERSION, field};
+
+use crate::ir::*;
+use crate::profile::{Encapsulation, Profile, ProfileError};
+
+/// Low 24 bits of the ids that the control plane uses, and key field numbers.
+pub mod id {
+    /// Table `job`.
+    pub const JOB: u32 = 1;
+    /// Table `child`.
+    pub const CHILD: u32 = 2;
+    /// Action `admit`.
+    pub const ADMIT: u32 = 1;
+    /// Action `control`.
+    pub const CONTROL: u32 = 2;
+    /// Action `deny`.
+    pub const DENY: u32 = 3;
+    /// Action `refuse`.
+    pub const REFUSE: u32 = 4;
+    /// Action `rewrite`.
+    pub const REWRITE: u32 = 5;
+    /// Action `keep`.
+    pub const KEEP: u32 = 6;
+    /// Counter `packets`, indexed by reason.
+    pub const PACKETS: u32 = 1;
+    /// Counter `answers`: 0 results multicast, 1 results repeated to one child.
+    pub const ANSWERS: u32 = 2;
+    /// Key fields of `job`, in order.
+    pub mod key {
+        /// Ingress port.
+        pub const PORT: u32 = 1;
+        /// Packet kind.
+        pub const KIND: u32 = 2;
+        /// Job.
+        pub const JOB: u32 = 3;
+        /// Job key.
+        pub const KEY: u32 = 4;
+        /// Epoch.
+        pub const EPOCH: u32 = 5;
+        /// Slot.
+        pub const SLOT: u32 = 6;
+        /// IPv4 source address; only where the pipeline sees it.
+        pub const SOURCE: u32 = 7;
+    }
+}
+
+/// Builds the program for a profile. The result is valid: [`crate::check::check`] accepts it.
+///
+/// # Errors
+///
+/// When a parameter of the profile is out of range.
+pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
+    profile.check()?;
+    let mut build = Build::new(profile);
+    build.parser();
+    build.registers();
+    build.job_table();
+    let ingress = build.ingress();
+    build.program.ingress = ingress;
+    if profile.encapsulation == Encapsulation::Ethernet {
+        build.egress();
+    }
+    Ok(build.program)
+}
+
+/// The outer headers, where the pipeline sees them.
+#[derive(Clone, Copy)]
+struct Outer {
+    ethernet: HeaderId,
+    ipv4: HeaderId,
+    udp: HeaderId,
+}
+
+/// Metadata handles.
+#[derive(Clone, Copy)]
+struct Vars {
+    port: MetaId,
+    reason: MetaId,
+    answer: MetaId,
+    bit: MetaId,
+    others: MetaId,
+    world: MetaId,
+    group: MetaId,
+    index: MetaId,
+    seen: MetaId,
+    stored: MetaId,
+    diff: MetaId,
+    duplicate: MetaId,
+    missing: MetaId,
+    controller: MetaId,
+    /// Holds an address while two are swapped.
+    swap: MetaId,
+}
+
+struct Build<'p> {
+    profile: &'p Profile,
+    program: Program,
+    outer: Option<Outer>,
+    netfold: HeaderId,
+    vars: Vars,
+}
+
+impl<'p> Build<'p> {
+    fn new(profile: &'p Profile) -> Self {
+        let mut program = Program {
+            name: "netfold_all_reduce".into(),
+            about: format!(
+                "in-network all-reduce: {} lanes of 32 bits, {} slots x 2 sets, up to {} children",
+                profile.lane_words, profile.slots, profile.workers
+            ),
+            lanes: Some(Lanes { name: "lanes".into(), count: profile.lane_words }),
+            ..Program::default()
+        };
+        let outer = (profile.encapsulation == Encapsulation::Ethernet).then(|| Outer {
+            ethernet: header(&mut program, "ethernet", &[("dst", 48), ("src", 48), ("ethertype", 16)]),
+            ipv4: header(&mut program, "ipv4", IPV4),
+            udp: header(&mut program, "udp", &[("src_port", 16), ("dst_port", 16), ("length", 16), ("checksum", 16)]),
+        });
+        let fields: Vec<_> = field::TABLE.iter().map(|field| (field.name, field.bits)).collect();
+        let netfold = header(&mut program, "netfold", &fields);
+        let mut meta = |name: &str, bits| {
+            program.metadata.push(Meta { name: name.into(), bits });
+            MetaId(program.metadata.len() as u16 - 1)
+        };
+        let vars = Vars {
+            port: meta("port", 16),
+            reason: meta("reason", 8),
+            answer: meta("answer", 8),
+            bit: meta("bit_mask", 32),
+            others: meta("others", 32),
+            world: meta("world", 16),
+            group: meta("group", 16),
+            index: meta("index", 32),
+            seen: meta("seen", 32),
+            stored: meta("stored", 32),
+            diff: meta("diff", 32),
+            duplicate: meta("duplicate", 32),
+            missing: meta("missing", 32),
+            controller: meta("controller", 8),
+            swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
+        };
+        Self { profile, program, outer, netfold, vars }
+    }
+
+    fn place(&self, header: HeaderId, name: &str) -> Place {
+        let fields = &self.program.header(header).fields;
+        let index = fields.iter().position(|field| field.name == name).expect("field names below are literals");
+        Place::Field(header, index as u16)
+    }
+
+    /// A Netfold header field as a place.
+    fn nf(&self, name: &str) -> Place {
+        self.place(self.netfold, name)
+    }
+
+    /// A Netfold header field as a value.
+    fn get(&self, name: &str) -> Expr {
+        self.nf(name).value()
+    }
+
+    fn kind_is(&self, kind: Kind) -> Expr {
+        self.get("kind").eq(Expr::Const(kind as u64, 4))
+    }
+
+    fn parser(&mut self) {
+        let netfold = self.netfold;
+        let flags = self.field_index(netfold, "flags");
+        let mut states = Vec::new();
+        if let Some(outer) = self.outer {
+            let select = |field, value, next| Next::Select {
+                on: vec![field],
+                cases: vec![(vec![(value, u64::MAX)], StateId(next))],
+                otherwise: None,
+            };
+            let at = |header, name: &str| (header, self.field_index(header, name));
+            states.push(state(
+                "start",
+                outer.ethernet,
+                select(at(outer.ethernet, "ethertype"), u64::from(crate::ETHERTYPE_IPV4), 1),
+            ));
+            // Version 4, five words, no fragment, UDP.
+            let on = ["version", "ihl", "more_fragments", "fragment_offset", "protocol"];
+            states.push(state(
+                "ipv4",
+                outer.ipv4,
+                Next::Select {
+                    on: on.iter().map(|name| at(outer.ipv4, name)).collect(),
+                    cases: vec![([4, 5, 0, 0, 17].map(|value| (value, u64::MAX)).to_vec(), StateId(2))],
+                    otherwise: None,
+                },
+            ));
+            states.push(state("udp", outer.udp, select(at(outer.udp, "dst_port"), u64::from(UDP_PORT), 3)));
+            self.program.ipv4_checksum = Some(outer.ipv4);
+            self.program.deparser.extend([outer.ethernet, outer.ipv4, outer.udp].map(Part::Header));
+        }
+        let bare = (u64::from(Flags::BARE.0), u64::from(Flags::BARE.0));
+        let lanes = StateId(states.len() as u16 + 1);
+        let bare_end = StateId(states.len() as u16 + 2);
+        states.push(state(
+            if states.is_empty() { "start" } else { "netfold" },
+            netfold,
+            Next::Select { on: vec![(netfold, flags)], cases: vec![(vec![bare], bare_end)], otherwise: Some(lanes) },
+        ));
+        states.push(State { name: "lanes".into(), extract: vec![Part::Lanes], next: Next::Accept });
+        states.push(State { name: "bare".into(), extract: vec![], next: Next::Accept });
+        self.program.parser.states = states;
+        self.program.deparser.extend([Part::Header(netfold), Part::Lanes]);
+    }
+
+    fn field_index(&self, header: HeaderId, name: &str) -> u16 {
+        match self.place(header, name) {
+            Place::Field(_, index) => index,
+            Place::Meta(_) => unreachable!("place() of a header yields a field"),
+        }
+    }
+
+    fn registers(&mut self) {
+        let size = self.profile.slots * 2;
+        let chunk = || self.get("chunk");
+        let bit = || Expr::Meta(self.vars.bit);
+        let word = |name: &str| Field { name: name.into(), bits: 32 };
+        let newer = |stored: Expr| (chunk() - stored).signed_gt(Expr::Const(0, 32));
+        let action = |name: &str, conditions, updates, output| RegAction {
+            name: name.into(),
+            conditions,
+            updates,
+            output,
+        };
+        const SEEN: u8 = 0;
+        const CHUNK: u8 = 1;
+        let claim = Register {
+            name: "claim".into(),
+            id: 1,
+            size,
+            kind: RegisterKind::Cells(vec![word("seen"), word("chunk")]),
+            actions: vec![
+                action(
+                    "touch",
+                    vec![chunk().eq(Expr::Cell(CHUNK)), newer(Expr::Cell(CHUNK))],
+                    vec![
+                        (SEEN, vec![Case::when(1, bit()), Case::when(0, Expr::Cell(SEEN) | bit())]),
+                        (CHUNK, vec![Case::when(1, chunk())]),
+                    ],
+                    vec![Case::when(0, Expr::Cell(SEEN))],
+                ),
+                action("peek", vec![], vec![], vec![Case::always(Expr::Cell(SEEN))]),
+            ],
+        };
+        let version = Register {
+            name: "version".into(),
+            id: 3,
+            size,
+            kind: RegisterKind::Cells(vec![word("chunk")]),
+            actions: vec![
+                action(
+                    "touch",
+                    vec![newer(Expr::Cell(0))],
+                    vec![(0, vec![Case::when(0, chunk())])],
+                    vec![Case::always(Expr::Cell(0))],
+                ),
+                action("peek", vec![], vec![], vec![Case::always(Expr::Cell(0))]),
+            ],
+        };
+        let next = || self.get("exp_next");
+        let set = |value: Expr| vec![(0, vec![Case::always(value)])];
+        let new = || vec![Case::always(Expr::NewCell(0))];
+        let exponent = Register {
+            name: "exponent".into(),
+            id: 4,
+            size,
+            kind: RegisterKind::Cells(vec![Field { name: "exponent".into(), bits: 8 }]),
+            actions: vec![
+                action("store", vec![], set(next()), new()),
+                action("raise", vec![], set(Expr::Cell(0).max(next())), new()),
+                action("read", vec![], vec![], new()),
+                action("clear", vec![], set(Expr::Const(0, 8)), vec![]),
+            ],
+        };
+        let fold = |op: LaneOp| match op {
+            LaneOp::Sum => Expr::Cell(0) + Expr::Lane,
+            LaneOp::Min => Expr::Cell(0).signed_min(Expr::Lane),
+            LaneOp::Max => Expr::Cell(0).signed_max(Expr::Lane),
+        };
+        let mut actions = vec![
+            action("store", vec![], set(Expr::Lane), new()),
+            action("read", vec![], vec![], new()),
+            action("clear", vec![], set(Expr::Const(0, LANE_BITS)), vec![]),
+        ];
+        actions.extend(self.profile.ops.iter().map(|op| action(op.name(), vec![], set(fold(*op)), new())));
+        let sum = Register { name: "sum".into(), id: 0x1000, size, kind: RegisterKind::Lanes, actions };
+        self.program.registers = vec![claim, version, exponent, sum];
+        let counter = |name: &str, id, size| Counter { name: name.into(), id, size };
+        self.program.counters =
+            vec![counter("packets", id::PACKETS, Profile::reasons()), counter("answers", id::ANSWERS, 2)];
+    }
+
+    fn job_table(&mut self) {
+        let v = self.vars;
+        let set = |var: MetaId, value: Expr| Stmt::Assign(Place::Meta(var), value);
+        let param = |name: &str, bits| Field { name: name.into(), bits };
+        let action = |name: &str, id, params, body| Action { name: name.into(), id, params, body };
+        self.program.actions.extend([
+            action(
+                "admit",
+                id::ADMIT,
+                vec![param("base", 32), param("bit_mask", 32), param("others", 32), param("world", 16), param("group", 16)],
+                vec![
+                    set(v.index, Expr::Param(0)),
+                    set(v.bit, Expr::Param(1)),
+                    set(v.others, Expr::Param(2)),
+                    set(v.world, Expr::Param(3)),
+                    set(v.group, Expr::Param(4)),
+                ],
+            ),
+            action(
+                "control",
+                id::CONTROL,
+                vec![param("base", 32)],
+                vec![set(v.index, Expr::Param(0)), set(v.controller, Expr::Const(1, 8))],
+            ),
+            action("deny", id::DENY, vec![param("reason", 8)], vec![set(v.reason, Expr::Param(0))]),
+            action(
+                "refuse",
+                id::REFUSE,
+                vec![param("reason", 8)],
+                vec![set(v.reason, Expr::Param(0)), set(v.answer, Expr::Const(steps::REFUSED, 8))],
+            ),
+        ]);
+        let key = |name: &str, id, value| Key { name: name.into(), id, value, kind: MatchKind::Ternary };
+        let mut keys = vec![
+            key("port", id::key::PORT, Expr::Meta(v.port)),
+            key("kind", id::key::KIND, self.get("kind")),
+            key("job", id::key::JOB, self.get("job")),
+            key("key", id::key::KEY, self.get("key")),
+            key("epoch", id::key::EPOCH, self.get("epoch")),
+            key("slot", id::key::SLOT, self.get("slot")),
+        ];
+        if let Some(outer) = self.outer {
+            keys.push(key("source", id::key::SOURCE, self.place(outer.ipv4, "src").value()));
+        }
+        self.program.tables.push(Table {
+            name: "job".into(),
+            id: id::JOB,
+            keys,
+            actions: (0..4).map(ActionId).collect(),
+            default: (ActionId(2), vec![Reason::UnknownJob as u64]),
+            size: self.profile.job_table_size(),
+        });
+    }
+}
+
+const IPV4: &[(&str, u32)] = &[
+    ("version", 4),
+    ("ihl", 4),
+    ("dscp", 6),
+    ("ecn", 2),
+    ("total_len", 16),
+    ("identification", 16),
+    ("reserved", 1),
+    ("dont_fragment", 1),
+    ("more_fragments", 1),
+    ("fragment_offset", 13),
+    ("ttl", 8),
+    ("protocol", 8),
+    ("checksum", 16),
+    ("src", 32),
+    ("dst", 32),
+];
+
+fn header(program: &mut Program, name: &str, fields: &[(&str, u32)]) -> HeaderId {
+    let fields = fields.iter().map(|(name, bits)| Field { name: (*name).into(), bits: *bits }).collect();
+    program.headers.push(Header { name: name.into(), fields });
+    HeaderId(program.headers.len() as u16 - 1)
+}
+
+fn state(name: &str, header: HeaderId, next: Next) -> State {
+    State { name: name.into(), extract: vec![Part::Header(header)], next }
+}
+
+/// The version every packet must carry, as a field value.
+const VERSION_VALUE: u64 = VERSION as u64;

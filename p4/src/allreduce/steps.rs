@@ -1,0 +1,336 @@
+//! The control flow of the all-reduce program: checks, admission, slot machine, answers.
+
+use netfold_wire::{Flags, Kind, LaneOp, Reason, header};
+
+use super::{Build, VERSION_VALUE, id};
+use crate::ir::*;
+use crate::profile::Encapsulation;
+
+const CLAIM: RegisterId = RegisterId(0);
+const VERSION: RegisterId = RegisterId(1);
+const EXPONENT: RegisterId = RegisterId(2);
+const SUM: RegisterId = RegisterId(3);
+const PACKETS: CounterId = CounterId(0);
+const ANSWERS: CounterId = CounterId(1);
+
+/// Values of the `answer` variable: nothing is sent; a REJECT is wanted; the packet knows where it goes.
+const SILENT: u64 = 0;
+pub(super) const REFUSED: u64 = 1;
+const DECIDED: u64 = 2;
+
+/// Bytes of IPv4 and UDP headers, and of UDP and IPv4 alone.
+const IPV4_LEN: u64 = 20;
+const UDP_LEN: u64 = 8;
+const ETHERNET_LEN: u64 = 14;
+
+fn when(cond: Expr, then: Vec<Stmt>) -> Stmt {
+    Stmt::If(cond, then, vec![])
+}
+
+fn choose(cond: Expr, then: Vec<Stmt>, otherwise: Vec<Stmt>) -> Stmt {
+    Stmt::If(cond, then, otherwise)
+}
+
+impl Build<'_> {
+    fn var(&self, var: MetaId) -> Expr {
+        Expr::Meta(var)
+    }
+
+    fn set(&self, var: MetaId, value: Expr) -> Stmt {
+        Stmt::Assign(Place::Meta(var), value)
+    }
+
+    fn put(&self, name: &str, value: Expr) -> Stmt {
+        Stmt::Assign(self.nf(name), value)
+    }
+
+    fn reason(&self, reason: Reason) -> Stmt {
+        self.set(self.vars.reason, Expr::Const(reason as u64, 8))
+    }
+
+    fn exec(&self, register: RegisterId, action: &str, output: Output) -> Stmt {
+        let actions = &self.program.register(register).actions;
+        let action = actions.iter().position(|a| a.name == action).expect("action names below are literals");
+        Stmt::Exec { register, action: action as u16, index: self.var(self.vars.index), output }
+    }
+
+    /// Checks, then admission, then the slot machine; every packet is counted once under its reason.
+    pub(super) fn ingress(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let admitted = self.var(v.reason).eq(Expr::Const(Reason::None as u64, 8));
+        let mut steps = vec![self.set(v.port, Expr::Intrinsic(Intrinsic::IngressPort))];
+        steps.extend(self.checks());
+        steps.push(when(
+            admitted.clone(),
+            vec![Stmt::Apply(TableId(0)), when(admitted.clone(), self.slot_machine())],
+        ));
+        let answer = |value| self.var(v.answer).eq(Expr::Const(value, 8));
+        steps.push(choose(answer(REFUSED), self.reject(), vec![when(answer(SILENT), vec![Stmt::Drop])]));
+        steps.push(Stmt::Count(PACKETS, self.var(v.reason).cast(32)));
+        steps
+    }
+
+    /// Sets a reason for packets that no job can want: not Netfold, wrong length, wrong version, unknown operation.
+    fn checks(&self) -> Vec<Stmt> {
+        let netfold = || Expr::Valid(Part::Header(self.netfold));
+        let lanes = || Expr::Valid(Part::Lanes);
+        let bare = u64::from(header::LEN as u16);
+        let full = bare + u64::from(self.profile.payload_bytes());
+        let length_is = |len: u64| match self.outer {
+            None => Expr::Intrinsic(Intrinsic::PacketLength).eq(Expr::Const(len, 32)),
+            Some(outer) => {
+                let udp = self.place(outer.udp, "length").value().eq(Expr::Const(UDP_LEN + len, 16));
+                let ip =
+                    self.place(outer.ipv4, "total_len").value().eq(Expr::Const(IPV4_LEN + UDP_LEN + len, 16));
+                let frame = Expr::Intrinsic(Intrinsic::PacketLength)
+                    .eq(Expr::Const(ETHERNET_LEN + IPV4_LEN + UDP_LEN + len, 32));
+                frame.both(ip).both(udp)
+            }
+        };
+        let is_bare = (self.get("flags") & Expr::Const(u64::from(Flags::BARE.0), 8))
+            .eq(Expr::Const(u64::from(Flags::BARE.0), 8));
+        let length_ok =
+            lanes().both(length_is(full)).either((!lanes()).both(is_bare).both(length_is(bare)));
+        let version = self.get("version").eq(Expr::Const(VERSION_VALUE, 4));
+        let known_op = self
+            .profile
+            .ops
+            .iter()
+            .map(|op| self.get("op").eq(Expr::Const(*op as u64, 4)))
+            .reduce(Expr::either)
+            .expect("the profile has at least one operation");
+        let body = choose(
+            version,
+            vec![choose(
+                length_ok,
+                vec![when(!known_op, vec![self.reason(Reason::Kind)])],
+                vec![self.reason(Reason::Length)],
+            )],
+            vec![self.reason(Reason::Version)],
+        );
+        let absent = if self.outer.is_some() { Reason::NotNetfold } else { Reason::Length };
+        let mut checked = vec![body];
+        if self.outer.is_some() {
+            let broken = Expr::Intrinsic(Intrinsic::ChecksumError);
+            checked = vec![choose(broken, vec![self.reason(Reason::NotNetfold)], checked)];
+        }
+        vec![choose(netfold(), checked, vec![self.reason(absent)])]
+    }
+
+    fn slot_machine(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let slot_set = self.get("slot").concat(self.get("set")).cast(32);
+        let seen = Output::Place(Place::Meta(v.seen));
+        let stored = Output::Place(Place::Meta(v.stored));
+        vec![
+            self.set(v.index, self.var(v.index) + slot_set),
+            choose(
+                self.kind_is(Kind::Probe),
+                vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)],
+                vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)],
+            ),
+            self.set(v.diff, self.get("chunk") - self.var(v.stored)),
+            self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
+            self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
+            choose(
+                self.var(v.controller).eq(Expr::Const(1, 8)),
+                self.controller(),
+                self.data(),
+            ),
+        ]
+    }
+
+    /// ADVANCE and PROBE, answered with the chunk that the slot now holds.
+    fn controller(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
+        let clear = vec![self.exec(EXPONENT, "clear", Output::None), self.exec(SUM, "clear", Output::None)];
+        let keep = vec![self.put("chunk", self.var(v.stored)), self.put("bitmap", self.var(v.seen))];
+        let mut steps = vec![choose(advanced, clear, keep)];
+        steps.extend(self.answer());
+        steps
+    }
+
+    fn data(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let zero = || Expr::Const(0, 32);
+        let duplicate = || self.var(v.duplicate).ne(zero());
+        let complete = || self.var(v.missing).eq(zero());
+        let exponent = Output::Place(self.nf("exp_next"));
+        let mut repeat = vec![self.exec(EXPONENT, "read", exponent)];
+        repeat.push(when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "read", Output::Lanes)]));
+        repeat.extend(self.result());
+        repeat.extend(self.answer());
+        repeat.push(Stmt::Count(ANSWERS, Expr::Const(1, 32)));
+        let mut stale = vec![self.put("kind", Expr::Const(Kind::Stale as u64, 4))];
+        stale.extend(self.header_only());
+        stale.push(self.reason(Reason::Stale));
+        stale.extend(self.answer());
+        let mut finish = self.result();
+        finish.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
+        finish.push(Stmt::Multicast(self.var(v.group)));
+        finish.push(Stmt::Count(ANSWERS, zero()));
+        vec![choose(
+            zero().signed_gt(self.var(v.diff)),
+            stale,
+            vec![choose(
+                duplicate(),
+                vec![choose(complete(), repeat, vec![self.reason(Reason::Duplicate)])],
+                vec![choose(
+                    complete(),
+                    {
+                        let mut steps = self.fold(exponent, Output::Lanes);
+                        steps.extend(finish);
+                        steps
+                    },
+                    self.fold(Output::None, Output::None),
+                )],
+            )],
+        )]
+    }
+
+    /// New occupant: overwrite. Same chunk: fold by the packet's operation. Absent lanes count as zero.
+    fn fold(&self, exponent: Output, lanes: Output) -> Vec<Stmt> {
+        let first = self.var(self.vars.diff).ne(Expr::Const(0, 32));
+        let (last, rest) = self.profile.ops.split_last().expect("the profile has at least one operation");
+        let fold = |op: &LaneOp| vec![self.exec(SUM, op.name(), lanes)];
+        let by_op = rest.iter().rev().fold(fold(last), |otherwise, op| {
+            vec![choose(self.get("op").eq(Expr::Const(*op as u64, 4)), fold(op), otherwise)]
+        });
+        vec![choose(
+            first,
+            vec![
+                self.exec(EXPONENT, "store", exponent),
+                choose(
+                    Expr::Valid(Part::Lanes),
+                    vec![self.exec(SUM, "store", lanes)],
+                    vec![self.exec(SUM, "clear", Output::None)],
+                ),
+            ],
+            vec![self.exec(EXPONENT, "raise", exponent), when(Expr::Valid(Part::Lanes), by_op)],
+        )]
+    }
+
+    /// Turns the packet into the RESULT of its slot.
+    fn result(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        vec![
+            self.put("kind", Expr::Const(Kind::Result as u64, 4)),
+            self.put("flags", self.get("flags") & Expr::Const(u64::from(!Flags::RESEND.0), 8)),
+            self.put("bitmap", self.var(v.others) | self.var(v.bit)),
+            self.put("count", self.var(v.world)),
+        ]
+    }
+
+    fn reject(&self) -> Vec<Stmt> {
+        let mut steps = vec![
+            self.put("kind", Expr::Const(Kind::Reject as u64, 4)),
+            self.put("reason", self.var(self.vars.reason)),
+        ];
+        steps.extend(self.header_only());
+        steps.extend(self.answer());
+        steps
+    }
+
+    /// Cuts the lanes off.
+    fn header_only(&self) -> Vec<Stmt> {
+        let mut steps = vec![
+            Stmt::Remove(Part::Lanes),
+            self.put("flags", self.get("flags") | Expr::Const(u64::from(Flags::BARE.0), 8)),
+        ];
+        if let Some(outer) = self.outer {
+            let len = UDP_LEN + header::LEN as u64;
+            steps.push(Stmt::Assign(self.place(outer.udp, "length"), Expr::Const(len, 16)));
+            steps.push(Stmt::Assign(self.place(outer.ipv4, "total_len"), Expr::Const(IPV4_LEN + len, 16)));
+        }
+        steps
+    }
+
+    /// Sends the packet back to where it came from.
+    fn answer(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let mut steps =
+            vec![self.set(v.answer, Expr::Const(DECIDED, 8)), Stmt::Unicast(self.var(v.port))];
+        if let Some(outer) = self.outer {
+            let swaps = [
+                (outer.ethernet, "dst", "src", 48),
+                (outer.ipv4, "dst", "src", 32),
+                (outer.udp, "dst_port", "src_port", 16),
+            ];
+            for (header, a, b, bits) in swaps {
+                let (a, b) = (self.place(header, a), self.place(header, b));
+                steps.push(self.set(v.swap, a.value().cast(48)));
+                steps.push(Stmt::Assign(a, b.value()));
+                steps.push(Stmt::Assign(b, self.var(v.swap).cast(bits)));
+            }
+            steps.extend(self.fresh_outer(outer));
+        }
+        steps
+    }
+
+    /// A packet that the switch sends starts a new life: full TTL, no UDP checksum (the lanes have changed).
+    fn fresh_outer(&self, outer: super::Outer) -> Vec<Stmt> {
+        vec![
+            Stmt::Assign(self.place(outer.ipv4, "ttl"), Expr::Const(64, 8)),
+            Stmt::Assign(self.place(outer.udp, "checksum"), Expr::Const(0, 16)),
+        ]
+    }
+
+    /// Addresses each copy of a multicast RESULT and marks ECN on a deep queue.
+    pub(super) fn egress(&mut self) {
+        debug_assert_eq!(self.profile.encapsulation, Encapsulation::Ethernet);
+        let Some(outer) = self.outer else { return };
+        let param = |name: &str, bits| Field { name: name.into(), bits };
+        let params = vec![
+            param("dst_mac", 48),
+            param("dst_ip", 32),
+            param("dst_port", 16),
+            param("src_mac", 48),
+            param("src_ip", 32),
+            param("src_port", 16),
+        ];
+        let targets = [
+            self.place(outer.ethernet, "dst"),
+            self.place(outer.ipv4, "dst"),
+            self.place(outer.udp, "dst_port"),
+            self.place(outer.ethernet, "src"),
+            self.place(outer.ipv4, "src"),
+            self.place(outer.udp, "src_port"),
+        ];
+        let mut body: Vec<_> =
+            targets.iter().enumerate().map(|(i, place)| Stmt::Assign(*place, Expr::Param(i as u16))).collect();
+        body.extend(self.fresh_outer(outer));
+        let rewrite = ActionId(self.program.actions.len() as u16);
+        self.program.actions.push(Action { name: "rewrite".into(), id: id::REWRITE, params, body });
+        self.program.actions.push(Action { name: "keep".into(), id: id::KEEP, params: vec![], body: vec![] });
+        let keep = ActionId(rewrite.0 + 1);
+        self.program.tables.push(Table {
+            name: "child".into(),
+            id: id::CHILD,
+            keys: vec![Key {
+                name: "instance".into(),
+                id: 1,
+                value: Expr::Meta(self.vars.port),
+                kind: MatchKind::Exact,
+            }],
+            actions: vec![rewrite, keep],
+            default: (keep, vec![]),
+            size: self.profile.jobs * self.profile.workers,
+        });
+        let mut steps = vec![
+            self.set(self.vars.port, Expr::Intrinsic(Intrinsic::Instance)),
+            when(
+                self.var(self.vars.port).ne(Expr::Const(0, 16)),
+                vec![Stmt::Apply(TableId(self.program.tables.len() as u16 - 1))],
+            ),
+        ];
+        if self.profile.ecn_depth > 0 {
+            let deep = Expr::Intrinsic(Intrinsic::QueueDepth)
+                .gt(Expr::Const(u64::from(self.profile.ecn_depth - 1), 19));
+            let ecn = self.place(outer.ipv4, "ecn");
+            let capable = ecn.value().ne(Expr::Const(0, 2));
+            steps.push(when(deep.both(capable), vec![Stmt::Assign(ecn, Expr::Const(3, 2))]));
+        }
+        self.program.egress = steps;
+    }
+}

@@ -1,0 +1,603 @@
+//! The validator. Its contract: what it accepts, every back end prints or refuses with an error of its own; none panics.
+
+use std::collections::BTreeSet;
+
+use crate::ir::*;
+
+/// Why a program is not valid: where, and what.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {problem}")]
+pub struct CheckError {
+    /// The object or statement, from the outside in.
+    pub at: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Not a lower-case identifier, or a word reserved by a target language.
+    #[error("name '{0}' is not a lower-case identifier or is reserved by a target language")]
+    Name(String),
+    /// Two objects of a kind share a name.
+    #[error("name '{0}' is used twice")]
+    NameTwice(String),
+    /// Two objects of a kind share an id, or it does not fit 24 bits.
+    #[error("id {0:#x} is used twice, is 0, or does not fit 24 bits")]
+    Id(u32),
+    /// A handle points outside its list.
+    #[error("{0} does not exist")]
+    Missing(&'static str),
+    /// A width outside 1 to the limit.
+    #[error("width {0} is out of range")]
+    Width(u32),
+    /// Header fields do not fill whole bytes.
+    #[error("fields take {0} bits, not whole bytes")]
+    Bytes(u32),
+    /// Types do not agree. 0 bits stands for a boolean.
+    #[error("expected {expected} bits, found {found} (0 is a boolean)")]
+    Type {
+        /// Expected width.
+        expected: u32,
+        /// Width found.
+        found: u32,
+    },
+    /// The construct is not allowed there.
+    #[error("{0} is not allowed here")]
+    Context(&'static str),
+    /// A constant does not fit its width.
+    #[error("constant {0} does not fit {1} bits")]
+    Constant(u64, u32),
+    /// A register is touched twice on one path.
+    #[error("register '{0}' is touched twice on one path")]
+    Twice(String),
+    /// A limit of the hardware's stateful unit or of the IR.
+    #[error("{what}: {found}, at most {most} allowed")]
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        found: usize,
+        /// How much is allowed.
+        most: usize,
+    },
+    /// The parser can visit a state twice.
+    #[error("the parser has a loop")]
+    Loop,
+}
+
+/// Words that P4_16 or Rust reserve and that would otherwise pass for names.
+const RESERVED: &[&str] = &[
+    "abstract", "action", "actions", "apply", "as", "async", "await", "become", "bit", "bool", "box", "break",
+    "const", "control", "continue", "crate", "default", "do", "dyn", "else", "entries", "enum", "error", "exit",
+    "extern", "false", "final", "fn", "for", "gen", "header", "header_union", "if", "impl", "in", "inout", "int",
+    "let", "list", "loop", "macro", "match", "match_kind", "mod", "move", "mut", "out", "override", "package",
+    "parser", "priority", "priv", "pub", "ref", "return", "select", "self", "size", "state", "static", "string",
+    "struct", "super", "switch", "table", "this", "trait", "transition", "true", "try", "tuple", "type", "typedef",
+    "typeof", "unsafe", "unsized", "use", "valueset", "varbit", "virtual", "void", "where", "while", "yield",
+    "accept", "reject", "hdr", "meta", "standard_metadata", "main", "pkt",
+];
+
+/// Names that a target reserves in other positions only; allowed for parser states, which are printed as written.
+const START: &str = "start";
+
+/// Checks a program.
+///
+/// # Errors
+///
+/// The first problem found, and where.
+pub fn check(program: &Program) -> Result<(), CheckError> {
+    let checker = Checker { program };
+    checker.declarations()?;
+    checker.parser()?;
+    checker.registers()?;
+    checker.tables()?;
+    let mut touched = BTreeSet::new();
+    let mut applied = BTreeSet::new();
+    checker.block("ingress", &program.ingress, Scope::Ingress, &mut touched, &mut applied)?;
+    let mut applied = BTreeSet::new();
+    checker.block("egress", &program.egress, Scope::Egress, &mut BTreeSet::new(), &mut applied)
+}
+
+/// The width of an expression in a program that was checked; 0 for booleans.
+pub(crate) fn width(program: &Program, expr: &Expr, cells: &[Field], params: &[Field]) -> u32 {
+    match expr {
+        Expr::Const(_, bits) | Expr::Cast(bits, _) => *bits,
+        Expr::Field(header, field) => program.field(*header, *field).bits,
+        Expr::Meta(meta) => program.metadata[usize::from(meta.0)].bits,
+        Expr::Param(param) => params[usize::from(*param)].bits,
+        Expr::Intrinsic(intrinsic) => intrinsic_bits(*intrinsic),
+        Expr::Valid(_) | Expr::Not(_) | Expr::Cond(_) => 0,
+        Expr::Complement(inner) => width(program, inner, cells, params),
+        Expr::Binary(op, left, _) => {
+            if is_boolean(*op) { 0 } else { width(program, left, cells, params) }
+        }
+        Expr::Concat(high, low) => width(program, high, cells, params) + width(program, low, cells, params),
+        Expr::Cell(cell) | Expr::NewCell(cell) => cells.get(usize::from(*cell)).map_or(LANE_BITS, |cell| cell.bits),
+        Expr::Lane => LANE_BITS,
+    }
+}
+
+const fn intrinsic_bits(intrinsic: Intrinsic) -> u32 {
+    match intrinsic {
+        Intrinsic::IngressPort | Intrinsic::Instance => 16,
+        Intrinsic::PacketLength => 32,
+        Intrinsic::ChecksumError => 0,
+        Intrinsic::QueueDepth => 19,
+    }
+}
+
+const fn is_boolean(op: BinOp) -> bool {
+    matches!(op, BinOp::Eq | BinOp::Ne | BinOp::Gt | BinOp::SignedGt | BinOp::Both | BinOp::Either)
+}
+
+#[derive(Clone, Copy)]
+enum Scope<'a> {
+    Ingress,
+    Egress,
+    Action(&'a Action),
+    Register { register: &'a Register, action: &'a RegAction, part: RegPart },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum RegPart {
+    Condition,
+    Update,
+    Output,
+}
+
+struct Checker<'a> {
+    program: &'a Program,
+}
+
+type Checked<T = ()> = Result<T, CheckError>;
+
+fn fail<T>(at: &str, problem: Problem) -> Checked<T> {
+    Err(CheckError { at: at.into(), problem })
+}
+
+fn names<'a>(at: &str, names: impl IntoIterator<Item = &'a str>) -> Checked {
+    let mut known = BTreeSet::new();
+    for name in names {
+        let mut chars = name.chars();
+        let first = chars.next().is_some_and(|c| c.is_ascii_lowercase());
+        let rest = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if !first || !rest || RESERVED.contains(&name) {
+            return fail(at, Problem::Name(name.into()));
+        }
+        if !known.insert(name) {
+            return fail(at, Problem::NameTwice(name.into()));
+        }
+    }
+    Ok(())
+}
+
+fn ids(at: &str, ranges: impl IntoIterator<Item = (u32, u32)>) -> Checked {
+    let mut known = BTreeSet::new();
+    for (first, count) in ranges {
+        for id in first..first.saturating_add(count) {
+            if id == 0 || id >= 1 << 24 || !known.insert(id) {
+                return fail(at, Problem::Id(id));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn limit(at: &str, what: &'static str, found: usize, most: usize) -> Checked {
+    if found > most { fail(at, Problem::Limit { what, found, most }) } else { Ok(()) }
+}
+
+fn fields(at: &str, fields: &[Field], most: u32) -> Checked {
+    names(at, fields.iter().map(|field| field.name.as_str()))?;
+    match fields.iter().find(|field| field.bits == 0 || field.bits > most) {
+        Some(field) => fail(&format!("{at}.{}", field.name), Problem::Width(field.bits)),
+        None => Ok(()),
+    }
+}
+
+impl<'a> Checker<'a> {
+    fn declarations(&self) -> Checked {
+        let p = self.program;
+        names("program", [p.name.as_str()])?;
+        let lanes = p.lanes.iter().map(|lanes| lanes.name.as_str());
+        names("headers", p.headers.iter().map(|header| header.name.as_str()).chain(lanes))?;
+        for header in &p.headers {
+            fields(&header.name, &header.fields, 64)?;
+            let bits: u32 = header.fields.iter().map(|field| field.bits).sum();
+            if bits == 0 || bits % 8 != 0 {
+                return fail(&header.name, Problem::Bytes(bits));
+            }
+        }
+        if let Some(lanes) = &p.lanes {
+            limit("lanes", "lanes", lanes.count as usize, 4096)?;
+            if lanes.count == 0 {
+                return fail("lanes", Problem::Width(0));
+            }
+        }
+        names("metadata", p.metadata.iter().map(|meta| meta.name.as_str()))?;
+        if let Some(meta) = p.metadata.iter().find(|meta| meta.bits == 0 || meta.bits > 64) {
+            return fail(&meta.name, Problem::Width(meta.bits));
+        }
+        names("state objects", {
+            let registers = p.registers.iter().map(|register| register.name.as_str());
+            let counters = p.counters.iter().map(|counter| counter.name.as_str());
+            let tables = p.tables.iter().map(|table| table.name.as_str());
+            registers.chain(counters).chain(tables).chain(p.actions.iter().map(|action| action.name.as_str()))
+        })?;
+        ids("counters", p.counters.iter().map(|counter| (counter.id, 1)))?;
+        ids("actions", p.actions.iter().map(|action| (action.id, 1)))?;
+        ids("tables", p.tables.iter().map(|table| (table.id, 1)))?;
+        for part in &p.deparser {
+            self.part("deparser", *part)?;
+        }
+        if let Some(header) = p.ipv4_checksum {
+            self.part("ipv4_checksum", Part::Header(header))?;
+            let length = p.header(header).len_bytes();
+            if length != 20 || !p.header(header).fields.iter().any(|f| f.name == "checksum" && f.bits == 16) {
+                return fail("ipv4_checksum", Problem::Missing("a 20-byte header with a 16-bit checksum field"));
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&self, at: &str, part: Part) -> Checked {
+        let exists = match part {
+            Part::Header(header) => usize::from(header.0) < self.program.headers.len(),
+            Part::Lanes => self.program.lanes.is_some(),
+        };
+        if exists { Ok(()) } else { fail(at, Problem::Missing("the header or lane vector")) }
+    }
+
+    fn place(&self, at: &str, place: Place) -> Checked<u32> {
+        match place {
+            Place::Field(header, field) => {
+                self.part(at, Part::Header(header))?;
+                match self.program.header(header).fields.get(usize::from(field)) {
+                    Some(field) => Ok(field.bits),
+                    None => fail(at, Problem::Missing("the header field")),
+                }
+            }
+            Place::Meta(meta) => match self.program.metadata.get(usize::from(meta.0)) {
+                Some(meta) => Ok(meta.bits),
+                None => fail(at, Problem::Missing("the metadata variable")),
+            },
+        }
+    }
+
+    fn parser(&self) -> Checked {
+        let states = &self.program.parser.states;
+        match states.first() {
+            Some(first) if first.name == START => {}
+            _ => return fail("parser", Problem::Missing("a first state named 'start'")),
+        }
+        names("parser", states.iter().map(|state| state.name.as_str()))?;
+        for state in states {
+            for part in &state.extract {
+                self.part(&state.name, *part)?;
+            }
+            let Next::Select { on, cases, otherwise } = &state.next else { continue };
+            for (header, field) in on {
+                self.place(&state.name, Place::Field(*header, *field))?;
+            }
+            for (values, target) in cases {
+                if values.len() != on.len() {
+                    return fail(&state.name, Problem::Missing("a value for each selected field"));
+                }
+                self.target(&state.name, *target)?;
+            }
+            if let Some(target) = otherwise {
+                self.target(&state.name, *target)?;
+            }
+        }
+        self.acyclic(0, 0)
+    }
+
+    fn target(&self, at: &str, state: StateId) -> Checked {
+        if usize::from(state.0) < self.program.parser.states.len() {
+            Ok(())
+        } else {
+            fail(at, Problem::Missing("the parser state"))
+        }
+    }
+
+    fn acyclic(&self, state: usize, depth: usize) -> Checked {
+        let states = &self.program.parser.states;
+        if depth > states.len() || depth > 64 {
+            return fail("parser", Problem::Loop);
+        }
+        if let Next::Select { cases, otherwise, .. } = &states[state].next {
+            for target in cases.iter().map(|(_, target)| target).chain(otherwise) {
+                self.acyclic(usize::from(target.0), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn registers(&self) -> Checked {
+        let lane_count = self.program.lane_count();
+        let taken = |register: &Register| match &register.kind {
+            RegisterKind::Cells(cells) => cells.len() as u32,
+            RegisterKind::Lanes => lane_count,
+        };
+        ids("registers", self.program.registers.iter().map(|register| (register.id, taken(register))))?;
+        for register in &self.program.registers {
+            let at = register.name.as_str();
+            if register.size == 0 {
+                return fail(at, Problem::Width(0));
+            }
+            match &register.kind {
+                RegisterKind::Cells(cells) => {
+                    limit(at, "cells", cells.len(), 2)?;
+                    fields(at, cells, 32)?;
+                    if cells.is_empty() {
+                        return fail(at, Problem::Missing("a cell"));
+                    }
+                }
+                RegisterKind::Lanes if lane_count == 0 => return fail(at, Problem::Missing("the lane vector")),
+                RegisterKind::Lanes => {}
+            }
+            limit(at, "register actions", register.actions.len(), 8)?;
+            names(at, register.actions.iter().map(|action| action.name.as_str()))?;
+            for action in &register.actions {
+                self.register_action(register, action)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn register_action(&self, register: &'a Register, action: &'a RegAction) -> Checked {
+        let at = format!("{}.{}", register.name, action.name);
+        let scope = |part| Scope::Register { register, action, part };
+        limit(&at, "conditions", action.conditions.len(), 2)?;
+        for condition in &action.conditions {
+            self.typed(&at, condition, 0, scope(RegPart::Condition))?;
+        }
+        let mut written = BTreeSet::new();
+        for (cell, cases) in &action.updates {
+            let Some(bits) = cell_bits(register, *cell) else { return fail(&at, Problem::Missing("the cell")) };
+            if !written.insert(*cell) {
+                return fail(&at, Problem::Twice(format!("{}[{cell}]", register.name)));
+            }
+            for case in cases {
+                self.case(&at, case, bits, scope(RegPart::Update))?;
+            }
+        }
+        for case in &action.output {
+            let bits = cell_bits(register, 0).unwrap_or(LANE_BITS);
+            self.case(&at, case, bits, scope(RegPart::Output))?;
+        }
+        Ok(())
+    }
+
+    fn case(&self, at: &str, case: &Case, bits: u32, scope: Scope<'_>) -> Checked {
+        if let Some(when) = &case.when {
+            self.typed(at, when, 0, scope)?;
+        }
+        self.typed(at, &case.value, bits, scope)
+    }
+
+    fn tables(&self) -> Checked {
+        for action in &self.program.actions {
+            fields(&action.name, &action.params, 64)?;
+            for stmt in &action.body {
+                let Stmt::Assign(place, value) = stmt else {
+                    return fail(&action.name, Problem::Context("a statement other than an assignment"));
+                };
+                let bits = self.place(&action.name, *place)?;
+                self.typed(&action.name, value, bits, Scope::Action(action))?;
+            }
+        }
+        for table in &self.program.tables {
+            let at = table.name.as_str();
+            names(at, table.keys.iter().map(|key| key.name.as_str()))?;
+            ids(at, table.keys.iter().map(|key| (key.id, 1)))?;
+            limit(at, "key fields", table.keys.len(), 16)?;
+            for key in &table.keys {
+                if !matches!(key.value, Expr::Field(..) | Expr::Meta(_)) {
+                    return fail(at, Problem::Context("a key that is neither a header field nor metadata"));
+                }
+                self.infer(at, &key.value, Scope::Ingress)?;
+            }
+            let all = table.actions.iter().chain([&table.default.0]);
+            if all.clone().any(|action| usize::from(action.0) >= self.program.actions.len()) {
+                return fail(at, Problem::Missing("the action"));
+            }
+            if !table.actions.contains(&table.default.0) {
+                return fail(at, Problem::Missing("the default action in the table's list"));
+            }
+            let params = &self.program.action(table.default.0).params;
+            if params.len() != table.default.1.len() {
+                return fail(at, Problem::Missing("an argument of the default action"));
+            }
+            for (param, value) in params.iter().zip(&table.default.1) {
+                constant(at, *value, param.bits)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(
+        &self,
+        at: &str,
+        block: &[Stmt],
+        scope: Scope<'_>,
+        touched: &mut BTreeSet<RegisterId>,
+        applied: &mut BTreeSet<TableId>,
+    ) -> Checked {
+        for (i, stmt) in block.iter().enumerate() {
+            let at = format!("{at}[{i}]");
+            match stmt {
+                Stmt::If(cond, then, otherwise) => {
+                    self.typed(&at, cond, 0, scope)?;
+                    let mut other = touched.clone();
+                    self.block(&format!("{at}.then"), then, scope, touched, applied)?;
+                    self.block(&format!("{at}.else"), otherwise, scope, &mut other, applied)?;
+                    touched.extend(other);
+                }
+                Stmt::Apply(table) => {
+                    let Some(known) = self.program.tables.get(usize::from(table.0)) else {
+                        return fail(&at, Problem::Missing("the table"));
+                    };
+                    if !applied.insert(*table) {
+                        return fail(&at, Problem::Twice(known.name.clone()));
+                    }
+                }
+                Stmt::Exec { register, action, index, output } => {
+                    self.exec(&at, *register, *action, *output)?;
+                    self.typed(&at, index, 32, scope)?;
+                    if !matches!(scope, Scope::Ingress) {
+                        return fail(&at, Problem::Context("a register outside ingress"));
+                    }
+                    if !touched.insert(*register) {
+                        return fail(&at, Problem::Twice(self.program.register(*register).name.clone()));
+                    }
+                }
+                other => self.simple(&at, other, scope)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn exec(&self, at: &str, register: RegisterId, action: u16, output: Output) -> Checked {
+        let Some(register) = self.program.registers.get(usize::from(register.0)) else {
+            return fail(at, Problem::Missing("the register"));
+        };
+        if usize::from(action) >= register.actions.len() {
+            return fail(at, Problem::Missing("the register action"));
+        }
+        match (output, &register.kind) {
+            (Output::None, _) | (Output::Lanes, RegisterKind::Lanes) => Ok(()),
+            (Output::Place(place), RegisterKind::Cells(cells)) => {
+                let expected = self.place(at, place)?;
+                if expected == cells[0].bits {
+                    Ok(())
+                } else {
+                    fail(at, Problem::Type { expected, found: cells[0].bits })
+                }
+            }
+            _ => fail(at, Problem::Context("this output")),
+        }
+    }
+
+    fn simple(&self, at: &str, stmt: &Stmt, scope: Scope<'_>) -> Checked {
+        let ingress = matches!(scope, Scope::Ingress);
+        match stmt {
+            Stmt::Assign(place, value) => {
+                let bits = self.place(at, *place)?;
+                self.typed(at, value, bits, scope)
+            }
+            Stmt::Count(counter, index) => {
+                if usize::from(counter.0) >= self.program.counters.len() {
+                    return fail(at, Problem::Missing("the counter"));
+                }
+                self.typed(at, index, 32, scope)
+            }
+            Stmt::Remove(part) => self.part(at, *part),
+            Stmt::Unicast(port) if ingress => self.typed(at, port, 16, scope),
+            Stmt::Multicast(group) if ingress => self.typed(at, group, 16, scope),
+            Stmt::Priority(class) if ingress => self.typed(at, class, 3, scope),
+            Stmt::Drop if ingress => Ok(()),
+            _ => fail(at, Problem::Context("this statement")),
+        }
+    }
+
+    fn typed(&self, at: &str, expr: &Expr, expected: u32, scope: Scope<'_>) -> Checked {
+        let found = self.infer(at, expr, scope)?;
+        if found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found }) }
+    }
+
+    fn infer(&self, at: &str, expr: &Expr, scope: Scope<'_>) -> Checked<u32> {
+        match expr {
+            Expr::Const(value, bits) => {
+                if *bits == 0 || *bits > 64 {
+                    return fail(at, Problem::Width(*bits));
+                }
+                constant(at, *value, *bits)?;
+                Ok(*bits)
+            }
+            Expr::Field(header, field) => self.place(at, Place::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(at, Place::Meta(*meta)),
+            Expr::Param(param) => match scope {
+                Scope::Action(action) => match action.params.get(usize::from(*param)) {
+                    Some(param) => Ok(param.bits),
+                    None => fail(at, Problem::Missing("the parameter")),
+                },
+                _ => fail(at, Problem::Context("a parameter")),
+            },
+            Expr::Intrinsic(intrinsic) => {
+                let egress = matches!(intrinsic, Intrinsic::Instance | Intrinsic::QueueDepth);
+                match scope {
+                    Scope::Ingress if !egress => Ok(intrinsic_bits(*intrinsic)),
+                    Scope::Egress if egress => Ok(intrinsic_bits(*intrinsic)),
+                    _ => fail(at, Problem::Context("this intrinsic")),
+                }
+            }
+            Expr::Valid(part) => self.part(at, *part).map(|()| 0),
+            Expr::Complement(inner) => match self.infer(at, inner, scope)? {
+                0 => fail(at, Problem::Context("the complement of a boolean")),
+                bits => Ok(bits),
+            },
+            Expr::Not(inner) => self.typed(at, inner, 0, scope).map(|()| 0),
+            Expr::Binary(op, left, right) => self.binary(at, *op, left, right, scope),
+            Expr::Cast(bits, inner) => {
+                if *bits == 0 || *bits > 64 || self.infer(at, inner, scope)? == 0 {
+                    return fail(at, Problem::Width(*bits));
+                }
+                Ok(*bits)
+            }
+            Expr::Concat(high, low) => {
+                let (high, low) = (self.infer(at, high, scope)?, self.infer(at, low, scope)?);
+                if high == 0 || low == 0 || high + low > 64 {
+                    return fail(at, Problem::Width(high + low));
+                }
+                Ok(high + low)
+            }
+            Expr::Cell(_) | Expr::NewCell(_) | Expr::Lane | Expr::Cond(_) => self.stateful(at, expr, scope),
+        }
+    }
+
+    fn binary(&self, at: &str, op: BinOp, left: &Expr, right: &Expr, scope: Scope<'_>) -> Checked<u32> {
+        let logical = matches!(op, BinOp::Both | BinOp::Either);
+        let bits = self.infer(at, left, scope)?;
+        self.typed(at, right, bits, scope)?;
+        if logical != (bits == 0) {
+            return fail(at, Problem::Type { expected: if logical { 0 } else { 1 }, found: bits });
+        }
+        let stateful = matches!(op, BinOp::Max | BinOp::SignedMin | BinOp::SignedMax);
+        if stateful && !matches!(scope, Scope::Register { .. }) {
+            return fail(at, Problem::Context("a minimum or maximum"));
+        }
+        if matches!(op, BinOp::SignedGt | BinOp::SignedMin | BinOp::SignedMax) && !matches!(bits, 8 | 16 | 32) {
+            return fail(at, Problem::Width(bits));
+        }
+        Ok(if is_boolean(op) { 0 } else { bits })
+    }
+
+    fn stateful(&self, at: &str, expr: &Expr, scope: Scope<'_>) -> Checked<u32> {
+        let Scope::Register { register, action, part } = scope else {
+            return fail(at, Problem::Context("register state"));
+        };
+        match expr {
+            Expr::Cell(cell) => cell_bits(register, *cell),
+            Expr::NewCell(cell) if part == RegPart::Output => cell_bits(register, *cell),
+            Expr::Lane if register.kind == RegisterKind::Lanes => Some(LANE_BITS),
+            Expr::Cond(cond) if part != RegPart::Condition && usize::from(*cond) < action.conditions.len() => Some(0),
+            _ => None,
+        }
+        .map_or_else(|| fail(at, Problem::Context("this part of the register's state")), Ok)
+    }
+}
+
+fn cell_bits(register: &Register, cell: u8) -> Option<u32> {
+    match &register.kind {
+        RegisterKind::Cells(cells) => cells.get(usize::from(cell)).map(|cell| cell.bits),
+        RegisterKind::Lanes => (cell == 0).then_some(LANE_BITS),
+    }
+}
+
+fn constant(at: &str, value: u64, bits: u32) -> Checked {
+    if bits < 64 && value >> bits != 0 { fail(at, Problem::Constant(value, bits)) } else { Ok(()) }
+}

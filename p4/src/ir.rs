@@ -1,0 +1,535 @@
+//! The pipeline as data: headers, parser, metadata, tables, actions, registers, control flow, deparser.
+//!
+//! The IR is shaped by the tightest target. State lives in [`Register`]s that a packet touches once, through a
+//! [`RegAction`] of at most two conditions and one output. Payload is one [`Lanes`] vector that text printers unroll
+//! (`d00`, `d01`, ..., one register a lane) and the Rust back end keeps as an array. Every published object carries
+//! the low 24 bits of its P4Runtime id.
+//!
+//! A [`Program`] is built by hand or by a function such as [`crate::allreduce::program`], checked by
+//! [`crate::check::check`], and then printed by any back end. Names are unique within their kind, lower case, and are
+//! printed as they are.
+
+use std::ops;
+
+/// A handle of an object in one of the program's lists.
+macro_rules! handles {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        $($(#[$meta])* #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)] pub struct $name(pub u16);)+
+    };
+}
+
+handles! {
+    /// Index into [`Program::headers`].
+    HeaderId,
+    /// Index into [`Program::metadata`].
+    MetaId,
+    /// Index into [`Program::registers`].
+    RegisterId,
+    /// Index into [`Program::counters`].
+    CounterId,
+    /// Index into [`Program::actions`].
+    ActionId,
+    /// Index into [`Program::tables`].
+    TableId,
+    /// Index into [`Parser::states`].
+    StateId,
+}
+
+/// A complete pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// Name, printed as the package name.
+    pub name: String,
+    /// One line of description, printed at the top of generated text.
+    pub about: String,
+    /// Header types; each has one instance of the same name.
+    pub headers: Vec<Header>,
+    /// The lane vector behind the headers, if the program has one.
+    pub lanes: Option<Lanes>,
+    /// Per-packet variables, zero when the packet enters.
+    pub metadata: Vec<Meta>,
+    /// Parser.
+    pub parser: Parser,
+    /// State that outlives a packet.
+    pub registers: Vec<Register>,
+    /// Packet counters.
+    pub counters: Vec<Counter>,
+    /// Actions of the tables.
+    pub actions: Vec<Action>,
+    /// Match-action tables.
+    pub tables: Vec<Table>,
+    /// What happens once to every packet that arrives.
+    pub ingress: Vec<Stmt>,
+    /// What happens to every copy that leaves.
+    pub egress: Vec<Stmt>,
+    /// The IPv4 header whose checksum is verified on arrival and written on departure.
+    pub ipv4_checksum: Option<HeaderId>,
+    /// Order in which valid parts are put back in front of the unparsed rest.
+    pub deparser: Vec<Part>,
+}
+
+/// A header type and its one instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Name of the instance; the type is `<name>_t`.
+    pub name: String,
+    /// Fields in wire order; widths sum to whole bytes.
+    pub fields: Vec<Field>,
+}
+
+/// A header field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Name.
+    pub name: String,
+    /// Width in bits, 1 to 64.
+    pub bits: u32,
+}
+
+/// The vector of equal lanes behind the headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lanes {
+    /// Name of the instance.
+    pub name: String,
+    /// Number of 32-bit lanes.
+    pub count: u32,
+}
+
+/// Width of a lane in bits.
+pub const LANE_BITS: u32 = 32;
+
+/// A per-packet variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Name.
+    pub name: String,
+    /// Width in bits, 1 to 64.
+    pub bits: u32,
+}
+
+/// A part of a packet that can be present or absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// A header.
+    Header(HeaderId),
+    /// The lane vector.
+    Lanes,
+}
+
+/// The parser: a directed acyclic graph of states, entered at the first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parser {
+    /// States; the first is the start.
+    pub states: Vec<State>,
+}
+
+/// A parser state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Name.
+    pub name: String,
+    /// Parts extracted in this order. A packet that is too short raises the parser error and leaves the part invalid.
+    pub extract: Vec<Part>,
+    /// Where to go.
+    pub next: Next,
+}
+
+/// A parser transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Done; what is left is payload.
+    Accept,
+    /// By the value of header fields.
+    Select {
+        /// Fields compared.
+        on: Vec<(HeaderId, u16)>,
+        /// Tried in order: values and masks, one for each field of `on`, and the target.
+        cases: Vec<(Vec<(u64, u64)>, StateId)>,
+        /// Where to go when no case matches; `None` accepts.
+        otherwise: Option<StateId>,
+    },
+}
+
+/// A register array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Register {
+    /// Name.
+    pub name: String,
+    /// Low 24 bits of the P4Runtime id; lane registers take `id..id + count`, cells of a pair take `id` and `id + 1`.
+    pub id: u32,
+    /// Number of entries.
+    pub size: u32,
+    /// What an entry holds.
+    pub kind: RegisterKind,
+    /// The ways a packet may touch an entry.
+    pub actions: Vec<RegAction>,
+}
+
+/// What an entry of a register holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegisterKind {
+    /// One or two named cells of at most 32 bits, read and written together.
+    Cells(Vec<Field>),
+    /// One 32-bit cell for each lane of the packet's lane vector.
+    Lanes,
+}
+
+/// One way to touch a register entry: what a stateful unit does in one pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegAction {
+    /// Name, unique within the register.
+    pub name: String,
+    /// At most two conditions over the old cells and packet values, named by [`Expr::Cond`].
+    pub conditions: Vec<Expr>,
+    /// New value of each cell that changes: cases are tried in order; none matching leaves the cell as it is.
+    pub updates: Vec<(u8, Vec<Case>)>,
+    /// The one output: cases are tried in order; none matching yields 0.
+    pub output: Vec<Case>,
+}
+
+/// A guarded value inside a register action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// A boolean over [`Expr::Cond`]; `None` always holds.
+    pub when: Option<Expr>,
+    /// The value.
+    pub value: Expr,
+}
+
+impl Case {
+    /// A value that always holds.
+    pub fn always(value: Expr) -> Self {
+        Self { when: None, value }
+    }
+
+    /// A value that holds when condition `cond` does.
+    pub fn when(cond: u8, value: Expr) -> Self {
+        Self { when: Some(Expr::Cond(cond)), value }
+    }
+}
+
+/// An array of packet counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counter {
+    /// Name.
+    pub name: String,
+    /// Low 24 bits of the P4Runtime id.
+    pub id: u32,
+    /// Number of entries.
+    pub size: u32,
+}
+
+/// An action that table entries name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// Name.
+    pub name: String,
+    /// Low 24 bits of the P4Runtime id.
+    pub id: u32,
+    /// Parameters; ids are 1-based positions.
+    pub params: Vec<Field>,
+    /// Body: straight-line statements.
+    pub body: Vec<Stmt>,
+}
+
+/// How a key field is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchKind {
+    /// All bits.
+    Exact,
+    /// Value and mask.
+    Ternary,
+}
+
+/// A key field of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Name the control plane sees.
+    pub name: String,
+    /// 1-based id.
+    pub id: u32,
+    /// What is matched: a header field or metadata.
+    pub value: Expr,
+    /// How.
+    pub kind: MatchKind,
+}
+
+/// A match-action table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Name.
+    pub name: String,
+    /// Low 24 bits of the P4Runtime id.
+    pub id: u32,
+    /// Key fields.
+    pub keys: Vec<Key>,
+    /// Actions an entry may name.
+    pub actions: Vec<ActionId>,
+    /// Action and arguments when nothing matches; constant.
+    pub default: (ActionId, Vec<u64>),
+    /// Entries it must hold.
+    pub size: u32,
+}
+
+/// What can be assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A header field.
+    Field(HeaderId, u16),
+    /// Metadata.
+    Meta(MetaId),
+}
+
+/// Where a register action's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Nowhere.
+    None,
+    /// Into a field or metadata (cell registers).
+    Place(Place),
+    /// Into the packet's lanes (lane registers).
+    Lanes,
+}
+
+/// A statement of a control block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stmt {
+    /// Assignment.
+    Assign(Place, Expr),
+    /// Branch.
+    If(Expr, Vec<Stmt>, Vec<Stmt>),
+    /// Table lookup; runs the action found.
+    Apply(TableId),
+    /// Runs a register action on one entry.
+    Exec {
+        /// The register.
+        register: RegisterId,
+        /// Index into its actions.
+        action: u16,
+        /// Which entry, 32 bits. An index out of range drops the packet in software; the control plane keeps it in
+        /// range on hardware.
+        index: Expr,
+        /// Where the output goes.
+        output: Output,
+    },
+    /// Adds one to a counter.
+    Count(CounterId, Expr),
+    /// Makes a part absent, so that it is not sent.
+    Remove(Part),
+    /// Sends the packet to a port.
+    Unicast(Expr),
+    /// Sends a copy to every member of a multicast group.
+    Multicast(Expr),
+    /// Sends nothing.
+    Drop,
+    /// Chooses the egress queue, 3 bits, greater first. Ignored where the profile has one queue.
+    Priority(Expr),
+}
+
+/// A value that the target provides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Intrinsic {
+    /// Port the packet came in on, 16 bits.
+    IngressPort,
+    /// Length of the packet in bytes as it came in, 32 bits.
+    PacketLength,
+    /// Whether the IPv4 checksum was wrong, boolean.
+    ChecksumError,
+    /// Replica id of this copy, 16 bits; egress only.
+    Instance,
+    /// Packets in the queue when this copy joined it, 19 bits; egress only.
+    QueueDepth,
+}
+
+/// A two-operand operator. Operands have the same width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinOp {
+    /// Wrapping sum.
+    Add,
+    /// Wrapping difference.
+    Sub,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Equal; boolean.
+    Eq,
+    /// Not equal; boolean.
+    Ne,
+    /// Unsigned greater; boolean.
+    Gt,
+    /// Two's complement greater; boolean.
+    SignedGt,
+    /// Unsigned maximum; register actions only.
+    Max,
+    /// Two's complement minimum; register actions only.
+    SignedMin,
+    /// Two's complement maximum; register actions only.
+    SignedMax,
+    /// Both; boolean.
+    Both,
+    /// Either; boolean.
+    Either,
+}
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expr {
+    /// A constant of a width.
+    Const(u64, u32),
+    /// A header field. Undefined when the header is absent.
+    Field(HeaderId, u16),
+    /// Metadata.
+    Meta(MetaId),
+    /// Parameter of the enclosing action.
+    Param(u16),
+    /// A value from the target.
+    Intrinsic(Intrinsic),
+    /// Whether a part is present; boolean.
+    Valid(Part),
+    /// Bitwise complement.
+    Complement(Box<Expr>),
+    /// Boolean negation.
+    Not(Box<Expr>),
+    /// Two operands.
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    /// Zero extension or truncation to a width.
+    Cast(u32, Box<Expr>),
+    /// The first operand above the second.
+    Concat(Box<Expr>, Box<Expr>),
+    /// Old value of a cell; register actions only.
+    Cell(u8),
+    /// New value of a cell; outputs only.
+    NewCell(u8),
+    /// The packet's lane; lane register actions only.
+    Lane,
+    /// A condition of the register action.
+    Cond(u8),
+}
+
+macro_rules! binary {
+    ($($(#[$meta:meta])* $name:ident => $op:ident),+ $(,)?) => {
+        $($(#[$meta])* #[must_use] pub fn $name(self, other: impl Into<Self>) -> Self {
+            Self::Binary(BinOp::$op, Box::new(self), Box::new(other.into()))
+        })+
+    };
+}
+
+impl Expr {
+    binary! {
+        /// Equal.
+        eq => Eq,
+        /// Not equal.
+        ne => Ne,
+        /// Unsigned greater.
+        gt => Gt,
+        /// Two's complement greater.
+        signed_gt => SignedGt,
+        /// Unsigned maximum.
+        max => Max,
+        /// Two's complement minimum.
+        signed_min => SignedMin,
+        /// Two's complement maximum.
+        signed_max => SignedMax,
+        /// Both hold.
+        both => Both,
+        /// Either holds.
+        either => Either,
+    }
+
+    /// Zero extension or truncation.
+    #[must_use]
+    pub fn cast(self, bits: u32) -> Self {
+        Self::Cast(bits, Box::new(self))
+    }
+
+    /// This value above `low`.
+    #[must_use]
+    pub fn concat(self, low: Self) -> Self {
+        Self::Concat(Box::new(self), Box::new(low))
+    }
+}
+
+impl ops::Not for Expr {
+    type Output = Self;
+    /// Boolean negation.
+    fn not(self) -> Self {
+        Self::Not(Box::new(self))
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $op:ident) => {
+        impl ops::$trait for Expr {
+            type Output = Self;
+            fn $method(self, other: Self) -> Self {
+                Self::Binary(BinOp::$op, Box::new(self), Box::new(other))
+            }
+        }
+    };
+}
+operator!(Add, add, Add);
+operator!(Sub, sub, Sub);
+operator!(BitAnd, bitand, And);
+operator!(BitOr, bitor, Or);
+
+impl Place {
+    /// The place's value.
+    pub const fn value(self) -> Expr {
+        match self {
+            Self::Field(header, field) => Expr::Field(header, field),
+            Self::Meta(meta) => Expr::Meta(meta),
+        }
+    }
+}
+
+impl Program {
+    /// The header's fields.
+    pub fn header(&self, id: HeaderId) -> &Header {
+        &self.headers[usize::from(id.0)]
+    }
+
+    /// The field of a place or header.
+    pub fn field(&self, header: HeaderId, field: u16) -> &Field {
+        &self.header(header).fields[usize::from(field)]
+    }
+
+    /// The register.
+    pub fn register(&self, id: RegisterId) -> &Register {
+        &self.registers[usize::from(id.0)]
+    }
+
+    /// The action.
+    pub fn action(&self, id: ActionId) -> &Action {
+        &self.actions[usize::from(id.0)]
+    }
+
+    /// The table.
+    pub fn table(&self, id: TableId) -> &Table {
+        &self.tables[usize::from(id.0)]
+    }
+
+    /// Number of lanes; 0 without a lane vector.
+    pub fn lane_count(&self) -> u32 {
+        self.lanes.as_ref().map_or(0, |lanes| lanes.count)
+    }
+
+    /// A number that two programs share only when they are the same: FNV-1a over the whole structure.
+    pub fn fingerprint(&self) -> u64 {
+        format!("{self:?}")
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+impl Header {
+    /// Length in bytes.
+    pub fn len_bytes(&self) -> u32 {
+        self.fields.iter().map(|field| field.bits).sum::<u32>() / 8
+    }
+
+    /// Offset of a field in bits from the start of the header.
+    pub fn offset_bits(&self, field: u16) -> u32 {
+        self.fields[..usize::from(field)].iter().map(|field| field.bits).sum()
+    }
+}

@@ -1,0 +1,120 @@
+//! What a program is specialised for.
+
+use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
+
+/// What surrounds the Netfold header when the pipeline sees a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encapsulation {
+    /// Ethernet, IPv4 and UDP, as a hardware switch sees it.
+    Ethernet,
+    /// Nothing: the transport (a UDP socket, a ring) owns the outer headers.
+    Datagram,
+}
+
+/// The parameters of an aggregation program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// What surrounds the Netfold header.
+    pub encapsulation: Encapsulation,
+    /// 32-bit lanes a packet, 64 to 4096.
+    pub lane_words: u32,
+    /// Slots of the whole switch, a power of two up to 2^15; each has two sets.
+    pub slots: u32,
+    /// Jobs that can be admitted at once.
+    pub jobs: u32,
+    /// Children of one level, 1 to 32.
+    pub workers: u32,
+    /// Lane operations in the program.
+    pub ops: Vec<LaneOp>,
+    /// Egress queues; 1 means no priorities.
+    pub priorities: u32,
+    /// Queue depth in packets at which ECN marks; 0 never marks. Needs the outer headers.
+    pub ecn_depth: u32,
+}
+
+/// Slots of a switch unless told otherwise.
+pub const SLOTS_DEFAULT: u32 = 1024;
+
+impl Profile {
+    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) a packet.
+    pub fn hardware() -> Self {
+        Self {
+            encapsulation: Encapsulation::Ethernet,
+            lane_words: 64,
+            slots: SLOTS_DEFAULT,
+            jobs: 16,
+            workers: CHILDREN_MAX as u32,
+            ops: LaneOp::ALL.to_vec(),
+            priorities: 1,
+            ecn_depth: 16,
+        }
+    }
+
+    /// The profile of the software switch on transports that own the outer headers.
+    pub fn software(lane_words: u32) -> Self {
+        Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ..Self::hardware() }
+    }
+
+    /// Payload bytes of a packet that has lanes.
+    pub const fn payload_bytes(&self) -> u32 {
+        self.lane_words * 4
+    }
+
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`ProfileError`] with the parameter, its value and what it may be.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        let bad = |name, value, allowed| Err(ProfileError { name, value, allowed });
+        if !(64..=4096).contains(&self.lane_words) {
+            return bad("lane_words", self.lane_words, "64 to 4096");
+        }
+        if !self.slots.is_power_of_two() || self.slots > 1 << 15 {
+            return bad("slots", self.slots, "a power of two up to 32768");
+        }
+        if !(1..=1024).contains(&self.jobs) {
+            return bad("jobs", self.jobs, "1 to 1024");
+        }
+        if !(1..=CHILDREN_MAX as u32).contains(&self.workers) {
+            return bad("workers", self.workers, "1 to 32");
+        }
+        if !(1..=8).contains(&self.priorities) {
+            return bad("priorities", self.priorities, "1 to 8");
+        }
+        let mut ops = self.ops.clone();
+        ops.dedup();
+        if ops.is_empty() || ops != self.ops || !self.ops.is_sorted_by_key(|op| *op as u8) {
+            return bad("ops", self.ops.len() as u32, "each of sum, min, max at most once, in this order, at least one");
+        }
+        if self.ecn_depth >= 1 << 19 {
+            return bad("ecn_depth", self.ecn_depth, "below 524288");
+        }
+        if self.ecn_depth > 0 && self.encapsulation == Encapsulation::Datagram {
+            return bad("ecn_depth", self.ecn_depth, "0 where the transport owns the IPv4 header");
+        }
+        Ok(())
+    }
+
+    /// Entries the job table must hold: five a member, one a job.
+    pub const fn job_table_size(&self) -> u32 {
+        self.jobs * (5 * self.workers + 2)
+    }
+
+    /// Number of packet counters, one for each [`Reason`].
+    pub fn reasons() -> u32 {
+        Reason::ALL.len() as u32
+    }
+}
+
+/// A profile parameter out of range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("profile parameter {name} is {value}; it must be {allowed}")]
+pub struct ProfileError {
+    /// Parameter.
+    pub name: &'static str,
+    /// Its value.
+    pub value: u32,
+    /// What it may be.
+    pub allowed: &'static str,
+}

@@ -1,0 +1,361 @@
+//! Generates Rust source from a program: the fast path of the software switch.
+//!
+//! The text is one module body. It refers to the runtime (tables, verdicts, the `Pipeline` trait) as `rt::...`; the
+//! crate that includes it brings a module of that name into scope. Lanes stay arrays, so that loops over them vectorise;
+//! the whole burst is compiled twice, for the base instruction set and for AVX2, from the same source, so both yield
+//! the same bits. Per packet the code neither allocates nor locks.
+//!
+//! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only
+//! the last part can be removed.
+
+mod expr;
+mod layout;
+mod parts;
+
+use crate::check::{CheckError, check};
+use crate::ir::*;
+use crate::writer::{Writer, joined};
+use layout::{Layout, TableLayout};
+
+/// Why a program cannot be generated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RustError {
+    /// The program is not valid.
+    #[error("the program is not valid")]
+    Check(#[from] CheckError),
+    /// A part lies at several offsets.
+    #[error("part '{0}' lies at different offsets on different parser paths; this back end needs one")]
+    Offset(String),
+    /// A part other than the last is removed.
+    #[error("part '{0}' is removed; this back end can remove only the last part")]
+    Remove(String),
+    /// The deparser does not follow the parser's order.
+    #[error("the deparser's order is not the packet's; this back end rewrites packets in place")]
+    Order,
+    /// A table key needs more than 256 bits.
+    #[error("the key of table '{0}' is wider than 256 bits")]
+    Key(String),
+}
+
+/// Generates the module body. Deterministic.
+///
+/// # Errors
+///
+/// When the program is not valid or meets a restriction of this back end.
+pub fn generate(program: &Program) -> Result<String, RustError> {
+    check(program)?;
+    let layout = Layout::new(program)?;
+    let mut generator = Generator { p: program, layout, w: Writer::default() };
+    generator.module();
+    Ok(generator.w.finish())
+}
+
+struct Generator<'a> {
+    p: &'a Program,
+    layout: Layout,
+    w: Writer,
+}
+
+/// The smallest unsigned type that holds `bits`.
+fn native(bits: u32) -> &'static str {
+    match bits {
+        0 => "bool",
+        1..=8 => "u8",
+        9..=16 => "u16",
+        17..=32 => "u32",
+        _ => "u64",
+    }
+}
+
+/// Upper camel case of a snake-case name.
+fn camel(name: &str) -> String {
+    name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+}
+
+impl Generator<'_> {
+    fn module(&mut self) {
+        self.w.line(format!("// Generated from the program `{}`; do not edit.", self.p.name));
+        self.w.line(format!("// {}", self.p.about));
+        self.w.line("");
+        self.constants();
+        self.cells();
+        self.tables();
+        self.state();
+        self.packet();
+        self.egress();
+        self.bursts();
+        self.interface();
+    }
+
+    fn constants(&mut self) {
+        self.w.line(format!("const LANES: usize = {};", self.p.lane_count()));
+        for (part, offset) in self.layout.offsets() {
+            let name = self.part_name(part).to_uppercase();
+            let len = self.part_len(part);
+            self.w.line(format!("const {name}_AT: usize = {offset};"));
+            self.w.line(format!("const {name}_END: usize = {};", offset + len));
+        }
+        self.w.line("");
+    }
+
+    fn part_name(&self, part: Part) -> String {
+        match part {
+            Part::Header(header) => self.p.header(header).name.clone(),
+            Part::Lanes => self.p.lanes.as_ref().map_or_else(String::new, |lanes| lanes.name.clone()),
+        }
+    }
+
+    fn part_len(&self, part: Part) -> u32 {
+        match part {
+            Part::Header(header) => self.p.header(header).len_bytes(),
+            Part::Lanes => self.p.lane_count() * 4,
+        }
+    }
+
+    /// One struct for all cell registers of a size, so that a packet touches one cache line.
+    fn cells(&mut self) {
+        for size in self.layout.cell_sizes(self.p) {
+            self.w.line("#[derive(Clone, Copy, Default)]");
+            self.w.open(format!("struct Cells{size} {{"));
+            for register in self.p.registers.iter().filter(|register| register.size == size) {
+                if let RegisterKind::Cells(cells) = &register.kind {
+                    for cell in cells {
+                        self.w.line(format!("{}_{}: {},", register.name, cell.name, native(cell.bits)));
+                    }
+                }
+            }
+            self.w.close("}");
+            self.w.line("");
+        }
+    }
+
+    fn tables(&mut self) {
+        for table in &self.p.tables {
+            let layout = TableLayout::new(self.p, table);
+            self.w.line("#[derive(Clone, Copy)]");
+            self.w.open(format!("enum {}Action {{", camel(&table.name)));
+            for action in &table.actions {
+                let action = self.p.action(*action);
+                let params = joined(action.params.iter().map(|f| format!("{}: {}", f.name, native(f.bits))), ", ");
+                self.w.line(format!("{} {{ {params} }},", camel(&action.name)));
+            }
+            self.w.close("}");
+            self.w.open(format!("fn {}_action(id: u32, params: &[u64]) -> {}Action {{", table.name, camel(&table.name)));
+            self.w.open("match id {");
+            let (default, _) = &table.default;
+            let others = table.actions.iter().filter(|action| *action != default);
+            for action in others.chain([default]) {
+                let pattern = if action == default {
+                    "_".to_string()
+                } else {
+                    format!("{:#010x}", crate::p4info::action_id(self.p.action(*action).id))
+                };
+                let action = self.p.action(*action);
+                let params = action.params.iter().enumerate();
+                let params = joined(params.map(|(i, f)| format!("{}: params[{i}] as {}", f.name, native(f.bits))), ", ");
+                self.w.line(format!(
+                    "{pattern} => {}Action::{} {{ {params} }},",
+                    camel(&table.name),
+                    camel(&action.name)
+                ));
+            }
+            self.w.close("}");
+            self.w.close("}");
+            self.table_info(table, &layout);
+        }
+    }
+
+    fn table_info(&mut self, table: &Table, layout: &TableLayout) {
+        self.w.open(format!("static {}: rt::TableInfo = rt::TableInfo {{", table.name.to_uppercase()));
+        self.w.line(format!("id: {:#010x},", crate::p4info::table_id(table.id)));
+        self.w.line(format!("name: {:?},", table.name));
+        self.w.line(format!("size: {},", table.size));
+        self.w.open("keys: &[");
+        for (key, spot) in table.keys.iter().zip(&layout.keys) {
+            self.w.line(format!(
+                "rt::KeyInfo {{ id: {}, bits: {}, word: {}, shift: {}, exact: {} }},",
+                key.id,
+                spot.bits,
+                spot.word,
+                spot.shift,
+                key.kind == MatchKind::Exact
+            ));
+        }
+        self.w.close("],");
+        self.w.open("actions: &[");
+        for action in &table.actions {
+            let action = self.p.action(*action);
+            let bits = joined(action.params.iter().map(|param| param.bits), ", ");
+            self.w.line(format!(
+                "rt::ActionInfo {{ id: {:#010x}, name: {:?}, params: &[{bits}] }},",
+                crate::p4info::action_id(action.id),
+                action.name
+            ));
+        }
+        self.w.close("],");
+        self.w.close("};");
+        self.w.line("");
+    }
+
+    fn state(&mut self) {
+        self.w.line(format!("/// {}.", self.p.about));
+        self.w.open("pub struct Program {");
+        for size in self.layout.cell_sizes(self.p) {
+            self.w.line(format!("cells{size}: Box<[Cells{size}]>,"));
+        }
+        for register in self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes) {
+            self.w.line(format!("{}: Box<[[u32; LANES]]>,", register.name));
+        }
+        for counter in &self.p.counters {
+            self.w.line(format!("{}: [u64; {}],", counter.name, counter.size));
+        }
+        for table in &self.p.tables {
+            let words = TableLayout::new(self.p, table).words;
+            self.w.line(format!("{}: rt::Table<{words}, {}Action>,", table.name, camel(&table.name)));
+        }
+        self.w.line("simd: bool,");
+        self.w.close("}");
+        self.w.line("");
+        self.w.open("impl Program {");
+        self.w.line("/// A pipeline whose registers and counters are zero and whose tables are empty.");
+        self.w.open("pub fn new() -> Self {");
+        self.w.open("Self {");
+        for size in self.layout.cell_sizes(self.p) {
+            self.w.line(format!("cells{size}: vec![Cells{size}::default(); {size}].into_boxed_slice(),"));
+        }
+        for register in self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes) {
+            self.w.line(format!("{}: vec![[0; LANES]; {}].into_boxed_slice(),", register.name, register.size));
+        }
+        for counter in &self.p.counters {
+            self.w.line(format!("{}: [0; {}],", counter.name, counter.size));
+        }
+        for table in &self.p.tables {
+            let (default, args) = &table.default;
+            self.w.line(format!(
+                "{name}: rt::Table::new(&{upper}, {name}_action({id:#010x}, &[{args}])),",
+                name = table.name,
+                upper = table.name.to_uppercase(),
+                id = crate::p4info::action_id(self.p.action(*default).id),
+                args = joined(args, ", ")
+            ));
+        }
+        self.w.line("simd: rt::simd(),");
+        self.w.close("}");
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    fn bursts(&mut self) {
+        let args = "packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>";
+        self.w.line("#[inline(always)]");
+        self.w.open(format!("fn burst_body(state: &mut Program, {args}) {{"));
+        self.w.open("for received in packets {");
+        self.w.line("let start = received.offset as usize;");
+        self.w.open("let verdict = match memory.get_mut(start..start + received.len as usize) {");
+        self.w.line("Some(data) => packet(state, received.port.0, data),");
+        self.w.line("None => rt::Verdict::DROP,");
+        self.w.close("};");
+        self.w.line("verdicts.push(verdict);");
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+        self.w.line("#[cfg(target_arch = \"x86_64\")]");
+        self.w.line("#[target_feature(enable = \"avx2,bmi1,bmi2\")]");
+        self.w.open(format!("fn burst_simd(state: &mut Program, {args}) {{"));
+        self.w.line("burst_body(state, packets, memory, verdicts);");
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    fn interface(&mut self) {
+        self.w.open("impl rt::Pipeline for Program {");
+        self.info();
+        let args = "&mut self, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>";
+        self.w.open(format!("fn burst({args}) {{"));
+        self.w.line("#[cfg(target_arch = \"x86_64\")]");
+        self.w.open("if self.simd {");
+        self.w.line("// SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.");
+        self.w.line("unsafe { burst_simd(self, packets, memory, verdicts) };");
+        self.w.line("return;");
+        self.w.close("}");
+        self.w.line("burst_body(self, packets, memory, verdicts);");
+        self.w.close("}");
+        self.w.open("fn set_simd(&mut self, on: bool) {");
+        self.w.line("self.simd = on && rt::simd();");
+        self.w.close("}");
+        self.w.open("fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) {");
+        self.w.line(if self.p.egress.is_empty() {
+            "let _ = (instance, queue_depth, frame);"
+        } else {
+            "egress(self, instance, queue_depth, frame);"
+        });
+        self.w.close("}");
+        for verb in ["insert", "delete"] {
+            self.w.open(format!("fn {verb}(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {{"));
+            self.w.open("match entry.table {");
+            for table in &self.p.tables {
+                let id = crate::p4info::table_id(table.id);
+                let make = if verb == "insert" { format!(", {}_action", table.name) } else { String::new() };
+                self.w.line(format!("{id:#010x} => self.{}.{verb}(entry{make}),", table.name));
+            }
+            self.w.line("other => Err(rt::EntryError::Table(other)),");
+            self.w.close("}");
+            self.w.close("}");
+        }
+        self.w.open("fn counters(&self, id: u32) -> &[u64] {");
+        self.w.open("match id {");
+        for counter in &self.p.counters {
+            self.w.line(format!("{:#010x} => &self.{},", crate::p4info::counter_id(counter.id), counter.name));
+        }
+        self.w.line("_ => &[],");
+        self.w.close("}");
+        self.w.close("}");
+        self.read_register();
+        self.w.close("}");
+    }
+
+    fn info(&mut self) {
+        self.w.open("fn info(&self) -> &'static rt::PipelineInfo {");
+        self.w.open("static INFO: rt::PipelineInfo = rt::PipelineInfo {");
+        self.w.line(format!("name: {:?},", self.p.name));
+        self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
+        self.w.line("lane_words: LANES as u32,");
+        self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
+        let cells = joined(self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")), " + ");
+        let lanes = self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes);
+        let lanes = joined(lanes.map(|r| format!("{} * LANES * 4", r.size)), " + ");
+        let or_zero = |text: String| if text.is_empty() { "0".to_string() } else { text };
+        self.w.line(format!("bookkeeping_bytes: {},", or_zero(cells)));
+        self.w.line(format!("lane_bytes: {},", or_zero(lanes)));
+        self.w.close("};");
+        self.w.line("&INFO");
+        self.w.close("}");
+    }
+
+    fn read_register(&mut self) {
+        self.w.open("fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {");
+        self.w.open("match name {");
+        for register in &self.p.registers {
+            match &register.kind {
+                RegisterKind::Cells(cells) => {
+                    let values = cells.iter().map(|cell| format!("u32::from(cell.{}_{})", register.name, cell.name));
+                    self.w.line(format!(
+                        "{:?} => self.cells{}.get(index).map(|cell| out.extend([{}])).is_some(),",
+                        register.name,
+                        register.size,
+                        joined(values, ", ")
+                    ));
+                }
+                RegisterKind::Lanes => self.w.line(format!(
+                    "{:?} => self.{}.get(index).map(|lanes| out.extend(lanes)).is_some(),",
+                    register.name, register.name
+                )),
+            }
+        }
+        self.w.line("_ => false,");
+        self.w.close("}");
+        self.w.close("}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Expressions and field access as Rust text.
+
+use super::{Generator, native};
+use crate::check::width;
+use crate::ir::*;
+
+/// Names that the surrounding code gives to a register's cells and to the enclosing action's parameters.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Env<'a> {
+    pub(super) cells: &'a [Field],
+    pub(super) params: &'a [Field],
+}
+
+/// Bit mask of a width as a literal, or nothing when the native type is exactly that wide.
+fn mask(bits: u32) -> Option<String> {
+    if matches!(bits, 8 | 16 | 32 | 64) { None } else { Some(format!("{:#x}", (1u64 << bits) - 1)) }
+}
+
+fn masked(text: String, bits: u32) -> String {
+    match mask(bits) {
+        Some(mask) => format!("({text} & {mask})"),
+        None => text,
+    }
+}
+
+impl Generator<'_> {
+    fn bits(&self, expr: &Expr, env: Env<'_>) -> u32 {
+        width(self.p, expr, env.cells, env.params)
+    }
+
+    /// A local variable that holds a header field.
+    pub(super) fn field_var(&self, header: HeaderId, field: u16) -> String {
+        format!("f_{}_{}", self.p.header(header).name, self.p.field(header, field).name)
+    }
+
+    pub(super) fn place_var(&self, place: Place) -> String {
+        match place {
+            Place::Field(header, field) => self.field_var(header, field),
+            Place::Meta(meta) => format!("m_{}", self.p.metadata[usize::from(meta.0)].name),
+        }
+    }
+
+    pub(super) fn expr(&self, expr: &Expr, env: Env<'_>) -> String {
+        match expr {
+            Expr::Const(value, bits) => format!("{value:#x}_{}", native(*bits)),
+            Expr::Field(header, field) => self.field_var(*header, *field),
+            Expr::Meta(meta) => self.place_var(Place::Meta(*meta)),
+            Expr::Param(param) => env.params[usize::from(*param)].name.clone(),
+            Expr::Intrinsic(intrinsic) => match intrinsic {
+                Intrinsic::IngressPort => "port".into(),
+                Intrinsic::PacketLength => "(length as u32)".into(),
+                Intrinsic::ChecksumError => "checksum_error".into(),
+                Intrinsic::Instance => "instance".into(),
+                Intrinsic::QueueDepth => "queue_depth".into(),
+            },
+            Expr::Valid(part) => format!("has_{}", self.part_name(*part)),
+            Expr::Complement(inner) => {
+                let bits = self.bits(inner, env);
+                masked(format!("!{}", self.expr(inner, env)), bits)
+            }
+            Expr::Not(inner) => format!("!{}", self.expr(inner, env)),
+            Expr::Binary(op, left, right) => self.binary(*op, left, right, env),
+            Expr::Cast(bits, inner) => self.cast(*bits, inner, env),
+            Expr::Concat(high, low) => {
+                let (high_bits, low_bits) = (self.bits(high, env), self.bits(low, env));
+                let ty = native(high_bits + low_bits);
+                format!("(({} as {ty}) << {low_bits} | {} as {ty})", self.expr(high, env), self.expr(low, env))
+            }
+            Expr::Cell(cell) => format!("old{cell}"),
+            Expr::NewCell(cell) => format!("new{cell}"),
+            Expr::Lane => "lane".into(),
+            Expr::Cond(cond) => format!("cond{cond}"),
+        }
+    }
+
+    fn cast(&self, bits: u32, inner: &Expr, env: Env<'_>) -> String {
+        let from = self.bits(inner, env);
+        let text = self.expr(inner, env);
+        let text = if native(from) == native(bits) { text } else { format!("({text} as {})", native(bits)) };
+        if bits < from { masked(text, bits) } else { text }
+    }
+
+    fn binary(&self, op: BinOp, left: &Expr, right: &Expr, env: Env<'_>) -> String {
+        let bits = self.bits(left, env);
+        let (l, r) = (self.expr(left, env), self.expr(right, env));
+        match op {
+            BinOp::Add => masked(format!("{l}.wrapping_add({r})"), bits),
+            BinOp::Sub => masked(format!("{l}.wrapping_sub({r})"), bits),
+            BinOp::And => format!("({l} & {r})"),
+            BinOp::Or => format!("({l} | {r})"),
+            BinOp::Eq => format!("({l} == {r})"),
+            BinOp::Ne => format!("({l} != {r})"),
+            BinOp::Gt => format!("({l} > {r})"),
+            BinOp::SignedGt => format!("({l}.cast_signed() > {r}.cast_signed())"),
+            BinOp::Max => format!("{l}.max({r})"),
+            BinOp::SignedMin => format!("{l}.cast_signed().min({r}.cast_signed()).cast_unsigned()"),
+            BinOp::SignedMax => format!("{l}.cast_signed().max({r}.cast_signed()).cast_unsigned()"),
+            BinOp::Both => format!("({l} && {r})"),
+            BinOp::Either => format!("({l} || {r})"),
+        }
+    }
+
+    /// The value of a field, read from the byte array `bytes` of its header.
+    pub(super) fn load(&self, header: HeaderId, field: u16, bytes: &str) -> String {
+        let span = Span::new(self.p, header, field);
+        let ty = native(span.bits);
+        let word = span.word(bytes);
+        if span.whole() && span.word_bits() == native_bits(span.bits) {
+            word
+        } else {
+            format!("(({word} >> {}) & {:#x}) as {ty}", span.shift(), span.mask())
+        }
+    }
+
+    /// A statement that writes `value` into a field of the header whose bytes are `bytes`.
+    pub(super) fn store(&self, header: HeaderId, field: u16, bytes: &str, value: &str) -> String {
+        let span = Span::new(self.p, header, field);
+        let word_ty = format!("u{}", span.word_bits());
+        let skip = span.word_bits() as usize / 8 - span.len();
+        let new = if span.whole() {
+            format!("({value} as {word_ty})")
+        } else {
+            let mask = span.mask() << span.shift();
+            format!(
+                "(({} & !{mask:#x}) | ((({value} as {word_ty}) << {}) & {mask:#x}))",
+                span.word(bytes),
+                span.shift()
+            )
+        };
+        format!("let word = {new}.to_be_bytes(); {bytes}[{}..{}].copy_from_slice(&word[{skip}..]);", span.first, span.end)
+    }
+}
+
+fn native_bits(bits: u32) -> u32 {
+    match bits {
+        0..=8 => 8,
+        9..=16 => 16,
+        17..=32 => 32,
+        _ => 64,
+    }
+}
+
+/// The bytes of a header that hold a field.
+struct Span {
+    first: usize,
+    end: usize,
+    offset: u32,
+    bits: u32,
+}
+
+impl Span {
+    fn new(p: &Program, header: HeaderId, field: u16) -> Self {
+        let offset = p.header(header).offset_bits(field);
+        let bits = p.field(header, field).bits;
+        Self { first: (offset / 8) as usize, end: (offset + bits).div_ceil(8) as usize, offset, bits }
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    fn whole(&self) -> bool {
+        self.offset.is_multiple_of(8) && self.bits.is_multiple_of(8)
+    }
+
+    fn shift(&self) -> u32 {
+        self.end as u32 * 8 - self.offset - self.bits
+    }
+
+    fn mask(&self) -> u64 {
+        if self.bits == 64 { u64::MAX } else { (1 << self.bits) - 1 }
+    }
+
+    fn word_bits(&self) -> u32 {
+        native_bits(self.len() as u32 * 8)
+    }
+
+    /// The bytes as one big-endian word.
+    fn word(&self, bytes: &str) -> String {
+        let total = self.word_bits() as usize / 8;
+        let zeros = (self.len()..total).map(|_| "0".to_string());
+        let bytes = (self.first..self.end).map(|i| format!("{bytes}[{i}]"));
+        format!("u{}::from_be_bytes([{}])", self.word_bits(), zeros.chain(bytes).collect::<Vec<_>>().join(", "))
+    }
+}

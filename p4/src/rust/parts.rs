@@ -1,0 +1,334 @@
+//! The per-packet functions: parser, control flow, write-back.
+
+use std::collections::BTreeSet;
+
+use super::expr::Env;
+use super::layout::{TableLayout, checksum_field};
+use super::{Generator, camel, native};
+use crate::ir::*;
+use crate::writer::joined;
+
+impl Generator<'_> {
+    pub(super) fn packet(&mut self) {
+        self.w.line("#[inline(always)]");
+        self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
+        self.w.open("fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {");
+        self.prologue();
+        self.w.line("let mut send = rt::Send::Drop;");
+        let block = self.p.ingress.clone();
+        self.block(&block, "return rt::Verdict::DROP");
+        self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
+        let written = self.layout.written.clone();
+        self.write_back(&written);
+        self.w.line("let mut sent = length;");
+        for part in self.layout.removed.clone() {
+            let name = self.part_name(part);
+            self.w.line(format!("if cut_{name} {{ sent = {}_AT; }}", name.to_uppercase()));
+        }
+        self.w.line("rt::Verdict { send, len: sent as u32 }");
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    pub(super) fn egress(&mut self) {
+        if self.p.egress.is_empty() {
+            return;
+        }
+        self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
+        self.w.open("fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) {");
+        self.prologue();
+        let block = self.p.egress.clone();
+        self.block(&block, "return");
+        let written = self.layout.written_egress.clone();
+        self.write_back(&written);
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    /// Declares the packet's variables and parses.
+    fn prologue(&mut self) {
+        self.w.line("let length = data.len();");
+        for meta in &self.p.metadata {
+            self.w.line(format!("let mut m_{}: {} = 0;", meta.name, native(meta.bits)));
+        }
+        for (part, _) in self.layout.offsets() {
+            self.w.line(format!("let mut has_{} = false;", self.part_name(part)));
+        }
+        for part in self.layout.removed.clone() {
+            self.w.line(format!("let mut cut_{} = false;", self.part_name(part)));
+        }
+        for (header, field) in self.layout.used.clone() {
+            let bits = self.p.field(header, field).bits;
+            self.w.line(format!("let mut {}: {} = 0;", self.field_var(header, field), native(bits)));
+        }
+        self.w.open("'parser: {");
+        self.parser_state(0);
+        self.w.close("}");
+        self.w.line("let mut checksum_error = false;");
+        if let Some(header) = self.p.ipv4_checksum {
+            let name = self.part_name(Part::Header(header));
+            self.w.line(format!("if has_{name} {{ checksum_error = rt::ipv4_checksum(&data[{u}_AT..{u}_END]) != 0; }}", u = name.to_uppercase()));
+        }
+    }
+
+    fn parser_state(&mut self, state: usize) {
+        let state = self.p.parser.states[state].clone();
+        for part in &state.extract {
+            let name = self.part_name(*part);
+            let upper = name.to_uppercase();
+            self.w.line(format!("if length < {upper}_END {{ break 'parser; }}"));
+            self.w.line(format!("has_{name} = true;"));
+            if let Part::Header(header) = part {
+                self.load_header(*header);
+            }
+        }
+        let Next::Select { on, cases, otherwise } = &state.next else { return };
+        let mut first = true;
+        for (values, target) in cases {
+            let tests = on.iter().zip(values).map(|((header, field), (value, mask))| {
+                let bits = self.p.field(*header, *field).bits;
+                let all = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+                let var = self.parsed_var(*header, *field, &state.extract);
+                if mask & all == all {
+                    format!("{var} == {:#x}", value & all)
+                } else {
+                    format!("{var} & {:#x} == {:#x}", mask & all, value & mask & all)
+                }
+            });
+            let test = joined(tests, " && ");
+            if first {
+                self.w.open(format!("if {test} {{"));
+            } else {
+                self.w.turn(format!("}} else if {test} {{"));
+            }
+            first = false;
+            self.parser_state(usize::from(target.0));
+        }
+        match (otherwise, first) {
+            (Some(target), true) => self.parser_state(usize::from(target.0)),
+            (Some(target), false) => {
+                self.w.turn("} else {");
+                self.parser_state(usize::from(target.0));
+                self.w.close("}");
+            }
+            (None, true) => {}
+            (None, false) => self.w.close("}"),
+        }
+    }
+
+    /// A selected field: its variable when the program uses it later, else read from the packet.
+    fn parsed_var(&self, header: HeaderId, field: u16, _extracted: &[Part]) -> String {
+        if self.layout.used.contains(&(header, field)) {
+            self.field_var(header, field)
+        } else {
+            let upper = self.part_name(Part::Header(header)).to_uppercase();
+            let bytes = format!("data[{upper}_AT..{upper}_END]");
+            format!("({{ let bytes = &{bytes}; {} }})", self.load(header, field, "bytes"))
+        }
+    }
+
+    fn load_header(&mut self, header: HeaderId) {
+        let upper = self.part_name(Part::Header(header)).to_uppercase();
+        let used: Vec<_> = self.layout.used.iter().filter(|(h, _)| *h == header).copied().collect();
+        if used.is_empty() {
+            return;
+        }
+        self.w.open("{");
+        self.w.line(format!("let bytes: &[u8] = &data[{upper}_AT..{upper}_END];"));
+        for (header, field) in used {
+            self.w.line(format!("{} = {};", self.field_var(header, field), self.load(header, field, "bytes")));
+        }
+        self.w.close("}");
+    }
+
+    fn write_back(&mut self, written: &BTreeSet<(HeaderId, u16)>) {
+        for (part, _) in self.layout.offsets() {
+            let Part::Header(header) = part else { continue };
+            let fields: Vec<_> = written.iter().filter(|(h, _)| *h == header).copied().collect();
+            if fields.is_empty() {
+                continue;
+            }
+            let name = self.part_name(part);
+            let upper = name.to_uppercase();
+            self.w.open(format!("if has_{name} {{"));
+            self.w.line(format!("let bytes: &mut [u8] = &mut data[{upper}_AT..{upper}_END];"));
+            for (header, field) in fields {
+                self.w.line(self.store(header, field, "bytes", &self.field_var(header, field)));
+            }
+            if self.p.ipv4_checksum == Some(header) {
+                let field = checksum_field(self.p, header);
+                self.w.line(self.store(header, field, "bytes", "0u16"));
+                self.w.line("let sum = rt::ipv4_checksum(bytes);");
+                self.w.line(self.store(header, field, "bytes", "sum"));
+            }
+            self.w.close("}");
+        }
+    }
+
+    fn block(&mut self, block: &[Stmt], give_up: &str) {
+        let none = Env::default();
+        for stmt in block {
+            match stmt {
+                Stmt::Assign(place, value) => {
+                    let text = format!("{} = {};", self.place_var(*place), self.expr(value, none));
+                    self.w.line(text);
+                }
+                Stmt::If(cond, then, otherwise) => {
+                    self.w.open(format!("if {} {{", self.expr(cond, none)));
+                    self.block(then, give_up);
+                    if !otherwise.is_empty() {
+                        self.w.turn("} else {");
+                        self.block(otherwise, give_up);
+                    }
+                    self.w.close("}");
+                }
+                Stmt::Apply(table) => self.apply(*table),
+                Stmt::Exec { register, action, index, output } => {
+                    self.exec(*register, *action, index, *output, give_up);
+                }
+                Stmt::Count(counter, index) => {
+                    let name = &self.p.counters[usize::from(counter.0)].name;
+                    let index = self.expr(index, none);
+                    self.w.line(format!("if let Some(count) = state.{name}.get_mut({index} as usize) {{ *count += 1; }}"));
+                }
+                Stmt::Remove(part) => {
+                    let name = self.part_name(*part);
+                    self.w.line(format!("cut_{name} |= has_{name}; has_{name} = false;"));
+                }
+                Stmt::Unicast(port) => self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none))),
+                Stmt::Multicast(group) => {
+                    self.w.line(format!("send = rt::Send::Multicast({});", self.expr(group, none)));
+                }
+                Stmt::Drop => self.w.line("send = rt::Send::Drop;"),
+                Stmt::Priority(_) => {}
+            }
+        }
+    }
+
+    fn apply(&mut self, table: TableId) {
+        let table = self.p.table(table).clone();
+        let layout = TableLayout::new(self.p, &table);
+        let mut words: Vec<Vec<String>> = vec![vec![]; layout.words];
+        for (key, spot) in table.keys.iter().zip(&layout.keys) {
+            words[spot.word].push(format!("(u64::from({}) << {})", self.expr(&key.value, Env::default()), spot.shift));
+        }
+        let words = joined(words.iter().map(|word| joined(word, " | ")), ", ");
+        self.w.open(format!("match *state.{}.lookup(&[{words}]) {{", table.name));
+        for action in &table.actions {
+            let action = self.p.action(*action).clone();
+            let params = joined(action.params.iter().map(|param| &param.name), ", ");
+            self.w.open(format!("{}Action::{} {{ {params} }} => {{", camel(&table.name), camel(&action.name)));
+            for stmt in &action.body {
+                if let Stmt::Assign(place, value) = stmt {
+                    let env = Env { params: &action.params, ..Env::default() };
+                    let text = format!("{} = {};", self.place_var(*place), self.expr(value, env));
+                    self.w.line(text);
+                }
+            }
+            self.w.close("}");
+        }
+        self.w.close("}");
+    }
+
+    fn exec(&mut self, register: RegisterId, action: u16, index: &Expr, output: Output, give_up: &str) {
+        let register = self.p.register(register).clone();
+        let action = register.actions[usize::from(action)].clone();
+        let index = self.expr(index, Env::default());
+        self.w.open("{");
+        match &register.kind {
+            RegisterKind::Cells(cells) => self.exec_cells(&register, cells, &action, &index, output, give_up),
+            RegisterKind::Lanes => self.exec_lanes(&register, &action, &index, output, give_up),
+        }
+        self.w.close("}");
+    }
+
+    fn cases(&self, cases: &[Case], otherwise: &str, env: Env<'_>) -> String {
+        let mut text = String::new();
+        for case in cases {
+            let value = self.expr(&case.value, env);
+            match &case.when {
+                Some(when) => text += &format!("if {} {{ {value} }} else ", self.expr(when, env)),
+                None => return if text.is_empty() { value } else { format!("{text}{{ {value} }}") },
+            }
+        }
+        if text.is_empty() { otherwise.into() } else { format!("{text}{{ {otherwise} }}") }
+    }
+
+    fn exec_cells(
+        &mut self,
+        register: &Register,
+        cells: &[Field],
+        action: &RegAction,
+        index: &str,
+        output: Output,
+        give_up: &str,
+    ) {
+        let env = Env { cells, ..Env::default() };
+        let size = register.size;
+        self.w.line(format!("let Some(cell) = state.cells{size}.get_mut({index} as usize) else {{ {give_up}; }};"));
+        for (i, cell) in cells.iter().enumerate() {
+            self.w.line(format!("let old{i} = cell.{}_{};", register.name, cell.name));
+        }
+        for (i, condition) in action.conditions.iter().enumerate() {
+            self.w.line(format!("let cond{i} = {};", self.expr(condition, env)));
+        }
+        for (i, cell) in cells.iter().enumerate() {
+            let update = action.updates.iter().find(|(cell, _)| usize::from(*cell) == i);
+            let value = update.map_or_else(|| format!("old{i}"), |(_, cases)| self.cases(cases, &format!("old{i}"), env));
+            self.w.line(format!("let new{i} = {value};"));
+            if update.is_some() {
+                self.w.line(format!("cell.{}_{} = new{i};", register.name, cell.name));
+            }
+        }
+        if let Output::Place(place) = output {
+            let value = self.cases(&action.output, "0", env);
+            self.w.line(format!("{} = {value};", self.place_var(place)));
+        }
+    }
+
+    /// A loop over the slot's lanes and, only where the action needs them, the packet's.
+    fn exec_lanes(&mut self, register: &Register, action: &RegAction, index: &str, output: Output, give_up: &str) {
+        let env = Env::default();
+        let lanes = self.part_name(Part::Lanes).to_uppercase();
+        let writes = output == Output::Lanes;
+        let updates = action.updates.first().map(|(_, cases)| cases.as_slice());
+        let mentions = |cases: &[Case]| cases.iter().any(|case| mentions_lane(&case.value));
+        let reads = updates.is_some_and(mentions) || (writes && mentions(&action.output));
+        self.w.line(format!("let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};", register.name));
+        let packet = reads || writes;
+        if packet {
+            self.w.line(format!("let Some(bytes) = data.get_mut({lanes}_AT..{lanes}_END) else {{ {give_up}; }};"));
+            self.w.line("let (lanes, _) = bytes.as_chunks_mut::<4>();");
+            self.w.open("for (cell, bytes) in slot.iter_mut().zip(lanes) {");
+        } else {
+            self.w.open("for cell in slot.iter_mut() {");
+        }
+        self.w.line("let old0 = *cell;");
+        if reads {
+            self.w.line("let lane = u32::from_be_bytes(*bytes);");
+        }
+        for (i, condition) in action.conditions.iter().enumerate() {
+            self.w.line(format!("let cond{i} = {};", self.expr(condition, env)));
+        }
+        let value = updates.map_or_else(|| "old0".into(), |cases| self.cases(cases, "old0", env));
+        self.w.line(format!("let new0: u32 = {value};"));
+        if updates.is_some() {
+            self.w.line("*cell = new0;");
+        }
+        if writes {
+            let value = self.cases(&action.output, "0", env);
+            self.w.line(format!("let out: u32 = {value};"));
+            self.w.line("*bytes = out.to_be_bytes();");
+        }
+        self.w.close("}");
+    }
+}
+
+fn mentions_lane(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lane => true,
+        Expr::Complement(inner) | Expr::Not(inner) | Expr::Cast(_, inner) => mentions_lane(inner),
+        Expr::Binary(_, left, right) | Expr::Concat(left, right) => mentions_lane(left) || mentions_lane(right),
+        _ => false,
+    }
+}
