@@ -1,1 +1,7 @@
-//! placeholder
+//! Netfold host library.
+
+pub mod element;
+pub mod quantize;
+
+pub use element::{Dtype, Element};
+pub use half::{bf16, f16};

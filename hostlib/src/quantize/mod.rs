@@ -1,0 +1,388 @@
+//! Block quantisation: tensors to packet lanes and back.
+//!
+//! A *block* is the part of a tensor that one packet carries. Its elements share one exponent, agreed between all
+//! workers before the block is sent; each lane is then an integer mantissa, and the switch only ever adds integers.
+//! Rounding, byte order and packing happen in one pass from the tensor to the packet's bytes, and back.
+//!
+//! ```text
+//! E  biased binary32 exponent of the block's largest magnitude over all workers, clamped to 30..=254;
+//!    255 when any element of any worker is NaN or infinite
+//! e  = E - 126, so that every |v| < 2^e             h  = ceil(log2(workers)), bits of headroom
+//! b  = 32 (bfp32) or 16 (bfp16), bits of a mantissa  q  = 2^(e - b + 1 + h), the quantum
+//!
+//! m  = round_half_even(v / q), clamped to -2^(b-1-h) ..= 2^(b-1-h) - 1
+//! bfp32: lane = m                       result = f32(sum of lanes) * q
+//! bfp16: lane = m + 2^(15-h), unsigned  result = (sum of lanes - workers * 2^(15-h)) * q
+//! ```
+//!
+//! A bfp16 lane is below `2^(16-h)`, so the sum of up to `2^h` of them fits 16 bits: a switch that adds whole 32-bit
+//! words adds both halves of each word and no carry crosses.
+//!
+//! Every function here is deterministic: the same input gives the same bytes on every machine, with and without
+//! vector instructions, provided that the thread runs in the default floating-point environment (round to nearest
+//! even, no flushing of subnormals).
+//!
+//! Source: block floating point as in SwitchML (NSDI 2021, section 3.7), with the exponent agreed one window ahead;
+//! the biased 16-bit packing keeps the adders of [`netfold_wire::LaneOp::Sum`] unchanged.
+
+mod raw;
+mod scalar;
+mod simulate;
+#[cfg(test)]
+mod tests;
+#[cfg(not(target_arch = "x86_64"))]
+mod vector_none;
+#[cfg(not(target_arch = "x86_64"))]
+use vector_none as vector;
+#[cfg(target_arch = "x86_64")]
+#[path = "vector_avx2.rs"]
+mod vector;
+
+use half::{bf16, f16};
+use netfold_wire::CHILDREN_MAX;
+
+pub use simulate::{fold_words, simulate};
+
+use crate::element::Element;
+
+/// Smallest block exponent: blocks of smaller magnitudes use this one, so that every scale is a finite power of two.
+pub const EXPONENT_MIN: u8 = 30;
+
+/// The block exponent that means: the block holds NaN or an infinity on some worker.
+pub const EXPONENT_NON_FINITE: u8 = 255;
+
+/// Floating-point element types that blocks are quantised from: `f32`, [`f16`] and [`bf16`].
+pub trait Float: Element + vector::Vector {
+    /// The same value in binary32. Exact.
+    fn to_f32(self) -> f32;
+
+    /// The nearest value of this type, ties to even; beyond the largest finite value, an infinity.
+    fn from_f32(value: f32) -> Self;
+
+    /// The bits of the magnitude, which order as the magnitudes do (infinities above numbers, NaN above infinities).
+    fn magnitude_bits(self) -> u32;
+
+    /// The biased binary32 exponent of the value whose magnitude has these bits.
+    fn exponent_of(magnitude_bits: u32) -> u8;
+
+    /// A quiet NaN, the same on every machine.
+    const NAN: Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn magnitude_bits(self) -> u32 {
+        self.to_bits() & 0x7fff_ffff
+    }
+    #[inline(always)]
+    fn exponent_of(magnitude_bits: u32) -> u8 {
+        (magnitude_bits >> 23) as u8
+    }
+    const NAN: Self = Self::from_bits(0x7fc0_0000);
+}
+
+impl Float for f16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self.to_f32()
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+    #[inline(always)]
+    fn magnitude_bits(self) -> u32 {
+        u32::from(self.to_bits() & 0x7fff)
+    }
+    #[inline(always)]
+    fn exponent_of(magnitude_bits: u32) -> u8 {
+        f32::exponent_of(Self::from_bits(magnitude_bits as u16).to_f32().magnitude_bits())
+    }
+    const NAN: Self = Self::from_bits(0x7e00);
+}
+
+impl Float for bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+    #[inline(always)]
+    fn magnitude_bits(self) -> u32 {
+        u32::from(self.to_bits() & 0x7fff)
+    }
+    #[inline(always)]
+    fn exponent_of(magnitude_bits: u32) -> u8 {
+        (magnitude_bits >> 7) as u8
+    }
+    const NAN: Self = Self::from_bits(0x7fc0);
+}
+
+/// How the mantissas of a block lie in the lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lanes {
+    /// One 32-bit two's complement mantissa in each big-endian word.
+    Bfp32,
+    /// Two biased 16-bit mantissas in each big-endian word; element 2i is the upper half of word i.
+    Bfp16,
+}
+
+impl Lanes {
+    /// Both layouts.
+    pub const ALL: &'static [Self] = &[Self::Bfp32, Self::Bfp16];
+
+    /// Bytes that one element takes on the wire.
+    pub const fn element_bytes(self) -> usize {
+        match self {
+            Self::Bfp32 => 4,
+            Self::Bfp16 => 2,
+        }
+    }
+
+    /// Bits of a mantissa, sign included.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Bfp32 => 32,
+            Self::Bfp16 => 16,
+        }
+    }
+}
+
+/// Which instructions the quantiser uses. All kernels give the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kernel(Instructions);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instructions {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(vector::Avx2),
+}
+
+impl Kernel {
+    /// Portable code.
+    pub const SCALAR: Self = Self(Instructions::Scalar);
+
+    /// The AVX2 kernel (with FMA and F16C) where this processor has it.
+    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return vector::Avx2::detect().map(|avx2| Self(Instructions::Avx2(avx2)));
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    /// The fastest kernel of this processor.
+    pub fn detect() -> Self {
+        Self::avx2().unwrap_or(Self::SCALAR)
+    }
+
+    /// Copies elements as they are into lanes, big-endian, and zeroes the rest of `lanes`.
+    ///
+    /// 32-bit elements take a word each; of 16-bit elements, number 2i is the upper half of word i.
+    ///
+    /// # Panics
+    ///
+    /// When the block does not fit `lanes`.
+    #[inline]
+    pub fn pack_words<T: Element>(self, block: &[T], lanes: &mut [u8]) {
+        match self.0 {
+            Instructions::Scalar => raw::pack(block, lanes),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => vector::pack_words(avx2, block, lanes),
+        }
+    }
+
+    /// Copies big-endian lanes into elements as they are. Lanes behind the block's end are ignored.
+    ///
+    /// # Panics
+    ///
+    /// When `lanes` is too short for the block.
+    #[inline]
+    pub fn unpack_words<T: Element>(self, lanes: &[u8], block: &mut [T]) {
+        match self.0 {
+            Instructions::Scalar => raw::unpack(lanes, block),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => vector::unpack_words(avx2, lanes, block),
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Instructions::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(_) => "avx2",
+        }
+    }
+}
+
+/// The quantiser of one job: a lane layout, the headroom for its world size, and a kernel.
+///
+/// ```
+/// use netfold::quantize::{Lanes, Quantizer};
+///
+/// let quantizer = Quantizer::new(Lanes::Bfp16, 2);
+/// let (mine, theirs) = ([1.0f32, -2.0, 0.5], [0.25f32, 8.0, 0.5]);
+/// // The exponent of a block is the largest that any worker proposes.
+/// let exp = quantizer.exponent(&mine).max(quantizer.exponent(&theirs));
+/// let (mut a, mut b) = ([0u8; 8], [0u8; 8]);
+/// quantizer.pack(&mine, exp, &mut a);
+/// quantizer.pack(&theirs, exp, &mut b);
+/// netfold::quantize::fold_words(&mut a, &b); // what the switch does
+/// let mut sum = [0.0f32; 3];
+/// quantizer.unpack(&a, exp, 2, &mut sum);
+/// assert_eq!(sum, [1.25, 6.0, 1.0]);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantizer {
+    lanes: Lanes,
+    headroom: u32,
+    kernel: Kernel,
+}
+
+impl Quantizer {
+    /// A quantiser for `world` workers (1 to 32) with the fastest kernel of this processor.
+    ///
+    /// # Panics
+    ///
+    /// When `world` is 0 or above [`CHILDREN_MAX`].
+    pub fn new(lanes: Lanes, world: u16) -> Self {
+        Self::with_kernel(lanes, world, Kernel::detect())
+    }
+
+    /// The same with a chosen kernel.
+    ///
+    /// # Panics
+    ///
+    /// When `world` is 0 or above [`CHILDREN_MAX`].
+    pub fn with_kernel(lanes: Lanes, world: u16, kernel: Kernel) -> Self {
+        assert!((1..=CHILDREN_MAX).contains(&usize::from(world)), "world is 1 to {CHILDREN_MAX}");
+        Self { lanes, headroom: world.next_power_of_two().trailing_zeros(), kernel }
+    }
+
+    /// The lane layout.
+    pub const fn lanes(&self) -> Lanes {
+        self.lanes
+    }
+
+    /// The kernel in use.
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Elements of a block that fills `lane_bytes` bytes of lanes.
+    pub const fn block_elements(&self, lane_bytes: usize) -> usize {
+        lane_bytes / self.lanes.element_bytes()
+    }
+
+    /// The quantum q of a block of exponent `exp`: the value of the lowest mantissa bit. At least 2^-127.
+    pub fn quantum(&self, exp: u8) -> f32 {
+        power_of_two(i32::from(clamp(exp)) - 126 - (self.lanes.bits() - 1 - self.headroom) as i32)
+    }
+
+    /// This worker's exponent of a block: [`EXPONENT_MIN`]..=254, or [`EXPONENT_NON_FINITE`] when it holds NaN or an
+    /// infinity. [`EXPONENT_MIN`] for an empty block.
+    #[inline]
+    pub fn exponent<T: Float>(&self, block: &[T]) -> u8 {
+        let magnitude = match self.kernel.0 {
+            Instructions::Scalar => scalar::magnitude_max(block),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => vector::magnitude_max(avx2, block),
+        };
+        T::exponent_of(magnitude).max(EXPONENT_MIN)
+    }
+
+    /// Quantises a block into a packet's lanes and fills every byte of `lanes`.
+    ///
+    /// `exp` is the exponent agreed for the block; below [`EXPONENT_MIN`] it counts as that. Lanes behind the block's
+    /// end hold the value 0. With [`EXPONENT_NON_FINITE`] every lane holds the value 0. An element too large for the
+    /// exponent (impossible for an agreed one) is clamped.
+    ///
+    /// # Panics
+    ///
+    /// When the block does not fit `lanes`.
+    #[inline]
+    pub fn pack<T: Float>(&self, block: &[T], exp: u8, lanes: &mut [u8]) {
+        assert!(block.len() <= self.block_elements(lanes.len()), "the block fits the lanes");
+        let block = if exp == EXPONENT_NON_FINITE { &[] } else { block };
+        let (used, padding) = lanes.split_at_mut(block.len() * self.lanes.element_bytes());
+        let scale = self.scale_down(exp);
+        match (self.lanes, self.kernel.0) {
+            (Lanes::Bfp32, Instructions::Scalar) => scalar::pack32(block, scale, self.headroom, used),
+            (Lanes::Bfp16, Instructions::Scalar) => scalar::pack16(block, scale, self.headroom, used),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp32, Instructions::Avx2(avx2)) => {
+                vector::pack32(avx2, block, scale, self.headroom, used)
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp16, Instructions::Avx2(avx2)) => {
+                vector::pack16(avx2, block, scale, self.headroom, used)
+            }
+        }
+        match self.lanes {
+            Lanes::Bfp32 => padding.fill(0),
+            Lanes::Bfp16 => {
+                let zero = (1u16 << (15 - self.headroom)).to_be_bytes();
+                padding.chunks_mut(2).for_each(|lane| lane.copy_from_slice(&zero[..lane.len()]));
+            }
+        }
+    }
+
+    /// Turns a packet's folded lanes into a block of results: the sums of `count` workers' blocks.
+    ///
+    /// Lanes behind the block's end are ignored. With [`EXPONENT_NON_FINITE`] every element becomes NaN. A sum beyond
+    /// the largest finite value of `T` becomes an infinity; a sum of exactly zero is positive zero.
+    ///
+    /// # Panics
+    ///
+    /// When `lanes` is too short for the block.
+    #[inline]
+    pub fn unpack<T: Float>(&self, lanes: &[u8], exp: u8, count: u16, block: &mut [T]) {
+        assert!(block.len() <= self.block_elements(lanes.len()), "the lanes hold the block");
+        if exp == EXPONENT_NON_FINITE {
+            block.fill(T::NAN);
+            return;
+        }
+        let lanes = &lanes[..block.len() * self.lanes.element_bytes()];
+        let scale = self.quantum(exp);
+        let bias = i32::from(count) << (15 - self.headroom);
+        match (self.lanes, self.kernel.0) {
+            (Lanes::Bfp32, Instructions::Scalar) => scalar::unpack32(lanes, scale, block),
+            (Lanes::Bfp16, Instructions::Scalar) => scalar::unpack16(lanes, scale, bias, block),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp32, Instructions::Avx2(avx2)) => vector::unpack32(avx2, lanes, scale, block),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp16, Instructions::Avx2(avx2)) => vector::unpack16(avx2, lanes, scale, bias, block),
+        }
+    }
+
+    /// 1/q: finite and normal for every exponent and headroom.
+    fn scale_down(&self, exp: u8) -> f32 {
+        power_of_two((self.lanes.bits() - 1 - self.headroom) as i32 - (i32::from(clamp(exp)) - 126))
+    }
+}
+
+const fn clamp(exp: u8) -> u8 {
+    if exp < EXPONENT_MIN { EXPONENT_MIN } else { exp }
+}
+
+/// 2^power for -149..=127.
+fn power_of_two(power: i32) -> f32 {
+    debug_assert!((-149..=127).contains(&power));
+    if power >= -126 {
+        f32::from_bits(((power + 127) as u32) << 23)
+    } else {
+        f32::from_bits(1 << (power + 149))
+    }
+}

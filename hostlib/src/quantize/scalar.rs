@@ -1,0 +1,68 @@
+//! The portable kernel: what the others must equal bit for bit.
+//!
+//! `scale` is a power of two, so `v * scale` is exact, except that a tiny `v` may lose bits far below one half; the
+//! only rounding that matters is the one to an integer.
+
+use super::Float;
+
+/// The bits of 1.5 * 2^23: between 2^23 and 2^24 the last bit of a binary32 is worth 1, so adding this number rounds
+/// to an integer, half to even, and leaves it in the low bits.
+pub(super) const ROUND_BITS: i32 = 0x4b40_0000;
+
+/// The number that rounds to an integer and adds the bias of bfp16 in one go. The bias is even, so ties stay even.
+#[inline(always)]
+pub(super) fn rounder16(headroom: u32) -> f32 {
+    f32::from_bits(ROUND_BITS as u32) + (1u32 << (15 - headroom)) as f32
+}
+
+/// The largest biased lane of bfp16.
+#[inline(always)]
+pub(super) fn top16(headroom: u32) -> u16 {
+    u16::MAX >> headroom
+}
+
+/// 2^(31-h), the first magnitude that is out of a bfp32 lane's range.
+#[inline(always)]
+pub(super) fn limit32(headroom: u32) -> f32 {
+    (1u32 << (31 - headroom)) as f32
+}
+
+#[inline(always)]
+pub(super) fn magnitude_max<T: Float>(block: &[T]) -> u32 {
+    block.iter().fold(0, |max, element| max.max(element.magnitude_bits()))
+}
+
+pub(super) fn pack16<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &mut [u8]) {
+    let (rounder, top) = (rounder16(headroom), i32::from(top16(headroom)));
+    for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(2)) {
+        // As integers, the bits of floats order like the floats, all negative ones below the positive ones.
+        let bits = (element.to_f32() * scale + rounder).to_bits().cast_signed();
+        let biased = (bits.max(ROUND_BITS) - ROUND_BITS).min(top) as u16;
+        lane.copy_from_slice(&biased.to_be_bytes());
+    }
+}
+
+pub(super) fn pack32<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &mut [u8]) {
+    let limit = limit32(headroom);
+    let top = i32::MAX >> headroom;
+    for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(4)) {
+        let scaled = element.to_f32() * scale;
+        let low = if scaled > -limit { scaled } else { -limit };
+        let mantissa = if scaled >= limit { top } else { low.round_ties_even() as i32 };
+        lane.copy_from_slice(&mantissa.to_be_bytes());
+    }
+}
+
+pub(super) fn unpack16<T: Float>(lanes: &[u8], scale: f32, bias: i32, block: &mut [T]) {
+    for (element, lane) in block.iter_mut().zip(lanes.chunks_exact(2)) {
+        let sum = i32::from(u16::from_be_bytes([lane[0], lane[1]])) - bias;
+        *element = T::from_f32(sum as f32 * scale);
+    }
+}
+
+pub(super) fn unpack32<T: Float>(lanes: &[u8], scale: f32, block: &mut [T]) {
+    for (element, lane) in block.iter_mut().zip(lanes.chunks_exact(4)) {
+        let sum = i32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]);
+        *element = T::from_f32(sum as f32 * scale);
+    }
+}

@@ -1,0 +1,391 @@
+//! Properties of the quantiser: kernels agree, errors stay within the documented bounds, no carry crosses.
+
+use half::{bf16, f16};
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const WORLDS: std::ops::RangeInclusive<u16> = 1..=32;
+
+fn quantizers() -> impl Iterator<Item = Quantizer> {
+    Lanes::ALL.iter().flat_map(|&lanes| WORLDS.map(move |world| Quantizer::new(lanes, world)))
+}
+
+/// Numbers on which rounding, range and conversion are most likely to go wrong, in every exponent and both signs.
+fn adversarial() -> Vec<f32> {
+    let mut values = vec![];
+    for exponent in 0..=254u32 {
+        for fraction in
+            [0, 1, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0x3f_ffff, 0x40_0000, 0x7f_fffe, 0x7f_ffff]
+        {
+            values.push(f32::from_bits(exponent << 23 | fraction));
+        }
+    }
+    // Ties of the magic addition and of the conversions to 16 bits, at several scales.
+    for power in [-20, -1, 0, 1, 14, 15, 30] {
+        for odd in 0..40 {
+            values.push((odd as f32 + 0.5) * (power as f32).exp2());
+        }
+    }
+    let negative: Vec<f32> = values.iter().map(|v| -v).collect();
+    values.extend(negative);
+    values
+}
+
+fn random(rng: &mut SmallRng, len: usize) -> Vec<f32> {
+    let center = rng.random_range(1..254u32);
+    let width = rng.random_range(1..40u32);
+    (0..len)
+        .map(|_| {
+            let exponent = (center + rng.random_range(0..width)).min(254);
+            f32::from_bits(rng.random::<u32>() & 0x807f_ffff | exponent << 23)
+        })
+        .collect()
+}
+
+/// Both kernels on one block: exponent, lanes and results, at any exponent and not only the agreed one.
+fn assert_kernels_agree<T: Float + PartialEq + std::fmt::Debug>(block: &[T], quantizer: &Quantizer, exp: u8) {
+    let Some(avx2) = Kernel::avx2() else { return };
+    let fast = Quantizer { kernel: avx2, ..*quantizer };
+    let slow = Quantizer { kernel: Kernel::SCALAR, ..*quantizer };
+    assert_eq!(fast.exponent(block), slow.exponent(block));
+    let bytes = (block.len() * quantizer.lanes.element_bytes()).next_multiple_of(4) + 8;
+    let (mut a, mut b) = (vec![0xa5; bytes], vec![0x5a; bytes]);
+    fast.pack(block, exp, &mut a);
+    slow.pack(block, exp, &mut b);
+    assert_eq!(a, b, "{quantizer:?} exp {exp}: every byte is written, and written alike");
+    for count in [1, 3, 32] {
+        let (mut x, mut y) = (vec![T::NAN; block.len()], vec![T::default(); block.len()]);
+        fast.unpack(&a, exp, count, &mut x);
+        slow.unpack(&a, exp, count, &mut y);
+        assert_eq!(bits(&x), bits(&y), "{quantizer:?} exp {exp} count {count}");
+    }
+}
+
+fn bits<T: Element>(block: &[T]) -> Vec<u8> {
+    let mut bytes = vec![0; size_of_val(block)];
+    Kernel::SCALAR.pack_words(block, &mut bytes);
+    bytes
+}
+
+fn kernels_agree_on<T: Float + PartialEq + std::fmt::Debug>() {
+    let values: Vec<T> = adversarial()
+        .into_iter()
+        .map(T::from_f32)
+        .filter(|v| v.magnitude_bits() < T::NAN.magnitude_bits() - 1)
+        .collect();
+    let mut rng = SmallRng::seed_from_u64(7);
+    for quantizer in quantizers().filter(|q| q.headroom < 6) {
+        for block in values.chunks(701) {
+            for exp in [0, 29, 30, 100, 127, 128, 160, 254, 255] {
+                assert_kernels_agree(block, &quantizer, exp);
+            }
+            assert_kernels_agree(block, &quantizer, quantizer.exponent(block));
+        }
+        for len in 0..70 {
+            let block: Vec<T> = random(&mut rng, len).into_iter().map(T::from_f32).collect();
+            assert_kernels_agree(&block, &quantizer, quantizer.exponent(&block));
+        }
+    }
+}
+
+#[test]
+fn kernels_agree_f32() {
+    kernels_agree_on::<f32>();
+}
+
+#[test]
+fn kernels_agree_f16() {
+    kernels_agree_on::<f16>();
+}
+
+#[test]
+fn kernels_agree_bf16() {
+    kernels_agree_on::<bf16>();
+}
+
+/// Every 16-bit pattern of packed sums, through both kernels and every exponent's scale.
+#[test]
+fn kernels_agree_on_every_packed_sum() {
+    let Some(avx2) = Kernel::avx2() else { return };
+    let lanes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_be_bytes).collect();
+    for exp in 0..=255 {
+        for world in [1, 2, 32] {
+            let fast = Quantizer::with_kernel(Lanes::Bfp16, world, avx2);
+            let slow = Quantizer::with_kernel(Lanes::Bfp16, world, Kernel::SCALAR);
+            let (mut x, mut y) = (vec![f32::NAN; 1 << 16], vec![0.0f32; 1 << 16]);
+            fast.unpack(&lanes, exp, world, &mut x);
+            slow.unpack(&lanes, exp, world, &mut y);
+            assert_eq!(bits(&x), bits(&y), "f32 exp {exp}");
+            let (mut x, mut y) = (vec![bf16::NAN; 1 << 16], vec![bf16::ZERO; 1 << 16]);
+            fast.unpack(&lanes, exp, world, &mut x);
+            slow.unpack(&lanes, exp, world, &mut y);
+            assert_eq!(bits(&x), bits(&y), "bf16 exp {exp}");
+            let (mut x, mut y) = (vec![f16::NAN; 1 << 16], vec![f16::ZERO; 1 << 16]);
+            fast.unpack(&lanes, exp, world, &mut x);
+            slow.unpack(&lanes, exp, world, &mut y);
+            assert_eq!(bits(&x), bits(&y), "f16 exp {exp}");
+        }
+    }
+}
+
+#[test]
+fn raw_words_are_big_endian_and_kernels_agree() {
+    let mut lanes = [0xa5; 8];
+    Kernel::detect().pack_words(&[0x0102_0304], &mut lanes);
+    assert_eq!(lanes, [1, 2, 3, 4, 0, 0, 0, 0]);
+    let block = [f16::from_bits(0x0102), f16::from_bits(0x7e01), f16::from_bits(0x8000)];
+    Kernel::detect().pack_words(&block, &mut lanes);
+    assert_eq!(lanes, [1, 2, 0x7e, 1, 0x80, 0, 0, 0]);
+    let mut back = [f16::ZERO; 3];
+    Kernel::detect().unpack_words(&lanes, &mut back);
+    assert_eq!(bits(&back), bits(&block), "NaN payloads and the sign of zero survive");
+    for len in 0..100 {
+        let block: Vec<i32> = (0..len).map(|i| i * 0x0101_0107 - 5).collect();
+        let (mut a, mut b) = (vec![1; len as usize * 4 + 4], vec![2; len as usize * 4 + 4]);
+        Kernel::detect().pack_words(&block, &mut a);
+        Kernel::SCALAR.pack_words(&block, &mut b);
+        assert_eq!(a, b);
+        let mut back = vec![0; len as usize];
+        Kernel::detect().unpack_words(&a, &mut back);
+        assert_eq!(back, block);
+    }
+}
+
+#[test]
+fn exponent_is_that_of_the_largest_magnitude_and_flags_what_is_not_finite() {
+    for kernel in [Kernel::SCALAR, Kernel::detect()] {
+        let q = Quantizer::with_kernel(Lanes::Bfp16, 4, kernel);
+        assert_eq!(q.exponent::<f32>(&[]), 30);
+        assert_eq!(q.exponent(&[0.0f32, -0.0]), 30);
+        assert_eq!(q.exponent(&[f32::from_bits(1)]), 30);
+        assert_eq!(q.exponent(&[1.0f32, -2.5, 0.1]), 128);
+        assert_eq!(q.exponent(&[f32::MAX]), 254);
+        assert_eq!(q.exponent(&[f16::MIN_POSITIVE_SUBNORMAL]), 103, "subnormal in f16, normal in f32");
+        assert_eq!(q.exponent(&[f16::MAX]), 142);
+        assert_eq!(q.exponent(&[bf16::MAX]), 254);
+        // At every position of a block that has vector groups and a tail.
+        for at in 0..150 {
+            for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)] {
+                let mut block = vec![1.0f32; 150];
+                block[at] = bad;
+                assert_eq!(q.exponent(&block), 255);
+                let mut block = vec![f16::ONE; 150];
+                block[at] = f16::from_f32(bad);
+                assert_eq!(q.exponent(&block), 255);
+                let mut block = vec![bf16::ONE; 150];
+                block[at] = bf16::from_f32(bad);
+                assert_eq!(q.exponent(&block), 255);
+            }
+            let mut block = vec![1.0f32; 150];
+            block[at] = -3.0e38;
+            assert_eq!(q.exponent(&block), 254);
+        }
+    }
+}
+
+#[test]
+fn blocks_that_are_not_finite_are_sent_as_zero_and_delivered_as_nan() {
+    for q in quantizers() {
+        let mut lanes = [0xa5; 12];
+        let mut zeros = [0x5a; 12];
+        q.pack(&[f32::NAN, 1.0], 255, &mut lanes);
+        q.pack(&[0.0f32, 0.0], 100, &mut zeros);
+        assert_eq!(lanes, zeros, "{q:?}");
+        let mut result = [1.0f32; 2];
+        q.unpack(&lanes, 255, 1, &mut result);
+        assert!(result.iter().all(|v| v.is_nan()));
+        let result = simulate(&q, &[&[1.0, f32::INFINITY][..]]);
+        assert!(result.iter().all(|v| v.is_nan()));
+    }
+}
+
+#[test]
+fn padding_is_the_value_zero() {
+    for q in quantizers() {
+        let mut sum = vec![0; 64];
+        for _ in 0..1u32 << q.headroom {
+            let mut lanes = vec![0xa5; 64];
+            q.pack(&[1.0f32, -1.0, 0.5], 127, &mut lanes);
+            fold_words(&mut sum, &lanes);
+        }
+        let mut result = vec![9.0f32; q.block_elements(64)];
+        q.unpack(&sum, 127, 1 << q.headroom, &mut result);
+        assert!(result[3..].iter().all(|v| v.to_bits() == 0), "{q:?} {result:?}");
+    }
+}
+
+/// 2^h workers at the extremes fill both halves of a word to the brim and no carry leaves either.
+#[test]
+fn no_carry_crosses_packed_halves() {
+    for world in WORLDS {
+        let q = Quantizer::new(Lanes::Bfp16, world);
+        let top = f32::from_bits(0x3fff_ffff); // just below 2
+        for pair in [[top, -2.0 + 2f32.powi(-20)], [-top, top], [top, top], [-top, -top]] {
+            let shares: Vec<&[f32]> = vec![&pair[..]; usize::from(world)];
+            let mut lanes = [0u8; 4];
+            q.pack(&pair, q.exponent(&pair), &mut lanes);
+            let halves = [u16::from_be_bytes([lanes[0], lanes[1]]), u16::from_be_bytes([lanes[2], lanes[3]])];
+            for half in halves {
+                assert!(u32::from(half) * u32::from(world) <= 0xffff, "world {world}: {half:#x}");
+            }
+            let together = simulate(&q, &shares);
+            let apart: Vec<f32> = (0..2)
+                .map(|i| simulate(&q, &shares.iter().map(|share| &share[i..=i]).collect::<Vec<_>>())[0])
+                .collect();
+            assert_eq!(together, apart, "world {world}: a half does not see its neighbour");
+        }
+    }
+}
+
+/// The bounds of docs/numerics.md, in f64: quantisation of every share, then one rounding to the type of the tensor.
+fn error_bound(q: &Quantizer, inputs: &[Vec<f64>], at: usize, half_ulp: impl Fn(f64) -> f64) -> f64 {
+    let magnitude = inputs.iter().flatten().fold(2f64.powi(-97), |max, v| max.max(v.abs()));
+    let power = magnitude.log2().floor(); // right in f64 for every binary32 number
+    let headroom = f64::from(u32::from(inputs.len() as u16).next_power_of_two().trailing_zeros());
+    let quantum = (power + 1.0 - f64::from(q.lanes.bits() - 1) + headroom).exp2();
+    let clamped = match q.lanes {
+        Lanes::Bfp16 => {
+            inputs.iter().filter(|i| i[at] > magnitude.log2().floor().exp2() * 2.0 - quantum / 2.0).count()
+        }
+        Lanes::Bfp32 => 0,
+    } as f64;
+    let shares = (inputs.len() as f64 + clamped) * quantum / 2.0;
+    let exact: f64 = inputs.iter().map(|input| input[at]).sum();
+    let reach = exact.abs() + shares;
+    // A bfp32 sum is rounded to binary32 first; a bfp16 sum fits binary32.
+    let to_f32 = if q.lanes == Lanes::Bfp32 { reach * 2f64.powi(-24) } else { 0.0 };
+    shares + to_f32 + half_ulp(reach + to_f32)
+}
+
+fn assert_within_bound<T: Float>(
+    q: &Quantizer,
+    inputs: &[Vec<T>],
+    max: f64,
+    half_ulp: impl Fn(f64) -> f64 + Copy,
+) {
+    let slices: Vec<&[T]> = inputs.iter().map(Vec::as_slice).collect();
+    let wide: Vec<Vec<f64>> =
+        inputs.iter().map(|i| i.iter().map(|v| f64::from(v.to_f32())).collect()).collect();
+    let results = simulate(q, &slices);
+    for (at, result) in results.iter().enumerate() {
+        let result = f64::from(result.to_f32());
+        let exact: f64 = wide.iter().map(|input| input[at]).sum();
+        let bound = error_bound(q, &wide, at, half_ulp);
+        if result.is_infinite() {
+            assert!(
+                exact.abs() + bound >= max && (exact > 0.0) == (result > 0.0),
+                "{q:?}: {exact} became {result}"
+            );
+        } else {
+            assert!(
+                (result - exact).abs() <= bound,
+                "{q:?} n={}: |{result} - {exact}| > {bound}",
+                inputs.len()
+            );
+        }
+    }
+}
+
+fn bounds_hold<T: Float>(seed: u64, max: f64, half_ulp: impl Fn(f64) -> f64 + Copy) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let hard = adversarial();
+    for world in WORLDS {
+        for &lanes in Lanes::ALL {
+            let q = Quantizer::new(lanes, world);
+            for _ in 0..40 {
+                let len = rng.random_range(1..64);
+                let block = random(&mut rng, len * usize::from(world));
+                let inputs: Vec<Vec<T>> =
+                    block.chunks(len).map(|c| c.iter().map(|&v| T::from_f32(v)).collect()).collect();
+                if inputs.iter().flatten().all(|v| v.to_f32().is_finite()) {
+                    assert_within_bound(&q, &inputs, max, half_ulp);
+                }
+            }
+            // Equal shares add their errors up; the hard numbers sit at ties and range ends.
+            for block in hard.chunks(12) {
+                let share: Vec<T> = block.iter().map(|&v| T::from_f32(v)).collect();
+                if share.iter().all(|v| v.to_f32().is_finite()) {
+                    assert_within_bound(&q, &vec![share; usize::from(world)], max, half_ulp);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn error_within_bound_f32() {
+    // bfp16 is exact here and bfp32's rounding is counted before: subnormal results are multiples of q >= 2^-127.
+    bounds_hold::<f32>(1, f64::from(f32::MAX), |_| 0.0);
+}
+
+#[test]
+fn error_within_bound_f16() {
+    bounds_hold::<f16>(2, 65504.0, |v| (v * 2f64.powi(-11)).max(2f64.powi(-25)));
+}
+
+#[test]
+fn error_within_bound_bf16() {
+    bounds_hold::<bf16>(3, f64::from(bf16::MAX.to_f32()), |v| (v * 2f64.powi(-8)).max(2f64.powi(-134)));
+}
+
+/// The bounds can be met: an error of n quanta (bfp16, clamped) and of n/2 (ties) really happen.
+#[test]
+fn bounds_are_tight() {
+    for world in [1u16, 2, 4, 32] {
+        let q = Quantizer::new(Lanes::Bfp16, world);
+        let quantum = f64::from(q.quantum(127));
+        let n = f64::from(world);
+        let error = |v: f32| {
+            let shares = vec![[v, 1.0]; usize::from(world)];
+            let shares: Vec<&[f32]> = shares.iter().map(|share| &share[..]).collect();
+            (f64::from(simulate(&q, &shares)[0]) - f64::from(v) * n).abs() / quantum
+        };
+        assert!(error(f32::from_bits(0x3fff_ffff)) > 0.99 * n, "world {world}: just below 2 is clamped");
+        assert_eq!(error((q.quantum(127)) * 1.5), n / 2.0, "world {world}: a tie");
+    }
+}
+
+#[test]
+fn integers_of_few_bits_are_exact() {
+    // Gradients of small whole numbers: nothing is lost while the largest one keeps its bits above the quantum.
+    for q in quantizers() {
+        let world = 1usize << q.headroom;
+        let inputs: Vec<Vec<f32>> =
+            (0..world).map(|r| (-100..100).map(|i| ((i * 7 + r as i32) % 128) as f32).collect()).collect();
+        let slices: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+        let exact: Vec<f32> = (0..200).map(|i| inputs.iter().map(|input| input[i]).sum()).collect();
+        assert_eq!(simulate(&q, &slices), exact, "{q:?}");
+    }
+}
+
+proptest! {
+    /// Any bit patterns at all, any exponent: no panic, and both kernels give the same bytes.
+    #[test]
+    fn any_bits_kernels_agree(words in proptest::collection::vec(any::<u32>(), 0..90), exp in any::<u8>(), world in WORLDS) {
+        for &lanes in Lanes::ALL {
+            let q = Quantizer::new(lanes, world);
+            let finite: Vec<f32> = words.iter().map(|&w| f32::from_bits(w)).filter(|v| v.is_finite()).collect();
+            assert_kernels_agree(&finite, &q, exp);
+            let finite: Vec<f16> = words.iter().map(|&w| f16::from_bits(w as u16)).filter(|v| v.is_finite()).collect();
+            assert_kernels_agree(&finite, &q, exp);
+            let finite: Vec<bf16> = words.iter().map(|&w| bf16::from_bits(w as u16)).filter(|v| v.is_finite()).collect();
+            assert_kernels_agree(&finite, &q, exp);
+        }
+    }
+
+    /// Every rank unpacks the same bytes to the same bits, whatever order the switch folded in.
+    #[test]
+    fn order_of_folding_does_not_matter(seed in any::<u64>(), world in 2u16..=32) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let inputs: Vec<Vec<f32>> = (0..world).map(|_| random(&mut rng, 33)).collect();
+        for &lanes in Lanes::ALL {
+            let q = Quantizer::new(lanes, world);
+            let forward: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+            let backward: Vec<&[f32]> = inputs.iter().rev().map(Vec::as_slice).collect();
+            prop_assert_eq!(bits(&simulate(&q, &forward)), bits(&simulate(&q, &backward)));
+        }
+    }
+}
