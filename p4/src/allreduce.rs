@@ -34,7 +34,7 @@ pub mod id {
     pub const CHILD: u32 = 2;
     /// Action `admit`.
     pub const ADMIT: u32 = 1;
-    /// Action `control`.
+    /// Action `admit_controller`.
     pub const CONTROL: u32 = 2;
     /// Action `deny`.
     pub const DENY: u32 = 3;
@@ -336,7 +336,7 @@ impl<'p> Build<'p> {
                 ],
             ),
             action(
-                "control",
+                "admit_controller",
                 id::CONTROL,
                 vec![param("base", 32)],
                 vec![set(v.index, Expr::Param(0)), set(v.controller, Expr::Const(1, 8))],

@@ -207,7 +207,7 @@ impl<'a> Checker<'a> {
         for header in &p.headers {
             fields(&header.name, &header.fields, 64)?;
             let bits: u32 = header.fields.iter().map(|field| field.bits).sum();
-            if bits == 0 || bits % 8 != 0 {
+            if bits == 0 || !bits.is_multiple_of(8) {
                 return fail(&header.name, Problem::Bytes(bits));
             }
         }

@@ -62,7 +62,7 @@ impl Build<'_> {
         steps.extend(self.checks());
         steps.push(when(
             admitted.clone(),
-            vec![Stmt::Apply(TableId(0)), when(admitted.clone(), self.slot_machine())],
+            vec![Stmt::Apply(TableId(0)), when(admitted, self.slot_machine())],
         ));
         let answer = |value| self.var(v.answer).eq(Expr::Const(value, 8));
         steps.push(choose(answer(REFUSED), self.reject(), vec![when(answer(SILENT), vec![Stmt::Drop])]));

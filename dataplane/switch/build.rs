@@ -1,0 +1,24 @@
+//! Generates the fast paths: one module for each payload size, from the same program.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4::{allreduce, rust};
+
+/// Lanes a packet of the generated pipelines: payloads of 256, 1408 and 8192 bytes.
+const LANE_WORDS: [u32; 3] = [64, 352, 2048];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    for lane_words in LANE_WORDS {
+        let datagram = Profile::software(lane_words);
+        let ethernet = Profile { encapsulation: Encapsulation::Ethernet, ..datagram.clone() };
+        for (name, profile) in [("datagram", datagram), ("ethernet", ethernet)] {
+            let text = rust::generate(&allreduce::program(&profile)?)?;
+            fs::write(out.join(format!("{name}_{lane_words}.rs")), text)?;
+        }
+    }
+    Ok(())
+}

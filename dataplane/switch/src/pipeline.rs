@@ -1,0 +1,41 @@
+//! The generated fast paths.
+
+use crate::runtime::Pipeline;
+
+macro_rules! generated {
+    ($($module:ident),+ $(,)?) => {
+        $(
+            #[expect(unsafe_code, reason = "generated: one call of the SIMD build, after detection")]
+            #[allow(missing_docs, clippy::all, reason = "generated text")]
+            mod $module {
+                use crate::runtime as rt;
+                include!(concat!(env!("OUT_DIR"), "/", stringify!($module), ".rs"));
+            }
+        )+
+    };
+}
+
+generated!(datagram_64, datagram_352, datagram_2048, ethernet_64, ethernet_352, ethernet_2048);
+
+/// Payload sizes in bytes for which a fast path exists; the middle one suits an MTU of 1500.
+pub const PAYLOADS: [u32; 3] = [256, 1408, 8192];
+
+/// The fast path for datagrams (transports that own the outer headers) with this payload, empty and zeroed.
+pub fn datagram_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
+    Some(match payload_bytes {
+        256 => Box::new(datagram_64::Program::new()),
+        1408 => Box::new(datagram_352::Program::new()),
+        8192 => Box::new(datagram_2048::Program::new()),
+        _ => return None,
+    })
+}
+
+/// The fast path for Ethernet frames with this payload, empty and zeroed.
+pub fn ethernet_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
+    Some(match payload_bytes {
+        256 => Box::new(ethernet_64::Program::new()),
+        1408 => Box::new(ethernet_352::Program::new()),
+        8192 => Box::new(ethernet_2048::Program::new()),
+        _ => return None,
+    })
+}

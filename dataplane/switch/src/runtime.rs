@@ -1,0 +1,110 @@
+//! What generated pipelines are made of: verdicts, tables, and the trait through which the switch runs them.
+
+mod table;
+
+pub use netfold_io::Received;
+pub use netfold_p4::entry::{EntryError, TableEntry};
+pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Send {
+    /// Nowhere.
+    Drop,
+    /// To one port.
+    Unicast(u16),
+    /// To every replica of a multicast group.
+    Multicast(u16),
+}
+
+/// What a pipeline decided about a packet, whose bytes it has rewritten in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// Where it goes.
+    pub send: Send,
+    /// Bytes to send, from the start of the packet.
+    pub len: u32,
+}
+
+impl Verdict {
+    /// Nothing is sent.
+    pub const DROP: Self = Self { send: Send::Drop, len: 0 };
+}
+
+/// Facts about a generated pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineInfo {
+    /// Name of the program.
+    pub name: &'static str,
+    /// Equal only for equal programs.
+    pub fingerprint: u64,
+    /// 32-bit lanes a packet.
+    pub lane_words: u32,
+    /// Entries of its largest register: slots x sets.
+    pub entries: u32,
+    /// Bytes of slot bookkeeping.
+    pub bookkeeping_bytes: usize,
+    /// Bytes of slot lanes.
+    pub lane_bytes: usize,
+}
+
+/// A pipeline with its state. One thread runs it; nothing in it locks, and `burst` does not allocate once `verdicts`
+/// has grown to the size of a burst.
+pub trait Pipeline: core::marker::Send {
+    /// Facts.
+    fn info(&self) -> &'static PipelineInfo;
+
+    /// Runs ingress over packets that lie in `memory` and appends one verdict for each. A packet that does not lie
+    /// within `memory` is dropped.
+    fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>);
+
+    /// Runs egress over one copy of a packet. `instance` is the replica's, 0 for unicast; `queue_depth` is in packets.
+    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]);
+
+    /// Adds a table entry.
+    ///
+    /// # Errors
+    ///
+    /// When the entry does not fit its table or its key exists; the table is unchanged.
+    fn insert(&mut self, entry: &TableEntry) -> Result<(), EntryError>;
+
+    /// Removes the entry with the key and priority of `entry`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError>;
+
+    /// The values of the counter with P4Info id `id`; empty when there is none.
+    fn counters(&self, id: u32) -> &[u64];
+
+    /// Appends the cells (or lanes) of one entry of a register; false when there is no such register or entry.
+    fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool;
+
+    /// Chooses between the SIMD build of the pipeline and the portable one; both compute the same bits. SIMD is on
+    /// from the start where the processor has it, and cannot be turned on elsewhere.
+    fn set_simd(&mut self, on: bool);
+}
+
+/// Whether this processor has every feature that the SIMD build uses.
+pub fn simd() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The internet checksum (RFC 1071) of a header: 0 when its own checksum field is right.
+#[inline]
+pub fn ipv4_checksum(header: &[u8]) -> u16 {
+    let (words, _) = header.as_chunks::<2>();
+    let mut sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}

@@ -1,0 +1,296 @@
+//! Match-action tables: tuple-space search over packed keys.
+//!
+//! Entries that share a mask share a hash map; maps are searched from the highest priority down and the search ends as
+//! soon as no later map can win. A packet that an admitting entry takes costs one hash of the key.
+
+use std::collections::HashMap;
+
+use netfold_p4::entry::{EntryError, TableEntry};
+use rustc_hash::FxBuildHasher;
+
+/// A key field of a generated table.
+#[derive(Debug)]
+pub struct KeyInfo {
+    /// Match field id.
+    pub id: u32,
+    /// Width.
+    pub bits: u32,
+    /// Word of the packed key.
+    pub word: usize,
+    /// Shift within the word.
+    pub shift: u32,
+    /// Whether all bits must be given.
+    pub exact: bool,
+}
+
+/// An action of a generated table.
+#[derive(Debug)]
+pub struct ActionInfo {
+    /// P4Info id.
+    pub id: u32,
+    /// Name.
+    pub name: &'static str,
+    /// Width of each parameter.
+    pub params: &'static [u32],
+}
+
+/// A generated table.
+#[derive(Debug)]
+pub struct TableInfo {
+    /// P4Info id.
+    pub id: u32,
+    /// Name.
+    pub name: &'static str,
+    /// Entries it holds.
+    pub size: usize,
+    /// Key fields.
+    pub keys: &'static [KeyInfo],
+    /// Actions.
+    pub actions: &'static [ActionInfo],
+}
+
+impl KeyInfo {
+    const fn all(&self) -> u64 {
+        if self.bits == 64 { u64::MAX } else { (1 << self.bits) - 1 }
+    }
+}
+
+type Packed<const W: usize> = [u64; W];
+
+/// Entries with one mask: masked key to (priority, action), best first.
+struct Group<const W: usize, A> {
+    mask: Packed<W>,
+    priority_max: i32,
+    entries: HashMap<Packed<W>, Vec<(i32, A)>, FxBuildHasher>,
+}
+
+/// A table whose packed keys have `W` words.
+pub struct Table<const W: usize, A> {
+    info: &'static TableInfo,
+    default: A,
+    len: usize,
+    groups: Vec<Group<W, A>>,
+}
+
+impl<const W: usize, A: Copy> Table<W, A> {
+    /// An empty table.
+    pub fn new(info: &'static TableInfo, default: A) -> Self {
+        Self { info, default, len: 0, groups: Vec::new() }
+    }
+
+    /// The action of the best matching entry, or the default.
+    #[inline]
+    pub fn lookup(&self, key: &Packed<W>) -> &A {
+        let mut best = (i32::MIN, &self.default);
+        for group in &self.groups {
+            if group.priority_max <= best.0 {
+                break;
+            }
+            let mut masked = *key;
+            for (word, mask) in masked.iter_mut().zip(&group.mask) {
+                *word &= mask;
+            }
+            if let Some((priority, action)) = group.entries.get(&masked).and_then(|found| found.first())
+                && *priority > best.0
+            {
+                best = (*priority, action);
+            }
+        }
+        best.1
+    }
+
+    /// Adds an entry; `make` turns a known action id and its checked parameters into the action.
+    ///
+    /// # Errors
+    ///
+    /// See [`EntryError`]; the table is unchanged.
+    pub fn insert(&mut self, entry: &TableEntry, make: impl FnOnce(u32, &[u64]) -> A) -> Result<(), EntryError> {
+        let (value, mask) = self.key(entry)?;
+        self.check_action(entry)?;
+        if self.len >= self.info.size {
+            return Err(EntryError::Full(self.info.size));
+        }
+        let found = self.groups.iter().position(|group| group.mask == mask);
+        if let Some(same) = found.and_then(|at| self.groups[at].entries.get(&value))
+            && same.iter().any(|(priority, _)| *priority == entry.priority)
+        {
+            return Err(EntryError::Exists);
+        }
+        let at = found.unwrap_or_else(|| {
+            self.groups.push(Group { mask, priority_max: entry.priority, entries: HashMap::default() });
+            self.groups.len() - 1
+        });
+        let action = make(entry.action, &entry.params);
+        let same = self.groups[at].entries.entry(value).or_default();
+        let place = same.partition_point(|(priority, _)| *priority > entry.priority);
+        same.insert(place, (entry.priority, action));
+        self.len += 1;
+        self.order();
+        Ok(())
+    }
+
+    /// Removes the entry with this key and priority.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::NotFound`], or what is wrong with the key.
+    pub fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
+        let (value, mask) = self.key(entry)?;
+        let group = self.groups.iter_mut().find(|group| group.mask == mask).ok_or(EntryError::NotFound)?;
+        let same = group.entries.get_mut(&value).ok_or(EntryError::NotFound)?;
+        let at = same.iter().position(|(priority, _)| *priority == entry.priority).ok_or(EntryError::NotFound)?;
+        same.remove(at);
+        if same.is_empty() {
+            group.entries.remove(&value);
+        }
+        self.len -= 1;
+        self.order();
+        Ok(())
+    }
+
+    /// Number of entries.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn order(&mut self) {
+        for group in &mut self.groups {
+            let best = group.entries.values().flatten().map(|(priority, _)| *priority);
+            group.priority_max = best.max().unwrap_or(i32::MIN);
+        }
+        self.groups.retain(|group| !group.entries.is_empty());
+        self.groups.sort_by_key(|group| std::cmp::Reverse(group.priority_max));
+    }
+
+    fn key(&self, entry: &TableEntry) -> Result<(Packed<W>, Packed<W>), EntryError> {
+        let (mut value, mut mask) = ([0; W], [0; W]);
+        let mut given = 0u32;
+        for field in &entry.matches {
+            let at = self.info.keys.iter().position(|key| key.id == field.field);
+            let at = at.ok_or(EntryError::Field(field.field))?;
+            let key = &self.info.keys[at];
+            let all = key.all();
+            let wide = field.value & !all != 0 || field.mask & !all != 0;
+            let stray = field.value & !field.mask != 0 || field.mask == 0;
+            if wide || stray || given & 1 << at != 0 || (key.exact && field.mask != all) {
+                return Err(EntryError::Field(field.field));
+            }
+            given |= 1 << at;
+            value[key.word] |= field.value << key.shift;
+            mask[key.word] |= field.mask << key.shift;
+        }
+        if let Some((_, key)) = self.info.keys.iter().enumerate().find(|(at, key)| key.exact && given & 1 << at == 0) {
+            return Err(EntryError::Field(key.id));
+        }
+        let ternary = self.info.keys.iter().any(|key| !key.exact);
+        if ternary != (entry.priority > 0) || entry.priority < 0 {
+            return Err(EntryError::Priority(entry.priority));
+        }
+        Ok((value, mask))
+    }
+
+    fn check_action(&self, entry: &TableEntry) -> Result<(), EntryError> {
+        let unknown = EntryError::Action { action: entry.action, table: self.info.id };
+        let action = self.info.actions.iter().find(|action| action.id == entry.action).ok_or(unknown)?;
+        if action.params.len() != entry.params.len() {
+            return Err(EntryError::Param(action.params.len().min(entry.params.len())));
+        }
+        let wide = |(bits, value): (&u32, &u64)| *bits < 64 && value >> bits != 0;
+        match action.params.iter().zip(&entry.params).position(wide) {
+            Some(at) => Err(EntryError::Param(at)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netfold_p4::entry::FieldMatch;
+    use proptest::prelude::*;
+
+    static INFO: TableInfo = TableInfo {
+        id: 1,
+        name: "t",
+        size: 64,
+        keys: &[
+            KeyInfo { id: 1, bits: 4, word: 0, shift: 60, exact: false },
+            KeyInfo { id: 2, bits: 4, word: 0, shift: 56, exact: false },
+        ],
+        actions: &[ActionInfo { id: 7, name: "a", params: &[8] }],
+    };
+
+    fn entry(a: (u64, u64), b: (u64, u64), priority: i32, param: u64) -> TableEntry {
+        let field = |field, (value, mask): (u64, u64)| FieldMatch { field, value: value & mask, mask };
+        let matches = [(1, a), (2, b)].into_iter().filter(|(_, (_, mask))| *mask != 0);
+        let matches = matches.map(|(id, pair)| field(id, pair)).collect();
+        TableEntry { table: 1, matches, priority, action: 7, params: vec![param] }
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        let mut table = Table::<1, u64>::new(&INFO, 0);
+        let make = |_, params: &[u64]| params[0];
+        let good = entry((1, 15), (0, 0), 5, 1);
+        let with = |change: fn(&mut TableEntry)| {
+            let mut entry = good.clone();
+            change(&mut entry);
+            entry
+        };
+        assert_eq!(table.insert(&with(|e| e.matches[0].field = 9), make), Err(EntryError::Field(9)));
+        assert_eq!(table.insert(&with(|e| e.matches[0].value = 16), make), Err(EntryError::Field(1)));
+        assert_eq!(table.insert(&with(|e| e.matches[0].mask = 0), make), Err(EntryError::Field(1)));
+        assert_eq!(table.insert(&with(|e| e.matches.push(e.matches[0])), make), Err(EntryError::Field(1)));
+        assert_eq!(table.insert(&with(|e| e.priority = 0), make), Err(EntryError::Priority(0)));
+        assert_eq!(table.insert(&with(|e| e.params[0] = 256), make), Err(EntryError::Param(0)));
+        assert_eq!(table.insert(&with(|e| e.params.clear()), make), Err(EntryError::Param(0)));
+        let action = EntryError::Action { action: 8, table: 1 };
+        assert_eq!(table.insert(&with(|e| e.action = 8), make), Err(action));
+        assert!(table.is_empty());
+        assert_eq!(table.delete(&good), Err(EntryError::NotFound));
+        assert_eq!(table.insert(&good, make), Ok(()));
+        assert_eq!(table.insert(&good, make), Err(EntryError::Exists));
+        assert_eq!(table.delete(&good), Ok(()));
+        assert!(table.is_empty());
+    }
+
+    proptest! {
+        /// The table agrees with a linear search over the same entries, after insertions and deletions.
+        #[test]
+        fn agrees_with_linear_search(
+            entries in proptest::collection::vec(((0u64..16, 0u64..16), (0u64..16, 0u64..16), 1i32..6, 1u64..200), 1..40),
+            removed in proptest::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let mut table = Table::<1, u64>::new(&INFO, 0);
+            let mut model: Vec<TableEntry> = Vec::new();
+            for (a, b, priority, param) in entries {
+                let entry = entry(a, b, priority, param);
+                if table.insert(&entry, |_, params| params[0]).is_ok() {
+                    model.push(entry);
+                }
+            }
+            for index in removed {
+                if !model.is_empty() {
+                    let entry = model.remove(index.index(model.len()));
+                    prop_assert_eq!(table.delete(&entry), Ok(()));
+                }
+            }
+            prop_assert_eq!(table.len(), model.len());
+            for key in 0u64..256 {
+                let fields = [key >> 4, key & 15];
+                let hit = |e: &&TableEntry| e.matches.iter().all(|m| fields[m.field as usize - 1] & m.mask == m.value);
+                let found = *table.lookup(&[key << 56]);
+                let best = model.iter().filter(hit).map(|e| e.priority).max();
+                match best {
+                    None => prop_assert_eq!(found, 0),
+                    Some(best) => prop_assert!(model.iter().filter(hit).any(|e| e.priority == best && e.params[0] == found)),
+                }
+            }
+        }
+    }
+}

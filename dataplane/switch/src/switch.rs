@@ -1,0 +1,326 @@
+//! The switch loop and its control handle.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::task::Waker;
+use std::time::Duration;
+
+use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
+use netfold_p4::allreduce;
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::p4info;
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+
+use crate::runtime::{Pipeline, Send, Verdict};
+
+/// The port that the control plane's own packets come in on; no I/O backend hands it out.
+pub const CONTROLLER_PORT: u16 = u16::MAX;
+
+/// Multicast groups 1 to this number.
+pub const GROUPS_MAX: usize = 1024;
+
+/// Replicas of one group.
+pub const REPLICAS_MAX: usize = 64;
+
+/// Control calls waiting for the switch.
+const CALLS_MAX: usize = 64;
+
+/// How long the loop sleeps when nothing arrives; a control call wakes it earlier.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How often, and with what pause, a full output is tried again before the packets are dropped and counted.
+const OUTPUT_TRIES: u32 = 64;
+const OUTPUT_PAUSE: Duration = Duration::from_micros(100);
+
+/// What a switch has counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SwitchCounters {
+    /// Packets by [`Reason`]; `none` are those that were folded or answered.
+    pub packets: Vec<(&'static str, u64)>,
+    /// RESULTs multicast.
+    pub results: u64,
+    /// RESULTs repeated to one child.
+    pub repeated: u64,
+    /// Packets from addresses that are no port.
+    pub unknown_source: u64,
+    /// Packets that the output would not take.
+    pub output_dropped: u64,
+    /// What the I/O backend counted.
+    pub io: netfold_io::IoCounters,
+}
+
+/// A closure that the switch runs between two bursts.
+pub type Call = Box<dyn FnOnce(&mut Core) + core::marker::Send>;
+
+/// What a control call can touch: pipeline, multicast groups and I/O.
+pub struct Core {
+    pipeline: Box<dyn Pipeline>,
+    io: Box<dyn PacketIo>,
+    groups: Vec<Vec<Replica>>,
+    output_dropped: u64,
+    stopping: bool,
+}
+
+/// A switch, to be run by one thread.
+pub struct Switch {
+    core: Core,
+    calls: Receiver<Call>,
+    sender: SyncSender<Call>,
+}
+
+/// The control side of a running switch. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    calls: SyncSender<Call>,
+    waker: Waker,
+}
+
+/// A control call that did not take place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the switch has stopped")]
+pub struct CallError;
+
+impl Handle {
+    /// Runs a closure on the switch's thread, between two bursts, and returns what it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when the switch has stopped.
+    pub fn call<R: core::marker::Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Core) -> R + core::marker::Send + 'static,
+    ) -> Result<R, CallError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        let call: Call = Box::new(move |core| drop(reply.send(call(core))));
+        self.calls.send(call).map_err(|_| CallError)?;
+        self.waker.wake_by_ref();
+        answer.recv().map_err(|_| CallError)
+    }
+
+    /// Asks the switch to stop after its current burst. Does nothing when it has.
+    pub fn stop(&self) {
+        let _ = self.call(|core| core.stopping = true);
+    }
+}
+
+impl Switch {
+    /// A switch over a backend, whose pipeline admits nothing but the control plane's own packets.
+    pub fn new(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
+        let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
+        let mut core =
+            Core { pipeline, io, groups: vec![Vec::new(); GROUPS_MAX + 1], output_dropped: 0, stopping: false };
+        for kind in [Kind::Advance, Kind::Probe] {
+            let entry = allreduce::controller_entry(CONTROLLER_PORT, kind);
+            core.pipeline.insert(&entry).expect("an empty job table takes the controller's entries");
+        }
+        Self { core, calls, sender }
+    }
+
+    /// The control side.
+    pub fn handle(&self) -> Handle {
+        Handle { calls: self.sender.clone(), waker: self.core.io.waker() }
+    }
+
+    /// Runs until a handle stops it, then returns the counters.
+    ///
+    /// # Errors
+    ///
+    /// When the backend fails for good.
+    pub fn run(mut self) -> Result<SwitchCounters, IoError> {
+        let capabilities = self.core.io.capabilities();
+        let mut batch = capabilities.batch();
+        let mut verdicts = Vec::with_capacity(capabilities.burst_max);
+        let mut output = Vec::with_capacity(capabilities.burst_max * REPLICAS_MAX);
+        loop {
+            loop {
+                match self.calls.try_recv() {
+                    Ok(call) => call(&mut self.core),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                }
+            }
+            if self.core.stopping {
+                return Ok(self.core.counters());
+            }
+            if self.core.io.receive(&mut batch)? == 0 {
+                self.core.io.wait(IDLE)?;
+                continue;
+            }
+            self.core.burst(&mut batch, &mut verdicts, &mut output)?;
+        }
+    }
+}
+
+impl Core {
+    fn burst(
+        &mut self,
+        batch: &mut RxBatch,
+        verdicts: &mut Vec<Verdict>,
+        output: &mut Vec<Transmit>,
+    ) -> Result<(), IoError> {
+        verdicts.clear();
+        output.clear();
+        let (packets, memory) = batch.split();
+        self.pipeline.burst(packets, memory, verdicts);
+        for (packet, verdict) in packets.iter().zip(verdicts.iter()) {
+            let to = |port| Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
+            match verdict.send {
+                Send::Drop => {}
+                Send::Unicast(port) => output.push(to(port)),
+                Send::Multicast(group) => {
+                    if let Some(replicas) = self.groups.get(usize::from(group)) {
+                        output.extend(replicas.iter().map(|replica| to(replica.port)));
+                    }
+                }
+            }
+        }
+        self.send(memory, output)
+    }
+
+    fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
+        let mut tries = 0;
+        while !output.is_empty() {
+            let taken = self.io.transmit(memory, output)?;
+            output = &output[taken..];
+            if taken > 0 {
+                tries = 0;
+            } else if tries < OUTPUT_TRIES {
+                tries += 1;
+                self.io.wait(OUTPUT_PAUSE)?;
+            } else {
+                self.output_dropped += output.len() as u64;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pipeline.
+    pub fn pipeline(&mut self) -> &mut dyn Pipeline {
+        &mut *self.pipeline
+    }
+
+    /// Makes a peer a port.
+    ///
+    /// # Errors
+    ///
+    /// When the backend refuses.
+    pub fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), IoError> {
+        self.io.bind_port(PortId(port), peer)
+    }
+
+    /// Forgets a port.
+    ///
+    /// # Errors
+    ///
+    /// When the backend refuses.
+    pub fn unbind_port(&mut self, port: u16) -> Result<(), IoError> {
+        self.io.unbind_port(PortId(port))
+    }
+
+    /// Adds entries; all or none.
+    ///
+    /// # Errors
+    ///
+    /// The first entry's that does not fit.
+    pub fn insert(&mut self, entries: &[TableEntry]) -> Result<(), EntryError> {
+        for (i, entry) in entries.iter().enumerate() {
+            if let Err(error) = self.pipeline.insert(entry) {
+                for done in &entries[..i] {
+                    let _ = self.pipeline.delete(done);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes entries; those that are not there are passed over and the first such error is returned.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::NotFound`] when an entry was not there.
+    pub fn delete(&mut self, entries: &[TableEntry]) -> Result<(), EntryError> {
+        entries.iter().map(|entry| self.pipeline.delete(entry)).fold(Ok(()), Result::and)
+    }
+
+    /// Sets the replicas of a multicast group; none deletes it.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::Group`] for group 0, a group above [`GROUPS_MAX`] or more than [`REPLICAS_MAX`] replicas.
+    pub fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), EntryError> {
+        let place = self.groups.get_mut(usize::from(group)).filter(|_| group > 0 && replicas.len() <= REPLICAS_MAX);
+        *place.ok_or(EntryError::Group(group))? = replicas.to_vec();
+        Ok(())
+    }
+
+    /// Moves every (slot, set) of a range on to `chunk`, where it is newer, and returns the newest chunk now stored
+    /// in the range, in serial order. The packets take the way that any ADVANCE packet takes.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::Param`] when the range does not lie in the switch's slots.
+    pub fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, EntryError> {
+        let end = first_slot.checked_add(slots).filter(|end| end * 2 <= self.pipeline.info().entries);
+        let end = end.ok_or(EntryError::Param(0))?;
+        let mut newest: Option<u32> = None;
+        for slot in first_slot..end {
+            for set in 0..2 {
+                let stored = self.controller_packet(Kind::Advance, slot, set, chunk).ok_or(EntryError::Param(0))?;
+                newest = Some(match newest {
+                    Some(newest) if !netfold_wire::serial::newer(stored.chunk, newest) => newest,
+                    _ => stored.chunk,
+                });
+            }
+        }
+        newest.ok_or(EntryError::Param(1))
+    }
+
+    /// Reads a (slot, set) by a PROBE packet: chunk and bitmap are in the answer.
+    pub fn probe(&mut self, slot: u32, set: u8) -> Option<Repr> {
+        self.controller_packet(Kind::Probe, slot, set, 0)
+    }
+
+    fn controller_packet(&mut self, kind: Kind, slot: u32, set: u8, chunk: u32) -> Option<Repr> {
+        let repr = Repr {
+            kind,
+            flags: Flags::BARE,
+            op: LaneOp::Sum,
+            class: 0,
+            reason: Reason::None,
+            job: 0,
+            slot: u16::try_from(slot).ok().filter(|slot| *slot < 1 << 15)?,
+            set,
+            epoch: 0,
+            key: 0,
+            chunk,
+            bitmap: 0,
+            count: 0,
+            exp: 0,
+            exp_next: 0,
+        };
+        let mut bytes = [0; header::LEN];
+        repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+        let packet = Received { port: PortId(CONTROLLER_PORT), offset: 0, len: header::LEN as u32, ecn: 0 };
+        let mut verdicts = Vec::with_capacity(1);
+        self.pipeline.burst(&[packet], &mut bytes, &mut verdicts);
+        let answered = verdicts.first().is_some_and(|verdict| verdict.send == Send::Unicast(CONTROLLER_PORT));
+        let packet = header::Packet::new_checked(&bytes[..]).ok()?;
+        answered.then(|| Repr::parse(&packet).ok()).flatten()
+    }
+
+    /// What the switch has counted so far.
+    pub fn counters(&self) -> SwitchCounters {
+        let packets = self.pipeline.counters(p4info::counter_id(allreduce::id::PACKETS));
+        let answers = self.pipeline.counters(p4info::counter_id(allreduce::id::ANSWERS));
+        let io = self.io.counters();
+        SwitchCounters {
+            packets: Reason::ALL.iter().map(|r| r.name()).zip(packets.iter().copied()).collect(),
+            results: answers.first().copied().unwrap_or(0),
+            repeated: answers.get(1).copied().unwrap_or(0),
+            unknown_source: io.unknown_source,
+            output_dropped: self.output_dropped,
+            io,
+        }
+    }
+}
