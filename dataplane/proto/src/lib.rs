@@ -20,8 +20,13 @@
 mod config;
 mod error;
 mod op;
+mod recovery;
+mod rtt;
+mod slot;
 mod stats;
+mod stream;
 mod time;
+mod window;
 mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, WorkerConfig};

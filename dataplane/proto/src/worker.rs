@@ -1,8 +1,20 @@
 //! The worker of one job.
 
+mod incoming;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+
+use crate::recovery::{self, Recovery};
+use crate::rtt::Rtt;
+use crate::slot::{Loss, Slots, State};
+use crate::stream::{Piece, Stream};
+use crate::window::FixedWindow;
 use crate::{
-    AbortReason, ConfigError, Ignored, Instant, OpId, OpSpec, SpecError, WorkerConfig, WorkerError,
-    WorkerStats,
+    AbortReason, ConfigError, Ignored, Instant, OpId, OpSpec, WorkerConfig, WorkerError, WorkerStats,
 };
 
 /// How a worker reads and writes the caller's tensors. Called from inside [`Worker::poll_transmit`] and
@@ -49,14 +61,54 @@ pub enum WorkerEvent {
     Aborted(AbortReason),
 }
 
-/// The worker of one job.
+/// The worker of one job: the state of each slot, the stream of operations, timers.
+///
+/// Operations lie end to end in one stream of positions. Position `k` uses slot `k mod W` and set `(k / W) mod 2`, and
+/// is sent only when the result of `k - W` has arrived, so each slot steps through its own positions and none waits for
+/// another slot, with one exception: a data chunk waits for its block exponent. One slot:
+///
+/// ```text
+///                 position submitted,
+///  +------+       exponent not agreed      +---------+
+///  | Idle |------------------------------->| Blocked |
+///  +------+                                +---------+
+///   ^    |                                      | exponent arrives in
+///   |    | position submitted,                  | another slot's result
+///   |    | exponent agreed or not needed        v
+///   |    |                                 +---------+
+///   |    +-------------------------------->|  Ready  |<----------------+
+///   |                                      +---------+                 |
+///   |                                           | poll_transmit        |
+///   |                                           v                      |
+///   |   RESULT, stream ends before k + W   +---------+  RESULT         |
+///   +--------------------------------------| Flying  |-----------------+ step to k + W,
+///   |                                      +---------+                 | exponent agreed
+///   |                 timer expires, or it  |       ^                  | (else to Blocked)
+///   |                 was overtaken         v       | poll_transmit    |
+///   |                                      +---------+                 |
+///   +--------------------------------------|  Lost   |-----------------+
+///       RESULT after all                   +---------+  RESULT after all
+/// ```
+///
+/// An abort, from whichever state, ends it all.
 #[derive(Debug)]
 pub struct Worker {
     config: WorkerConfig,
-    stats: WorkerStats,
-    submitted: u64,
+    slots: Slots,
+    stream: Stream,
+    rtt: Rtt,
+    recovery: Recovery,
+    window: FixedWindow,
+    /// When a result was last taken, or the first chunk sent after nothing was outstanding.
+    progress_at: Instant,
+    /// When a packet of this job last came.
+    heard_at: Option<Instant>,
+    /// The earliest operation found to differ between ranks, held back until every operation before it is known to be
+    /// the same: one that differs there moves all later ones, and is the one to report.
+    mismatch: Option<(u64, AbortReason)>,
     aborted: Option<AbortReason>,
     abort_reported: bool,
+    stats: WorkerStats,
 }
 
 impl Worker {
@@ -67,7 +119,22 @@ impl Worker {
     /// [`ConfigError`] when the configuration (part of which came over the network) is out of range.
     pub fn new(config: WorkerConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Self { config, stats: WorkerStats::default(), submitted: 0, aborted: None, abort_reported: false })
+        let slots = config.admission.slots;
+        let rtt = Rtt::new(config.rto_min, config.rto_initial, config.rto_max);
+        Ok(Self {
+            slots: Slots::new(slots, config.admission.first_chunk),
+            stream: Stream::new(slots),
+            recovery: Recovery::default(),
+            window: FixedWindow::new(slots),
+            progress_at: Instant::ZERO,
+            heard_at: None,
+            mismatch: None,
+            aborted: None,
+            abort_reported: false,
+            stats: WorkerStats { rto: rtt.rto(), ..WorkerStats::default() },
+            rtt,
+            config,
+        })
     }
 
     /// Appends an operation to the stream. All ranks must submit the same operations in the same order.
@@ -81,15 +148,22 @@ impl Worker {
         if let Some(reason) = self.aborted {
             return Err(WorkerError::Aborted(reason));
         }
-        spec.check().map_err(|error: SpecError| error)?;
-        self.submitted += 1;
-        Ok(OpId(self.submitted - 1))
-    }
-
-    /// Takes a datagram from the switch. Any bytes are harmless: what does not fit exactly is counted in
-    /// [`WorkerStats::ignored`].
-    pub fn handle_packet(&mut self, _now: Instant, _datagram: &[u8], _codec: &mut impl Codec) -> Handled {
-        Handled::Ignored(Ignored::Malformed)
+        spec.check()?;
+        if self.stream.pending() >= self.config.ops_max {
+            return Err(WorkerError::QueueFull { ops_max: self.config.ops_max });
+        }
+        let start = self.stream.end();
+        let id = self.stream.submit(spec);
+        // An idle slot is less than a window behind the old end of the stream.
+        let reach = self.stream.end().min(start + u64::from(self.slots.count()));
+        for position in start..reach {
+            let index = self.slots.index(self.slots.chunk(position));
+            let slot = self.slots.slot(index);
+            if slot.position == position && slot.state() == State::Idle {
+                self.enter(index, Some(id.0));
+            }
+        }
+        Ok(id)
     }
 
     /// Writes the next datagram to send to the front of `buffer` and returns its length; `None` when there is nothing
@@ -101,24 +175,45 @@ impl Worker {
     /// When `buffer` is shorter than [`WorkerConfig::datagram_len_max`].
     pub fn poll_transmit(
         &mut self,
-        _now: Instant,
+        now: Instant,
         buffer: &mut [u8],
-        _codec: &mut impl Codec,
+        codec: &mut impl Codec,
     ) -> Option<usize> {
         assert!(buffer.len() >= self.config.datagram_len_max(), "the buffer holds any datagram of the job");
-        None
-    }
-
-    /// When [`Self::handle_timeout`] must be called next; `None` while nothing is outstanding.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        None
+        if self.aborted.is_some() {
+            return None;
+        }
+        let index = match self.slots.front(State::Lost) {
+            Some(lost) => lost,
+            None if self.window.allows(self.slots.len(State::Flying)) => self.slots.front(State::Ready)?,
+            None => return None,
+        };
+        let len = self.emit(index, buffer, codec);
+        self.note_sent(now, index, len);
+        Some(len)
     }
 
     /// Marks what has waited too long for a resend, or gives the job up. Harmless when called early.
-    pub fn handle_timeout(&mut self, _now: Instant) {}
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.aborted.is_some() || self.outstanding() == 0 {
+            return;
+        }
+        let silent = now - self.progress_at;
+        if silent >= self.config.stall_timeout {
+            let heard = self.heard_at.map(|at| now - at);
+            self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
+            return;
+        }
+        recovery::expire(now, &mut self.slots, &mut self.rtt);
+        self.stats.rto = self.rtt.rto();
+    }
 
     /// The next thing to report. Call it until it returns `None`.
     pub fn poll_event(&mut self) -> Option<WorkerEvent> {
+        if let Some(id) = self.stream.pop_done() {
+            self.stats.ops_done += 1;
+            return Some(WorkerEvent::OpDone(id));
+        }
         let reason = self.aborted?;
         (!core::mem::replace(&mut self.abort_reported, true)).then_some(WorkerEvent::Aborted(reason))
     }
@@ -126,6 +221,17 @@ impl Worker {
     /// Ends the job from this side, for example because the control session lost a peer. The first reason stands.
     pub fn abort(&mut self, reason: AbortReason) {
         self.aborted.get_or_insert(reason);
+    }
+
+    /// When [`Self::handle_timeout`] must be called next; `None` while nothing is outstanding.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.aborted.is_some() || self.outstanding() == 0 {
+            return None;
+        }
+        let stall = self.progress_at + self.config.stall_timeout;
+        let oldest =
+            self.slots.front(State::Flying).map(|index| self.slots.slot(index).sent_at + self.rtt.rto());
+        Some(oldest.map_or(stall, |at| at.min(stall)))
     }
 
     /// Counters and round-trip estimates.
@@ -140,6 +246,113 @@ impl Worker {
 
     /// Operations submitted and not yet reported as done.
     pub fn pending(&self) -> usize {
-        0
+        self.stream.pending()
     }
+
+    /// Chunks sent whose results have not come.
+    pub fn outstanding(&self) -> u32 {
+        self.slots.len(State::Flying) + self.slots.len(State::Lost)
+    }
+
+    /// Brings a slot whose position is new into the state that fits; `op` is the operation that holds the position.
+    fn enter(&mut self, index: u16, op: Option<u64>) {
+        let slot = self.slots.slot_mut(index);
+        slot.sends = 0;
+        let state = match op {
+            None => State::Idle,
+            Some(op) => {
+                slot.op = op;
+                if self.stream.op(op).may_send(slot.position) { State::Ready } else { State::Blocked }
+            }
+        };
+        self.slots.shift(index, state);
+    }
+
+    /// Writes the slot's packet and returns its length.
+    fn emit(&mut self, index: u16, buffer: &mut [u8], codec: &mut impl Codec) -> usize {
+        let slot = *self.slots.slot(index);
+        let op = self.stream.op(slot.op);
+        let piece = op.piece(slot.position);
+        let exp = piece.data.map_or(0, |chunk| op.exponent(chunk));
+        let id = OpId(slot.op);
+        let (len, flags) = self.shape(&piece, exp);
+        let mut packet = Packet::new_unchecked(&mut buffer[..len]);
+        let lanes = packet.payload_mut();
+        if piece.descriptor {
+            let row = 8 * usize::from(self.config.rank);
+            let [low, word] = op.spec.descriptor.to_words();
+            lanes.fill(0);
+            lanes[row..row + 4].copy_from_slice(&low.to_be_bytes());
+            lanes[row + 4..row + 8].copy_from_slice(&word.to_be_bytes());
+        } else if let Some(chunk) = piece.data {
+            codec.pack(id, chunk, exp, lanes);
+        }
+        let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, chunk));
+        self.slots.slot_mut(index).proposed = proposed;
+        let chunk = self.slots.chunk(slot.position);
+        let admission = &self.config.admission;
+        Repr {
+            kind: Kind::Data,
+            flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
+            op: lane_op(&piece, op.spec.lane_op),
+            class: op.spec.class,
+            reason: Reason::None,
+            job: admission.job,
+            slot: index,
+            set: self.slots.set(chunk),
+            epoch: admission.epoch,
+            key: admission.key,
+            chunk,
+            bitmap: 1 << self.config.rank,
+            count: 1,
+            exp,
+            exp_next: proposed,
+        }
+        .emit(&mut packet);
+        len
+    }
+
+    fn note_sent(&mut self, now: Instant, index: u16, len: usize) {
+        if self.outstanding() == 0 {
+            self.progress_at = now;
+        }
+        let slot = self.slots.slot_mut(index);
+        match (slot.state(), slot.loss) {
+            (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
+            (State::Lost, Loss::Overtaken) => self.stats.resent_early += 1,
+            _ => slot.first_sent_at = now,
+        }
+        self.stats.resent = self.stats.resent_timeout + self.stats.resent_early;
+        self.stats.sent += 1;
+        self.stats.sent_bytes += len as u64;
+        slot.sent_at = now;
+        slot.sends = slot.sends.saturating_add(1);
+        self.slots.shift(index, State::Flying);
+    }
+
+    /// Length and flags of the slot's packet, and of its result.
+    fn shape(&self, piece: &Piece, exp: u8) -> (usize, Flags) {
+        if piece.is_bare() {
+            (header::LEN, Flags::BARE)
+        } else if exp == NOT_FINITE {
+            (self.config.datagram_len_max(), Flags::NON_FINITE)
+        } else {
+            (self.config.datagram_len_max(), Flags::default())
+        }
+    }
+
+    fn note_rtt(&mut self) {
+        self.stats.rtt_smoothed = self.rtt.smoothed().unwrap_or(Duration::ZERO);
+        self.stats.rtt_variation = self.rtt.variation();
+        self.stats.rtt_low = self.rtt.low().unwrap_or(Duration::ZERO);
+        self.stats.rto = self.rtt.rto();
+    }
+}
+
+/// The exponent of a block that holds a NaN or an infinity.
+const NOT_FINITE: u8 = 255;
+
+/// Descriptors are always summed.
+fn lane_op(piece: &Piece, data: LaneOp) -> LaneOp {
+    if piece.data.is_some() { data } else { LaneOp::Sum }
 }

@@ -1,0 +1,120 @@
+//! Early loss detection in RACK's manner (RFC 8985): what was sent well before something already answered is lost.
+//!
+//! RFC 8985 section 3.1: an endpoint "keeps track of the transmission time of each segment" and deems one lost "if
+//! another segment sent later has been delivered", give or take a reordering window. Here chunks are segments and
+//! results are acknowledgements. A chunk may also be unanswered because *another* rank's share was lost; then the resend
+//! is a duplicate that the switch drops, and the price is that packet.
+
+use core::time::Duration;
+
+use crate::rtt::Rtt;
+use crate::slot::{Loss, Slots, State};
+use crate::{Instant, slot::Slot};
+
+/// Least reordering window: below it, batching by hosts and switches looks like loss.
+const REORDER_FLOOR: Duration = Duration::from_micros(20);
+
+/// What was answered last, in order of sending.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    /// Latest send time of a chunk that was answered.
+    newest: Option<Instant>,
+}
+
+impl Recovery {
+    /// Takes note that `slot`, as last sent, was answered at `now`.
+    pub(crate) fn answered(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
+        // RFC 8985 section 6.2 step 2: an answer that comes sooner than any round trip after a resend must be to an
+        // earlier transmission, and says nothing about the time of the last.
+        if slot.sends > 1 && rtt.low().is_some_and(|low| now - slot.sent_at < low) {
+            return;
+        }
+        self.newest = self.newest.max(Some(slot.sent_at));
+    }
+
+    /// Moves to the lost list what was sent more than the reordering window (1.25 times the low round trip, plus a
+    /// floor) before the newest answered chunk. Costs O(1) and O(1) more for each chunk found lost.
+    pub(crate) fn detect(&self, slots: &mut Slots, rtt: &Rtt) {
+        let (Some(newest), Some(low)) = (self.newest, rtt.low()) else { return };
+        let window = low + low / 4 + REORDER_FLOOR;
+        while let Some(index) = slots.front(State::Flying) {
+            if slots.slot(index).sent_at + window >= newest {
+                break;
+            }
+            slots.slot_mut(index).loss = Loss::Overtaken;
+            slots.shift(index, State::Lost);
+        }
+    }
+}
+
+/// Moves to the lost list what has been flying for the retransmission time-out, and backs the timer off.
+pub(crate) fn expire(now: Instant, slots: &mut Slots, rtt: &mut Rtt) {
+    let rto = rtt.rto();
+    while let Some(index) = slots.front(State::Flying) {
+        let sent_at = slots.slot(index).sent_at;
+        if sent_at + rto > now {
+            break;
+        }
+        rtt.expired(now, sent_at);
+        slots.slot_mut(index).loss = Loss::Timeout;
+        slots.shift(index, State::Lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1000)
+    }
+
+    /// Slots sent at the given times, and an estimator with a low of 100 us.
+    fn flight(sent_us: &[u64]) -> (Slots, Rtt) {
+        let mut slots = Slots::new(8, 0);
+        for (index, sent) in sent_us.iter().enumerate() {
+            let slot = slots.slot_mut(index as u16);
+            (slot.sent_at, slot.first_sent_at, slot.sends) = (at(*sent), at(*sent), 1);
+            slots.shift(index as u16, State::Flying);
+        }
+        let mut rtt = Rtt::new(Duration::from_micros(50), Duration::from_millis(1), Duration::from_secs(1));
+        rtt.sample(Duration::from_micros(100));
+        (slots, rtt)
+    }
+
+    #[test]
+    fn overtaken_by_more_than_the_window_is_lost() {
+        let (mut slots, rtt) = flight(&[0, 54, 56, 200]); // window 145 us
+        let mut recovery = Recovery::default();
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0, "nothing answered yet");
+        recovery.answered(at(300), slots.slot(3), &rtt);
+        slots.shift(3, State::Idle);
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!((slots.len(State::Lost), slots.len(State::Flying)), (2, 1));
+        assert_eq!(slots.slot(0).loss, Loss::Overtaken);
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_transmission_is_no_evidence() {
+        let (mut slots, rtt) = flight(&[0, 200]);
+        slots.slot_mut(1).sends = 2;
+        let mut recovery = Recovery::default();
+        recovery.answered(at(250), slots.slot(1), &rtt);
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0);
+        recovery.answered(at(301), slots.slot(1), &rtt);
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 1);
+    }
+
+    #[test]
+    fn expiry_takes_all_that_waited_and_backs_off_once() {
+        let (mut slots, mut rtt) = flight(&[0, 10, 500]); // RTO = 100 + 4 * 50 = 300 us
+        expire(at(299), &mut slots, &mut rtt);
+        assert_eq!(slots.len(State::Lost), 0);
+        expire(at(310), &mut slots, &mut rtt);
+        assert_eq!(slots.len(State::Lost), 2);
+        assert_eq!(rtt.rto(), Duration::from_micros(600));
+    }
+}

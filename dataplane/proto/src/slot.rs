@@ -1,0 +1,231 @@
+//! The slots of a job as one worker sees them: at which stream position each is, and in which list.
+
+use crate::Instant;
+
+/// Where a slot stands. A slot steps through positions `p`, `p + W`, `p + 2W` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The stream does not reach the slot's position yet.
+    Idle,
+    /// The position's block exponent is not agreed yet.
+    Blocked,
+    /// May be sent for the first time.
+    Ready,
+    /// Sent; neither answered nor given up.
+    Flying,
+    /// Sent and thought lost; to be sent again.
+    Lost,
+}
+
+/// Why a slot became [`State::Lost`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The retransmission timer expired.
+    Timeout,
+    /// Chunks sent later were answered first.
+    Overtaken,
+}
+
+/// One slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// Position in the stream, counted from 0 at the job's first chunk.
+    pub(crate) position: u64,
+    /// Number of the operation that holds the position; meaningless while idle.
+    pub(crate) op: u64,
+    /// When the position was first sent.
+    pub(crate) first_sent_at: Instant,
+    /// When the position was last sent.
+    pub(crate) sent_at: Instant,
+    /// How often the position was sent.
+    pub(crate) sends: u32,
+    /// The exponent proposed in that packet.
+    pub(crate) proposed: u8,
+    /// Why it is lost, if it is.
+    pub(crate) loss: Loss,
+    state: State,
+    prev: u16,
+    next: u16,
+}
+
+impl Slot {
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+}
+
+/// No neighbour. Slots are numbered below 2^15.
+const NIL: u16 = u16::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct List {
+    head: u16,
+    tail: u16,
+    len: u32,
+}
+
+/// All slots, and three lists over them: ready, flying and lost. The lists are threaded through the slots, so every
+/// change is O(1) and nothing is allocated; the flying list is in order of send time because slots enter it only when
+/// sent.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Box<[Slot]>,
+    lists: [List; 3],
+    first_chunk: u32,
+}
+
+impl Slots {
+    /// `count` idle slots, each at its first position. `count` is a power of two below 2^16.
+    pub(crate) fn new(count: u32, first_chunk: u32) -> Self {
+        let slots = (0..count)
+            .map(|index| Slot {
+                position: u64::from(index.wrapping_sub(first_chunk) & (count - 1)),
+                op: 0,
+                first_sent_at: Instant::ZERO,
+                sent_at: Instant::ZERO,
+                sends: 0,
+                proposed: 0,
+                loss: Loss::Timeout,
+                state: State::Idle,
+                prev: NIL,
+                next: NIL,
+            })
+            .collect();
+        Self { slots, lists: [List { head: NIL, tail: NIL, len: 0 }; 3], first_chunk }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The chunk number of a position: numbers wrap at 2^32.
+    pub(crate) fn chunk(&self, position: u64) -> u32 {
+        self.first_chunk.wrapping_add(position as u32)
+    }
+
+    /// The slot of a chunk.
+    pub(crate) fn index(&self, chunk: u32) -> u16 {
+        (chunk & (self.count() - 1)) as u16
+    }
+
+    /// The set of a chunk.
+    pub(crate) fn set(&self, chunk: u32) -> u8 {
+        ((chunk / self.count()) & 1) as u8
+    }
+
+    pub(crate) fn slot(&self, index: u16) -> &Slot {
+        &self.slots[usize::from(index)]
+    }
+
+    pub(crate) fn slot_mut(&mut self, index: u16) -> &mut Slot {
+        &mut self.slots[usize::from(index)]
+    }
+
+    /// The slot that has been in `state` longest. `state` must have a list.
+    pub(crate) fn front(&self, state: State) -> Option<u16> {
+        let head = self.lists[list_of(state)?].head;
+        (head != NIL).then_some(head)
+    }
+
+    /// Slots in `state`, which must have a list.
+    pub(crate) fn len(&self, state: State) -> u32 {
+        list_of(state).map_or(0, |list| self.lists[list].len)
+    }
+
+    /// Puts a slot into `state`, at the back of that state's list.
+    pub(crate) fn shift(&mut self, index: u16, state: State) {
+        if let Some(list) = list_of(self.slot(index).state) {
+            self.unlink(index, list);
+        }
+        self.slot_mut(index).state = state;
+        if let Some(list) = list_of(state) {
+            self.push_back(index, list);
+        }
+    }
+
+    fn unlink(&mut self, index: u16, list: usize) {
+        let Slot { prev, next, .. } = *self.slot(index);
+        match prev {
+            NIL => self.lists[list].head = next,
+            _ => self.slot_mut(prev).next = next,
+        }
+        match next {
+            NIL => self.lists[list].tail = prev,
+            _ => self.slot_mut(next).prev = prev,
+        }
+        self.lists[list].len -= 1;
+    }
+
+    fn push_back(&mut self, index: u16, list: usize) {
+        let tail = self.lists[list].tail;
+        let slot = self.slot_mut(index);
+        (slot.prev, slot.next) = (tail, NIL);
+        match tail {
+            NIL => self.lists[list].head = index,
+            _ => self.slot_mut(tail).next = index,
+        }
+        self.lists[list].tail = index;
+        self.lists[list].len += 1;
+    }
+}
+
+fn list_of(state: State) -> Option<usize> {
+    match state {
+        State::Idle | State::Blocked => None,
+        State::Ready => Some(0),
+        State::Flying => Some(1),
+        State::Lost => Some(2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_wrap_with_slots_and_sets_in_step() {
+        let slots = Slots::new(4, u32::MAX - 2);
+        let seen: Vec<_> = (0..8)
+            .map(|position| {
+                let chunk = slots.chunk(position);
+                (chunk, slots.index(chunk), slots.set(chunk))
+            })
+            .collect();
+        assert_eq!(seen[..4], [(u32::MAX - 2, 1, 1), (u32::MAX - 1, 2, 1), (u32::MAX, 3, 1), (0, 0, 0)]);
+        assert_eq!(seen[4..], [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 0, 1)]);
+        for index in 0..4 {
+            let position = slots.slot(index).position;
+            assert!(position < 4);
+            assert_eq!(slots.index(slots.chunk(position)), index);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_agree_with_queues(moves in proptest::collection::vec((0u16..8, 0usize..5), 0..200)) {
+            let states = [State::Idle, State::Blocked, State::Ready, State::Flying, State::Lost];
+            let mut slots = Slots::new(8, 0);
+            let mut model: Vec<Vec<u16>> = vec![Vec::new(); 5];
+            model[0] = (0..8).collect();
+            for (index, to) in moves {
+                for queue in &mut model {
+                    queue.retain(|other| *other != index);
+                }
+                model[to].push(index);
+                slots.shift(index, states[to]);
+                for (state, queue) in states.iter().zip(&model).skip(2) {
+                    prop_assert_eq!(slots.len(*state) as usize, queue.len());
+                    let mut walk = Vec::new();
+                    let mut at = slots.front(*state);
+                    while let Some(index) = at {
+                        walk.push(index);
+                        let next = slots.slot(index).next;
+                        at = (next != NIL).then_some(next);
+                    }
+                    prop_assert_eq!(&walk, queue);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a worker makes of datagrams from the switch. Everything is checked before anything changes.
+
+use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header, serial};
+
+use super::{Codec, Handled, NOT_FINITE, Worker, lane_op};
+use crate::op::Descriptor;
+use crate::slot::State;
+use crate::stream::Piece;
+use crate::{AbortReason, Ignored, Instant, OpId};
+
+/// Flags that the network or the switch may set or clear on the way without changing what the lanes mean.
+const PASSING: Flags = Flags::RESEND.with(Flags::CONGESTION).with(Flags::DROPPABLE).with(Flags::SATURATED);
+
+/// A result that fits the slot's outstanding chunk in every field.
+struct Fitting {
+    index: u16,
+    piece: Piece,
+    exp: u8,
+}
+
+impl Worker {
+    /// Takes a datagram from the switch. Any bytes are harmless: what does not fit exactly is counted in
+    /// [`WorkerStats::ignored`](crate::WorkerStats::ignored) and changes nothing else.
+    pub fn handle_packet(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Handled {
+        match self.take(now, datagram, codec) {
+            Ok(()) if self.aborted.is_some() => Handled::Aborted,
+            Ok(()) => Handled::Result,
+            Err(cause) => {
+                self.stats.ignored[cause as usize] += 1;
+                Handled::Ignored(cause)
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Result<(), Ignored> {
+        if self.aborted.is_some() {
+            return Err(Ignored::Closed);
+        }
+        let packet = Packet::new_checked(datagram).map_err(|_| Ignored::Malformed)?;
+        let repr = Repr::parse(&packet).map_err(|_| Ignored::Malformed)?;
+        self.check_job(&repr)?;
+        self.heard_at = Some(now);
+        match repr.kind {
+            Kind::Result => {
+                let fitting = self.check_result(&repr, packet.payload())?;
+                self.accept(now, &repr, &fitting, packet.payload(), codec);
+                Ok(())
+            }
+            Kind::Stale => {
+                self.check_answer(packet.payload())?;
+                self.current(&repr)?;
+                self.abort(AbortReason::Stale { chunk: repr.chunk });
+                Ok(())
+            }
+            // A REJECT of any chunk of this epoch stands for all that follow.
+            Kind::Reject => {
+                self.check_answer(packet.payload())?;
+                if matches!(repr.reason, Reason::None | Reason::Stale | Reason::Duplicate) {
+                    return Err(Ignored::Shape);
+                }
+                self.abort(AbortReason::Rejected(repr.reason));
+                Ok(())
+            }
+            Kind::Data | Kind::Close | Kind::Probe | Kind::Advance => Err(Ignored::Kind),
+        }
+    }
+
+    /// Of this job, epoch and key, and with slot, set and chunk that belong together.
+    fn check_job(&self, repr: &Repr) -> Result<(), Ignored> {
+        let admission = &self.config.admission;
+        if repr.job != admission.job {
+            Err(Ignored::Job)
+        } else if repr.epoch != admission.epoch {
+            Err(Ignored::Epoch)
+        } else if repr.key != admission.key {
+            Err(Ignored::Key)
+        } else if repr.slot != self.slots.index(repr.chunk) || repr.set != self.slots.set(repr.chunk) {
+            Err(Ignored::Slot)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A STALE or REJECT is a header alone, or the packet it answers turned round.
+    fn check_answer(&self, lanes: &[u8]) -> Result<(), Ignored> {
+        let len = header::LEN + lanes.len();
+        if len == header::LEN || len == self.config.datagram_len_max() { Ok(()) } else { Err(Ignored::Shape) }
+    }
+
+    /// The slot of the packet, if the packet's chunk is the one that slot has outstanding.
+    fn current(&self, repr: &Repr) -> Result<u16, Ignored> {
+        let index = self.slots.index(repr.chunk);
+        let slot = self.slots.slot(index);
+        let chunk = self.slots.chunk(slot.position);
+        if serial::newer(chunk, repr.chunk) {
+            Err(Ignored::Late)
+        } else if chunk != repr.chunk || !matches!(slot.state(), State::Flying | State::Lost) {
+            Err(Ignored::Unsent)
+        } else {
+            Ok(index)
+        }
+    }
+
+    fn check_result(&self, repr: &Repr, lanes: &[u8]) -> Result<Fitting, Ignored> {
+        let index = self.current(repr)?;
+        let slot = self.slots.slot(index);
+        let op = self.stream.op(slot.op);
+        let piece = op.piece(slot.position);
+        let exp = piece.data.map_or(0, |chunk| op.exponent(chunk));
+        let (len, flags) = self.shape(&piece, exp);
+        // The agreed exponent is the largest of all ranks' proposals, this rank's among them.
+        let exp_next_fits =
+            if piece.proposes.is_some() { repr.exp_next >= slot.proposed } else { repr.exp_next == 0 };
+        let incomplete = Flags::PARTIAL.with(Flags::TRIMMED);
+        let full = u32::MAX >> (32 - u32::from(self.config.world));
+        if repr.bitmap != full
+            || repr.count != self.config.world
+            || repr.flags.without(incomplete) != repr.flags
+        {
+            return Err(Ignored::Incomplete);
+        }
+        let fits = header::LEN + lanes.len() == len
+            && repr.flags.without(PASSING) == flags
+            && repr.op == lane_op(&piece, op.spec.lane_op)
+            && repr.reason == Reason::None
+            && repr.exp == exp
+            && exp_next_fits;
+        if fits { Ok(Fitting { index, piece, exp }) } else { Err(Ignored::Shape) }
+    }
+
+    fn accept(&mut self, now: Instant, repr: &Repr, fitting: &Fitting, lanes: &[u8], codec: &mut impl Codec) {
+        let Fitting { index, piece, exp } = *fitting;
+        let slot = *self.slots.slot(index);
+        self.note_result(now, index, repr, header::LEN + lanes.len());
+        if let Some(chunk) = piece.data {
+            self.stats.non_finite += u64::from(exp == NOT_FINITE);
+            codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes);
+        }
+        if let Some(position) = self.stream.op_mut(slot.op).receive(slot.position, repr.exp_next) {
+            self.unblock(position);
+        }
+        if piece.descriptor {
+            self.compare_descriptors(slot.op, lanes);
+        }
+        let position = slot.position + u64::from(self.slots.count());
+        self.slots.slot_mut(index).position = position;
+        self.enter(index, self.stream.find_near(position, slot.op));
+        self.recovery.detect(&mut self.slots, &self.rtt);
+    }
+
+    fn note_result(&mut self, now: Instant, index: u16, repr: &Repr, len: usize) {
+        self.progress_at = now;
+        self.stats.results += 1;
+        self.stats.result_bytes += len as u64;
+        self.stats.congested += u64::from(repr.flags.contains(Flags::CONGESTION));
+        let slot = self.slots.slot(index);
+        if slot.sends == 1 {
+            self.rtt.sample(now - slot.sent_at);
+        } else {
+            self.rtt.bound(now - slot.first_sent_at);
+        }
+        self.recovery.answered(now, slot, &self.rtt);
+        self.note_rtt();
+    }
+
+    /// Lets the slot at `position`, whose exponent has become known, be sent.
+    fn unblock(&mut self, position: u64) {
+        let index = self.slots.index(self.slots.chunk(position));
+        let slot = self.slots.slot(index);
+        if slot.position == position && slot.state() == State::Blocked {
+            self.slots.shift(index, State::Ready);
+        }
+    }
+
+    /// Compares all ranks' descriptors of operation `number` with this rank's.
+    fn compare_descriptors(&mut self, number: u64, lanes: &[u8]) {
+        let mine = self.stream.op(number).spec.descriptor;
+        let rows = lanes.chunks_exact(8).take(usize::from(self.config.world));
+        let differing = rows.map(words).enumerate().find(|(_, words)| *words != mine.to_words());
+        match differing {
+            None => self.stream.verify(number),
+            Some((rank, words)) => {
+                let theirs = Descriptor::from_words(words);
+                let reason = AbortReason::Mismatch { rank: rank as u16, mine, theirs };
+                if self.mismatch.is_none_or(|(earlier, _)| number < earlier) {
+                    self.mismatch = Some((number, reason));
+                }
+            }
+        }
+        if let Some((number, reason)) = self.mismatch
+            && number == self.stream.unverified()
+        {
+            self.abort(reason);
+        }
+    }
+}
+
+/// A row of the descriptor table: two big-endian words.
+fn words(row: &[u8]) -> [u32; 2] {
+    let word = |at: usize| u32::from_be_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]]);
+    [word(0), word(4)]
+}

@@ -1,0 +1,300 @@
+//! Scenarios: workers against a plain switch on a virtual clock.
+
+mod hostile;
+mod rig;
+
+use std::time::Duration;
+
+use netfold_wire::control::Mode;
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use rig::{Network, Rig, Tensors, admission, blocks, integers, spec};
+
+use crate::*;
+
+const ROUGH: Network = Network { loss: 0.1, duplicate: 0.1, delay_us: 20, jitter_us: 400 };
+
+#[test]
+fn without_loss_every_position_is_sent_once() {
+    let mut rig = Rig::new(1, 3, 8, 0, Network::PERFECT);
+    rig.submit(integers(100));
+    rig.submit(blocks(100));
+    rig.submit(OpSpec::BARRIER);
+    rig.run();
+    rig.assert_done(3);
+    for worker in &rig.workers {
+        let stats = worker.stats();
+        assert_eq!((stats.sent, stats.resent, stats.results), (101 + 108 + 1, 0, 210));
+        assert_eq!(stats.ignored_total(), 0);
+        assert_eq!(stats.ops_done, 3);
+        assert_eq!(stats.rtt_smoothed, Duration::from_micros(100));
+        let data = 28 + 4 * 64;
+        assert_eq!(stats.sent_bytes, 203 * data + 7 * 28);
+        assert_eq!(stats.result_bytes, stats.sent_bytes);
+    }
+    assert!(rig.workers[0].stats().non_finite > 0);
+    // The pipe is full: 210 positions in windows of 8 take 27 round trips of 100 us.
+    assert!(rig.now <= Instant::ZERO + Duration::from_micros(2700), "{:?}", rig.now);
+}
+
+#[test]
+fn rough_networks_change_no_result() {
+    for seed in 0..60 {
+        let world = 1 + (seed % 5) as u16;
+        let slots = 1 << (seed % 6);
+        let first_chunk = [0, u32::MAX - 30, 1 << 31, u32::MAX][(seed / 6 % 4) as usize];
+        let mut rig = Rig::new(seed, world, slots, first_chunk, ROUGH);
+        for op in 0..12 {
+            rig.submit(match op % 4 {
+                0 => integers(1 + (seed % 40) as u32),
+                1 => blocks(1 + (seed % 70) as u32),
+                2 => OpSpec::BARRIER,
+                _ => spec(3, Mode::I32, DType::I32, if seed % 2 == 0 { LaneOp::Min } else { LaneOp::Max }),
+            });
+        }
+        rig.run();
+        rig.assert_done(12);
+    }
+}
+
+#[test]
+fn heavy_loss_ends() {
+    let mut rig =
+        Rig::new(5, 8, 32, 12345, Network { loss: 0.2, duplicate: 0.2, delay_us: 20, jitter_us: 2000 });
+    rig.submit(blocks(300));
+    rig.run();
+    rig.assert_done(1);
+    let stats = rig.workers[0].stats();
+    assert!(stats.resent_early > 0 && stats.resent_timeout > 0);
+}
+
+#[test]
+fn scattered_loss_is_found_without_the_timer() {
+    let network = Network { loss: 0.01, ..Network::PERFECT };
+    let mut rig = Rig::new(3, 2, 16, 0, network);
+    rig.submit(integers(5000));
+    rig.run();
+    rig.assert_done(1);
+    let stats = rig.workers[0].stats();
+    assert!(stats.resent_early > 50, "{stats:?}");
+    assert!(stats.resent_timeout * 5 < stats.resent_early, "{stats:?}");
+    // Loss costs little: 5001 positions in windows of 16 take 31.3 ms without any.
+    assert!(rig.now < Instant::ZERO + Duration::from_millis(50), "{:?}", rig.now);
+}
+
+#[test]
+fn tiny_operations_pipeline() {
+    // Each takes two positions, the second of which waits for the exponent in another slot.
+    let mut rig = Rig::new(9, 3, 8, 5, ROUGH);
+    for _ in 0..500 {
+        rig.submit(blocks(1));
+    }
+    rig.run();
+    rig.assert_done(500);
+}
+
+#[test]
+fn empty_tensors_are_descriptors_alone() {
+    let mut rig = Rig::new(1, 2, 4, 0, Network::PERFECT);
+    rig.submit(blocks(0));
+    rig.submit(integers(0));
+    rig.run();
+    rig.assert_done(2);
+    assert_eq!(rig.workers[0].stats().sent, 2);
+}
+
+#[test]
+fn operations_may_be_submitted_while_others_run() {
+    let mut rig = Rig::new(11, 2, 8, 0, ROUGH);
+    for op in 0..40 {
+        // One rank is ahead of the other.
+        rig.workers[op % 2].submit(blocks(op as u32)).unwrap();
+        (0..op).for_each(|_| {
+            rig.step();
+        });
+        rig.workers[1 - op % 2].submit(blocks(op as u32)).unwrap();
+    }
+    rig.run();
+    rig.assert_done(40);
+}
+
+#[test]
+fn slots_do_not_wait_for_each_other() {
+    // Position 1 is never answered; all others go on, one window after the other.
+    let mut worker = Worker::new(WorkerConfig::new(admission(4, 0), 0, 1)).unwrap();
+    let mut tensors = Tensors::new(0, 1);
+    worker.submit(integers(399)).unwrap();
+    let mut switch = rig::Switch::default();
+    let mut buffer = [0; 284];
+    let mut now = Instant::ZERO;
+    for _ in 0..200 {
+        now += Duration::from_micros(1);
+        while let Some(len) = worker.poll_transmit(now, &mut buffer, &mut tensors) {
+            if Packet::new_checked(&buffer[..len]).unwrap().chunk() != 1 {
+                let (_, bytes) = switch.process(1, 0, &buffer[..len]).unwrap();
+                worker.handle_packet(now, &bytes, &mut tensors);
+            }
+        }
+    }
+    assert_eq!(worker.stats().results, 300);
+}
+
+#[test]
+fn a_resend_is_the_same_packet_but_for_its_flag() {
+    let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 2)).unwrap();
+    let mut tensors = Tensors::new(0, 2);
+    worker.submit(blocks(5)).unwrap();
+    let mut first = [0; 284];
+    let mut again = [0; 284];
+    let len = worker.poll_transmit(Instant::ZERO, &mut first, &mut tensors).unwrap();
+    let deadline = worker.next_deadline().unwrap();
+    assert_eq!(deadline, Instant::ZERO + Duration::from_millis(20));
+    worker.handle_timeout(Instant::ZERO + Duration::from_millis(19));
+    assert_eq!(
+        worker.poll_transmit(deadline, &mut again, &mut tensors),
+        Some(header::LEN),
+        "the bare position"
+    );
+    assert_eq!(worker.poll_transmit(deadline, &mut again, &mut tensors), None);
+    worker.handle_timeout(deadline);
+    assert_eq!(worker.poll_transmit(deadline, &mut again, &mut tensors), Some(len));
+    let mut packet = Packet::new_checked(&mut again[..]).unwrap();
+    assert_eq!(packet.flags(), Flags::RESEND);
+    packet.set_flags(Flags::default());
+    assert_eq!(first, again);
+    assert_eq!(worker.next_deadline(), Some(deadline + Duration::from_millis(40)), "backed off");
+    assert_eq!((worker.stats().resent, worker.stats().resent_timeout), (1, 1));
+}
+
+#[test]
+fn different_operations_are_named() {
+    let mut rig = Rig::new(1, 4, 8, 0, ROUGH);
+    rig.submit(integers(20));
+    rig.run();
+    for (rank, worker) in rig.workers.iter_mut().enumerate() {
+        worker.submit(if rank == 2 { integers(40) } else { integers(41) }).unwrap();
+        // These lie at different positions on rank 2, and must not be the ones to be named.
+        worker.submit(OpSpec::BARRIER).unwrap();
+        worker.submit(blocks(3)).unwrap();
+    }
+    rig.run();
+    for (rank, events) in rig.events.iter().enumerate() {
+        let (mine, theirs, named) = match rank {
+            2 => (integers(40).descriptor, integers(41).descriptor, 0),
+            _ => (integers(41).descriptor, integers(40).descriptor, 2),
+        };
+        let reason = AbortReason::Mismatch { rank: named, mine, theirs: Some(theirs) };
+        assert_eq!(events, &[WorkerEvent::OpDone(OpId(0)), WorkerEvent::Aborted(reason)], "rank {rank}");
+        assert!(reason.to_string().contains("i32"), "{reason}");
+        assert_eq!(rig.workers[rank].submit(OpSpec::BARRIER), Err(WorkerError::Aborted(reason)));
+        assert_eq!(rig.workers[rank].next_deadline(), None);
+    }
+}
+
+#[test]
+fn a_dead_switch_ends_in_a_stall() {
+    let mut rig = Rig::new(1, 2, 4, 0, Network { loss: 1.0, ..Network::PERFECT });
+    rig.submit(integers(10));
+    rig.run();
+    let Some(WorkerEvent::Aborted(reason)) = rig.events[0].first() else { panic!("{:?}", rig.events) };
+    let AbortReason::Stalled { silent, outstanding: 4, heard: None } = *reason else { panic!("{reason:?}") };
+    assert!(silent >= Duration::from_secs(60) && silent < Duration::from_secs(61));
+    // 20 ms doubled up to 500 ms: about 120 resends of 4 chunks in a minute.
+    let resent = rig.workers[0].stats().resent;
+    assert!((400..600).contains(&resent), "{resent}");
+}
+
+#[test]
+fn a_dead_peer_ends_in_a_stall_or_by_word() {
+    let mut rig = Rig::new(1, 3, 4, 0, Network::PERFECT);
+    rig.submit(integers(1000));
+    (0..50).for_each(|_| {
+        rig.step();
+    });
+    rig.dead.push(1);
+    rig.workers[2].abort(AbortReason::PeerLost { rank: 1 });
+    rig.workers[2].abort(AbortReason::Closed);
+    rig.run();
+    assert!(matches!(rig.events[0][..], [WorkerEvent::Aborted(AbortReason::Stalled { heard: Some(_), .. })]));
+    assert_eq!(rig.events[2], [WorkerEvent::Aborted(AbortReason::PeerLost { rank: 1 })]);
+}
+
+#[test]
+fn stale_and_reject_end_the_job() {
+    let answer = |kind, reason, edit: fn(&mut Repr)| {
+        let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 2)).unwrap();
+        let mut tensors = Tensors::new(0, 2);
+        worker.submit(integers(5)).unwrap();
+        let mut bytes = [0; 284];
+        worker.poll_transmit(Instant::ZERO, &mut bytes, &mut tensors).unwrap();
+        let mut repr = Repr::parse(&Packet::new_checked(&bytes[..]).unwrap()).unwrap();
+        (repr.kind, repr.reason) = (kind, reason);
+        edit(&mut repr);
+        repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+        let handled = worker.handle_packet(Instant::ZERO, &bytes[..header::LEN], &mut tensors);
+        (handled, worker.poll_event(), worker.poll_event())
+    };
+    let aborted = |reason| (Handled::Aborted, Some(WorkerEvent::Aborted(reason)), None);
+    let ignored = |cause| (Handled::Ignored(cause), None, None);
+    assert_eq!(answer(Kind::Stale, Reason::Stale, |_| {}), aborted(AbortReason::Stale { chunk: 0 }));
+    assert_eq!(
+        answer(Kind::Reject, Reason::JobEnded, |_| {}),
+        aborted(AbortReason::Rejected(Reason::JobEnded))
+    );
+    assert_eq!(answer(Kind::Reject, Reason::None, |_| {}), ignored(Ignored::Shape));
+    assert_eq!(answer(Kind::Reject, Reason::Epoch, |repr| repr.epoch += 1), ignored(Ignored::Epoch));
+    assert_eq!(answer(Kind::Reject, Reason::Key, |repr| repr.key += 1), ignored(Ignored::Key));
+    assert_eq!(answer(Kind::Reject, Reason::Slot, |repr| repr.job += 1), ignored(Ignored::Job));
+    assert_eq!(
+        answer(Kind::Stale, Reason::Stale, |repr| (repr.chunk, repr.slot) = (1, 1)),
+        ignored(Ignored::Unsent)
+    );
+    assert_eq!(
+        answer(Kind::Stale, Reason::Stale, |repr| (repr.chunk, repr.set) = (u32::MAX - 1, 1)),
+        ignored(Ignored::Late)
+    );
+    assert_eq!(answer(Kind::Data, Reason::None, |_| {}), ignored(Ignored::Kind));
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let mut config = WorkerConfig::new(admission(2, 0), 0, 1);
+    config.ops_max = 2;
+    let mut worker = Worker::new(config).unwrap();
+    assert_eq!(worker.submit(OpSpec::BARRIER), Ok(OpId(0)));
+    assert_eq!(worker.submit(OpSpec::BARRIER), Ok(OpId(1)));
+    assert_eq!(worker.submit(OpSpec::BARRIER), Err(WorkerError::QueueFull { ops_max: 2 }));
+    let mut wide = integers(1);
+    wide.data_chunks = DATA_CHUNKS_MAX + 1;
+    let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 1)).unwrap();
+    assert_eq!(worker.submit(wide), Err(SpecError::Chunks(DATA_CHUNKS_MAX + 1).into()));
+    assert_eq!(worker.pending(), 0);
+}
+
+#[test]
+fn the_largest_operation_is_taken() {
+    let mut worker = Worker::new(WorkerConfig::new(admission(1 << 15, u32::MAX), 0, 1)).unwrap();
+    worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();
+    worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();
+    assert_eq!(worker.pending(), 2);
+}
+
+#[test]
+fn damaged_configurations_are_refused() {
+    let with = |edit: fn(&mut WorkerConfig)| {
+        let mut config = WorkerConfig::new(admission(4, 0), 1, 2);
+        edit(&mut config);
+        Worker::new(config).err()
+    };
+    assert_eq!(with(|_| {}), None);
+    assert_eq!(with(|c| c.world = 0), Some(ConfigError::World(0)));
+    assert_eq!(with(|c| c.world = 33), Some(ConfigError::World(33)));
+    assert_eq!(with(|c| c.rank = 2), Some(ConfigError::Rank { rank: 2, world: 2 }));
+    assert_eq!(with(|c| c.admission.slots = 0), Some(ConfigError::Slots(0)));
+    assert_eq!(with(|c| c.admission.slots = 6), Some(ConfigError::Slots(6)));
+    assert_eq!(with(|c| c.admission.slots = 1 << 16), Some(ConfigError::Slots(1 << 16)));
+    assert_eq!(with(|c| c.admission.lane_words = 63), Some(ConfigError::LaneWords(63)));
+    assert_eq!(with(|c| c.admission.lane_words = u32::MAX), Some(ConfigError::LaneWords(u32::MAX)));
+    assert_eq!(with(|c| c.rto_min = Duration::ZERO), Some(ConfigError::Timers));
+    assert_eq!(with(|c| c.rto_max = Duration::ZERO), Some(ConfigError::Timers));
+    assert_eq!(with(|c| c.ops_max = 0), Some(ConfigError::OpsMax));
+}

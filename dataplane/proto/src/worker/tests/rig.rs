@@ -1,0 +1,343 @@
+//! A few workers, a switch written to be read, and a network on a virtual clock.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use netfold_wire::control::{Admission, Mode};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::*;
+
+pub(super) const LANE_WORDS: usize = 64;
+
+pub(super) fn admission(slots: u32, first_chunk: u32) -> Admission {
+    Admission { job: 7, epoch: 3, key: 0xfeed_beef, slots, first_chunk, lane_words: 64, udp_port: 20038 }
+}
+
+/// An i32 sum.
+pub(super) fn integers(data_chunks: u32) -> OpSpec {
+    spec(data_chunks, Mode::I32, DType::I32, LaneOp::Sum)
+}
+
+/// A sum with block exponents.
+pub(super) fn blocks(data_chunks: u32) -> OpSpec {
+    spec(data_chunks, Mode::Bfp16, DType::F32, LaneOp::Sum)
+}
+
+pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) -> OpSpec {
+    let elements = u64::from(data_chunks) * 64;
+    let descriptor = Descriptor { kind: OpKind::AllReduce, dtype, mode, lane_op, root: 0, elements };
+    OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op }
+}
+
+/// Tensors by formula: what rank `r` contributes to every lane of every chunk is known to all, so each codec checks all
+/// it is asked and told. Lane `r` counts rank `r`'s shares.
+pub(super) struct Tensors {
+    rank: u16,
+    world: u16,
+    /// Unpacked chunks with their result lanes.
+    pub(super) done: BTreeMap<(OpId, u32), Vec<u8>>,
+    /// Lane operation by operation number, where it is not a sum.
+    pub(super) lane_ops: BTreeMap<OpId, LaneOp>,
+}
+
+impl Tensors {
+    pub(super) fn new(rank: u16, world: u16) -> Self {
+        Self { rank, world, done: BTreeMap::new(), lane_ops: BTreeMap::new() }
+    }
+
+    fn exponent_of(rank: u16, op: OpId, chunk: u32) -> u8 {
+        let mixed = mix(u64::from(rank), op.0, u64::from(chunk), 99);
+        if mixed.is_multiple_of(61) { 255 } else { 30 + (mixed % 200) as u8 }
+    }
+
+    fn lane_of(rank: u16, op: OpId, chunk: u32, exp: u8, lane: usize) -> i32 {
+        match lane {
+            _ if exp == 255 => 0,
+            0..32 => i32::from(lane == usize::from(rank)),
+            _ => mix(u64::from(rank), op.0, u64::from(chunk) << 8 | u64::from(exp), lane as u64) as i32,
+        }
+    }
+
+    fn agreed(&self, op: OpId, chunk: u32) -> u8 {
+        (0..self.world).map(|rank| Self::exponent_of(rank, op, chunk)).max().unwrap()
+    }
+}
+
+fn mix(a: u64, b: u64, c: u64, d: u64) -> u64 {
+    [a, b, c, d].iter().fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
+        (hash ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(29).wrapping_mul(0x94d0_49bb_1331_11eb)
+            ^ hash >> 31
+    }) >> 3
+}
+
+impl Codec for Tensors {
+    fn exponent(&mut self, op: OpId, chunk: u32) -> u8 {
+        assert!(
+            !self.done.contains_key(&(op, chunk)),
+            "asked for the exponent of a chunk already overwritten"
+        );
+        Self::exponent_of(self.rank, op, chunk)
+    }
+
+    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        assert!(!self.done.contains_key(&(op, chunk)), "packed a chunk already overwritten");
+        assert!(exp == 0 || exp == self.agreed(op, chunk), "not the agreed exponent");
+        assert_eq!(lanes.len(), 4 * LANE_WORDS);
+        for (lane, word) in lanes.chunks_exact_mut(4).enumerate() {
+            word.copy_from_slice(&Self::lane_of(self.rank, op, chunk, exp, lane).to_be_bytes());
+        }
+    }
+
+    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        assert_eq!(count, self.world);
+        let fold = self.lane_ops.get(&op).copied().unwrap_or(LaneOp::Sum);
+        for (lane, word) in lanes.chunks_exact(4).enumerate() {
+            let shares = (0..self.world).map(|rank| Self::lane_of(rank, op, chunk, exp, lane));
+            let want = match fold {
+                LaneOp::Sum => shares.fold(0, i32::wrapping_add),
+                LaneOp::Min => shares.min().unwrap(),
+                LaneOp::Max => shares.max().unwrap(),
+            };
+            assert_eq!(
+                i32::from_be_bytes(word.try_into().unwrap()),
+                want,
+                "op {op:?} chunk {chunk} lane {lane}"
+            );
+        }
+        assert!(self.done.insert((op, chunk), lanes.to_vec()).is_none(), "unpacked twice");
+    }
+}
+
+/// The slot machine of the protocol, as plainly as it can be said. It trusts its one job.
+#[derive(Default)]
+pub(super) struct Switch {
+    slots: BTreeMap<(u16, u8), Occupant>,
+}
+
+struct Occupant {
+    chunk: u32,
+    seen: u32,
+    exp_next: u8,
+    lanes: Vec<i32>,
+}
+
+impl Switch {
+    /// Folds rank `from`'s DATA and returns what to send: to one rank, or to all.
+    pub(super) fn process(
+        &mut self,
+        world: u16,
+        from: u16,
+        datagram: &[u8],
+    ) -> Option<(Option<u16>, Vec<u8>)> {
+        let packet = Packet::new_checked(datagram).unwrap();
+        let data = Repr::parse(&packet).unwrap();
+        let lanes: Vec<i32> = packet
+            .payload()
+            .chunks_exact(4)
+            .map(|word| i32::from_be_bytes(word.try_into().unwrap()))
+            .collect();
+        let full = u32::MAX >> (32 - u32::from(world));
+        let answer = |kind, seen: u32, exp_next, lanes: &[i32]| {
+            let reply = Repr {
+                kind,
+                flags: data.flags.without(Flags::RESEND),
+                bitmap: seen,
+                count: seen.count_ones() as u16,
+                exp_next,
+                ..data
+            };
+            let mut bytes = vec![0; header::LEN];
+            reply.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+            bytes.extend(lanes.iter().flat_map(|lane| lane.to_be_bytes()));
+            bytes
+        };
+        let slot = self.slots.entry((data.slot, data.set)).or_insert_with(|| Occupant {
+            chunk: data.chunk.wrapping_sub(1 << 20),
+            seen: 0,
+            exp_next: 0,
+            lanes: Vec::new(),
+        });
+        if serial::newer(slot.chunk, data.chunk) {
+            return Some((Some(from), answer(Kind::Stale, 0, 0, &[])));
+        }
+        if data.chunk != slot.chunk {
+            *slot = Occupant { chunk: data.chunk, seen: 1 << from, exp_next: data.exp_next, lanes };
+        } else if slot.seen >> from & 1 == 1 {
+            return (slot.seen == full)
+                .then(|| (Some(from), answer(Kind::Result, slot.seen, slot.exp_next, &slot.lanes)));
+        } else {
+            slot.seen |= 1 << from;
+            slot.exp_next = slot.exp_next.max(data.exp_next);
+            for (sum, lane) in slot.lanes.iter_mut().zip(lanes) {
+                *sum = match data.op {
+                    LaneOp::Sum => sum.wrapping_add(lane),
+                    LaneOp::Min => lane.min(*sum),
+                    LaneOp::Max => lane.max(*sum),
+                };
+            }
+        }
+        (slot.seen == full).then(|| (None, answer(Kind::Result, slot.seen, slot.exp_next, &slot.lanes)))
+    }
+}
+
+/// How the network treats a packet, in each direction.
+#[derive(Clone, Copy)]
+pub(super) struct Network {
+    pub(super) loss: f64,
+    pub(super) duplicate: f64,
+    /// One-way delay: at least, and at most that much more.
+    pub(super) delay_us: u64,
+    pub(super) jitter_us: u64,
+}
+
+impl Network {
+    pub(super) const PERFECT: Self = Self { loss: 0.0, duplicate: 0.0, delay_us: 50, jitter_us: 0 };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Switch(u16),
+    Worker(u16),
+}
+
+/// When it arrives, a tie-breaker, where, and what.
+type Arrival = (Instant, u64, Place, Vec<u8>);
+
+/// All of it.
+pub(super) struct Rig {
+    pub(super) now: Instant,
+    pub(super) workers: Vec<Worker>,
+    pub(super) tensors: Vec<Tensors>,
+    pub(super) events: Vec<Vec<WorkerEvent>>,
+    pub(super) switch: Switch,
+    pub(super) network: Network,
+    /// Ranks that neither send nor hear.
+    pub(super) dead: Vec<u16>,
+    rng: StdRng,
+    flying: BinaryHeap<Reverse<Arrival>>,
+    sequence: u64,
+}
+
+impl Rig {
+    pub(super) fn new(seed: u64, world: u16, slots: u32, first_chunk: u32, network: Network) -> Self {
+        let config = |rank| WorkerConfig::new(admission(slots, first_chunk), rank, world);
+        Self {
+            now: Instant::ZERO,
+            workers: (0..world).map(|rank| Worker::new(config(rank)).unwrap()).collect(),
+            tensors: (0..world).map(|rank| Tensors::new(rank, world)).collect(),
+            events: vec![Vec::new(); usize::from(world)],
+            switch: Switch::default(),
+            network,
+            dead: Vec::new(),
+            rng: StdRng::seed_from_u64(seed),
+            flying: BinaryHeap::new(),
+            sequence: 0,
+        }
+    }
+
+    /// Submits the operation on every rank.
+    pub(super) fn submit(&mut self, spec: OpSpec) {
+        for (worker, tensors) in self.workers.iter_mut().zip(&mut self.tensors) {
+            let id = worker.submit(spec).unwrap();
+            tensors.lane_ops.insert(id, spec.lane_op);
+        }
+        (0..self.workers.len()).for_each(|rank| self.poll(rank as u16));
+    }
+
+    /// Runs until nothing is left to do, and returns each worker's events.
+    pub(super) fn run(&mut self) -> &[Vec<WorkerEvent>] {
+        for _ in 0..10_000_000 {
+            for rank in 0..self.workers.len() {
+                self.poll(rank as u16);
+            }
+            if !self.step() {
+                return &self.events;
+            }
+        }
+        panic!("did not settle");
+    }
+
+    /// Moves on to the next packet or deadline; false when there is none.
+    pub(super) fn step(&mut self) -> bool {
+        let deadline = self.workers.iter().filter_map(Worker::next_deadline).min();
+        let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
+        let Some(next) = deadline.into_iter().chain(arrival).min() else { return false };
+        self.now = next.max(self.now);
+        for worker in &mut self.workers {
+            if worker.next_deadline().is_some_and(|at| at <= self.now) {
+                worker.handle_timeout(self.now);
+            }
+        }
+        while self.flying.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+            let Reverse((_, _, place, bytes)) = self.flying.pop().unwrap();
+            self.arrive(place, &bytes);
+        }
+        true
+    }
+
+    fn arrive(&mut self, place: Place, bytes: &[u8]) {
+        let world = self.workers.len() as u16;
+        match place {
+            Place::Worker(rank) => {
+                let worker = &mut self.workers[usize::from(rank)];
+                worker.handle_packet(self.now, bytes, &mut self.tensors[usize::from(rank)]);
+                self.poll(rank);
+            }
+            Place::Switch(from) => match self.switch.process(world, from, bytes) {
+                Some((Some(rank), bytes)) => self.send(Place::Worker(rank), bytes),
+                Some((None, bytes)) => {
+                    (0..world).for_each(|rank| self.send(Place::Worker(rank), bytes.clone()))
+                }
+                None => {}
+            },
+        }
+    }
+
+    fn poll(&mut self, rank: u16) {
+        let mut buffer = [0xa5; header::LEN + 4 * LANE_WORDS];
+        let at = usize::from(rank);
+        while let Some(len) = self.workers[at].poll_transmit(self.now, &mut buffer, &mut self.tensors[at]) {
+            self.send(Place::Switch(rank), buffer[..len].to_vec());
+        }
+        while let Some(event) = self.workers[at].poll_event() {
+            self.events[at].push(event);
+        }
+    }
+
+    fn send(&mut self, to: Place, bytes: Vec<u8>) {
+        let (Place::Switch(rank) | Place::Worker(rank)) = to;
+        if self.dead.contains(&rank) {
+            return;
+        }
+        let copies = 1 + u32::from(self.rng.random_bool(self.network.duplicate));
+        for _ in 0..copies {
+            if self.rng.random_bool(self.network.loss) {
+                continue;
+            }
+            let delay = self.network.delay_us + self.rng.random_range(0..=self.network.jitter_us);
+            self.sequence += 1;
+            self.flying.push(Reverse((
+                self.now + Duration::from_micros(delay),
+                self.sequence,
+                to,
+                bytes.clone(),
+            )));
+        }
+    }
+
+    /// Asserts that every rank finished operations `0..ops`, in order and without an abort, and that all ranks were
+    /// given the same bytes.
+    pub(super) fn assert_done(&self, ops: u64) {
+        for (rank, events) in self.events.iter().enumerate() {
+            let want: Vec<_> = (0..ops).map(|op| WorkerEvent::OpDone(OpId(op))).collect();
+            assert_eq!(events, &want, "rank {rank}");
+            assert_eq!(self.tensors[rank].done, self.tensors[0].done, "rank {rank}");
+            assert_eq!(self.workers[rank].outstanding(), 0);
+            assert_eq!(self.workers[rank].pending(), 0);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A worker allocates when an operation is submitted and never again.
+#![expect(unsafe_code, reason = "counting allocations takes a global allocator, which is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use netfold_proto::{
+    Codec, DType, Descriptor, Handled, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
+};
+use netfold_wire::control::{Admission, Mode};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on unchanged to the system allocator, which upholds the contract; the count is a
+// thread-local without a destructor, so touching it allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises about `layout` are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Zeros;
+
+impl Codec for Zeros {
+    fn exponent(&mut self, _: OpId, _: u32) -> u8 {
+        100
+    }
+    fn pack(&mut self, _: OpId, _: u32, _: u8, lanes: &mut [u8]) {
+        lanes.fill(0);
+    }
+    fn unpack(&mut self, _: OpId, _: u32, _: u8, _: u16, _: &[u8]) {}
+}
+
+#[test]
+fn nothing_is_allocated_per_packet() {
+    let admission =
+        Admission { job: 1, epoch: 1, key: 1, slots: 64, first_chunk: 9, lane_words: 64, udp_port: 1 };
+    let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
+    let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);
+    let descriptor = Descriptor {
+        kind: OpKind::AllReduce,
+        dtype: DType::F32,
+        mode: Mode::Bfp16,
+        lane_op: LaneOp::Sum,
+        root: 0,
+        elements: 1_280_000,
+    };
+    let spec = OpSpec { descriptor, data_chunks: 10_000, exponents: true, class: 0, lane_op: LaneOp::Sum };
+    for _ in 0..3 {
+        worker.submit(spec).unwrap();
+    }
+    let before = ALLOCATIONS.get();
+    // With one rank every DATA is its own RESULT; each tenth is lost.
+    while worker.pending() > 0 {
+        now += Duration::from_micros(10);
+        worker.handle_timeout(now);
+        while let Some(len) = worker.poll_transmit(now, &mut buffer, &mut Zeros) {
+            chunks += 1;
+            if chunks % 10 != 0 {
+                let mut packet = Packet::new_unchecked(&mut buffer[..len]);
+                let data = Repr::parse(&packet).unwrap();
+                Repr { kind: Kind::Result, flags: data.flags.without(Flags::RESEND), ..data }
+                    .emit(&mut packet);
+                assert_eq!(worker.handle_packet(now, &buffer[..len], &mut Zeros), Handled::Result);
+            }
+        }
+        while let Some(event) = worker.poll_event() {
+            assert!(matches!(event, WorkerEvent::OpDone(_)));
+        }
+    }
+    assert!(worker.stats().resent > 3_000);
+    assert_eq!(ALLOCATIONS.get() - before, 0, "for {chunks} packets");
+}
