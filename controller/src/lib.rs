@@ -1,1 +1,36 @@
-//! placeholder
+//! Netfold's control plane: who may use which slots of a switch, under which number, epoch and key.
+//!
+//! This first version runs in the process of one software switch. A worker opens a TCP session to the control port and
+//! asks to join a job; when every rank has, the job is given a static partition of the slots and its members are
+//! admitted. The messages are [`netfold_wire::control`].
+//!
+//! # Layers, from the decisions to the sockets
+//!
+//! | module | job | knows |
+//! |---|---|---|
+//! | [`slots`], [`pool`] | what is free | numbers |
+//! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
+//! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
+//! | [`message`] | lines of the control port | JSON |
+//!
+//! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
+//! switch never delays a session.
+//!
+//! # What is stored
+//!
+//! Nothing. Epochs stay unique over restarts because their floor comes from the caller; see
+//! [`admission::Config::epoch_floor`]. A switch that outlives its controller must be emptied of entries by its driver
+//! before the next controller starts; its slots need not be, since every job starts behind an ADVANCE.
+#![forbid(unsafe_code)]
+
+pub mod admission;
+pub mod driver;
+pub mod executor;
+pub mod jobs;
+pub mod message;
+pub mod pool;
+pub mod slots;
+mod timers;
+
+pub use driver::{DriverError, Limits, SwitchDriver};
+pub use jobs::{EndReason, JobEvent};

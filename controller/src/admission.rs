@@ -1,0 +1,388 @@
+//! Admission: which worker takes part in which job, and when a job begins and ends.
+//!
+//! [`Coordinator`] is a state machine without I/O, clock or threads. It is fed sessions, their requests, the passing
+//! of time and the outcomes of switch tasks; after each of these, take its [`Output`]s until there are none. Time is a
+//! [`Duration`] since any fixed moment and never goes back.
+//!
+//! Invariants, each tested:
+//!
+//! - A join is answered exactly once, by an admission or by a refusal, in bounded time.
+//! - All members of a job are told the same admission; of two jobs that exist at once, no two share a slot, a port, a
+//!   group, a number or an endpoint.
+//! - An epoch is greater than all before it.
+//! - What a job held is given to nobody else before the switch has confirmed that it is withdrawn.
+//! - A job that ends, however it ends, changes nothing of another job.
+
+mod join;
+mod lifecycle;
+
+use crate::driver::Limits;
+use crate::executor::Task;
+use crate::jobs::{Active, Forming, JobEvent, Phase};
+use crate::message::Refused;
+use crate::pool::Pool;
+use crate::timers::{Timer, Timers};
+use netfold_wire::control::{self, Event, Refusal, Request};
+use rand::rngs::StdRng;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A session of a worker. Numbers are never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(u64);
+
+/// Limits and times of admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Epoch of the first job; each further job gets the next number. To keep epochs unique over restarts without
+    /// storing them, give the Unix time in seconds: a controller that begins fewer than one job a second on average
+    /// starts the next time above all that it has used. It lasts until 2106.
+    pub epoch_floor: u32,
+    /// Sessions that may be open at once.
+    pub sessions_max: usize,
+    /// Jobs that may form and run at once.
+    pub jobs_max: usize,
+    /// Workers that may wait for their peers at once, over all jobs.
+    pub pending_joins_max: usize,
+    /// Requests that a session may send within a lease.
+    pub requests_max: u32,
+    /// Fewest slots that a job is given unless it asks for fewer; a power of two.
+    pub slots_min: u32,
+    /// Most slots that a job is given; at most 2^15, which is what a packet's slot field can say.
+    pub slots_max: u32,
+    /// Interval between signs of life to a worker.
+    pub heartbeat: Duration,
+    /// Silence after which a running worker counts as dead, and time that a new session has for its join.
+    pub lease: Duration,
+    /// How long a job may form, from its first join.
+    pub join_timeout: Duration,
+    /// Pause before a failed withdrawal is tried again; doubles up to 64 times this.
+    pub retry: Duration,
+}
+
+impl Config {
+    /// The defaults, with the given [`Config::epoch_floor`].
+    pub fn new(epoch_floor: u32) -> Self {
+        Self {
+            epoch_floor,
+            sessions_max: 1024,
+            jobs_max: 64,
+            pending_joins_max: 512,
+            requests_max: 256,
+            slots_min: 16,
+            slots_max: 1 << 15,
+            heartbeat: Duration::from_millis(control::HEARTBEAT_MS),
+            lease: Duration::from_millis(control::LEASE_MS),
+            join_timeout: Duration::from_secs(30),
+            retry: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the caller of a [`Coordinator`] is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send an event to a session.
+    Send {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        event: Event,
+    },
+    /// Close a session after all that was sent to it. The coordinator has forgotten it.
+    Close {
+        /// The session.
+        session: SessionId,
+    },
+    /// Carry out a task on the switch and hand back its outcome, in the order of the tasks.
+    Task(Task),
+    /// Tell people and logs.
+    Log(JobEvent),
+}
+
+/// How a session ended without a leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection was closed or broke.
+    Closed,
+    /// No sign of life for a lease.
+    Silent,
+    /// It said what it may not say.
+    Protocol,
+    /// It did not read what it was sent.
+    Slow,
+    /// It left before its job began.
+    Left,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "closed its control session without leaving",
+            Self::Silent => "gave no sign of life for too long",
+            Self::Protocol => "broke the protocol of the control port",
+            Self::Slow => "did not read its control session",
+            Self::Left => "left before the job began",
+        })
+    }
+}
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has not joined.
+    Greeting,
+    /// It waits for its peers, or for the place of its job.
+    Forming { formation: u64, rank: u16 },
+    /// Its job has a place.
+    Active { job: u16, rank: u16 },
+}
+
+#[derive(Debug)]
+struct Session {
+    peer: SocketAddr,
+    /// Address and UDP port of the worker's packets, once it has joined.
+    endpoint: Option<SocketAddr>,
+    stage: Stage,
+    heard: Duration,
+    /// Requests since `counted`.
+    requests: u32,
+    counted: Duration,
+}
+
+/// What a job name stands for at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Forming(u64),
+    Active(u16),
+}
+
+/// The state machine of admission at one switch.
+pub struct Coordinator {
+    config: Config,
+    pool: Pool,
+    timers: Timers,
+    heartbeat_armed: bool,
+    sessions: BTreeMap<SessionId, Session>,
+    sessions_opened: u64,
+    /// Endpoints of the sessions.
+    endpoints: BTreeSet<SocketAddr>,
+    /// Names of jobs that form or run; a job that is over has lost its name.
+    names: BTreeMap<String, Named>,
+    forming: BTreeMap<u64, Forming>,
+    formations: u64,
+    active: BTreeMap<u16, Active>,
+    outputs: VecDeque<Output>,
+    /// Tasks without an outcome yet.
+    tasks: usize,
+    shut_down: bool,
+}
+
+impl Coordinator {
+    /// Admission for a switch of the given capacity that holds nothing of ours. Job keys are drawn from `keys`, which
+    /// nobody else may predict.
+    pub fn new(config: Config, limits: Limits, keys: StdRng) -> Self {
+        Self {
+            pool: Pool::new(limits, config.epoch_floor, keys),
+            config,
+            timers: Timers::default(),
+            heartbeat_armed: false,
+            sessions: BTreeMap::new(),
+            sessions_opened: 0,
+            endpoints: BTreeSet::new(),
+            names: BTreeMap::new(),
+            forming: BTreeMap::new(),
+            formations: 0,
+            active: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            tasks: 0,
+            shut_down: false,
+        }
+    }
+
+    /// A worker has connected from `peer`.
+    ///
+    /// # Errors
+    /// [`Refused`] with [`Refusal::Busy`] when there are too many sessions or the control plane shuts down: tell the
+    /// worker and close.
+    pub fn open(&mut self, now: Duration, peer: SocketAddr) -> Result<SessionId, Refused> {
+        if self.shut_down {
+            return Err(shutting_down());
+        }
+        if self.sessions.len() >= self.config.sessions_max {
+            let message =
+                format!("all {} control sessions are in use: try again later", self.config.sessions_max);
+            return Err(Refused::new(Refusal::Busy, message));
+        }
+        let id = SessionId(self.sessions_opened);
+        self.sessions_opened += 1;
+        self.sessions.insert(
+            id,
+            Session { peer, endpoint: None, stage: Stage::Greeting, heard: now, requests: 0, counted: now },
+        );
+        self.timers.arm(now + self.config.lease, Timer::Lease(id));
+        if !self.heartbeat_armed {
+            self.heartbeat_armed = true;
+            self.timers.arm(now + self.config.heartbeat, Timer::Heartbeat);
+        }
+        Ok(id)
+    }
+
+    /// A session sent a request. Requests of sessions that were closed meanwhile are ignored.
+    pub fn request(&mut self, now: Duration, id: SessionId, request: Request) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.heard = now;
+        if now.saturating_sub(session.counted) >= self.config.lease {
+            session.counted = now;
+            session.requests = 0;
+        }
+        session.requests += 1;
+        if session.requests > self.config.requests_max {
+            let lease = self.config.lease;
+            return self.refuse(
+                id,
+                Refused::protocol(format!(
+                    "more than {} requests within {lease:?}: send one sign of life every {:?}",
+                    self.config.requests_max, self.config.heartbeat
+                )),
+            );
+        }
+        match (request, session.stage) {
+            (Request::Join { .. }, Stage::Forming { .. } | Stage::Active { .. }) => self.refuse(
+                id,
+                Refused::protocol(
+                    "this session has joined a job already: open another session for another job",
+                ),
+            ),
+            (Request::Join { version, job, rank, world, mode, slots, udp_port }, Stage::Greeting) => {
+                let join = join::Join { version, job, rank, world, mode, slots, udp_port };
+                self.join(now, id, join);
+            }
+            (Request::Alive {}, Stage::Greeting) => {
+                self.refuse(id, Refused::protocol("the first request must be a join"));
+            }
+            (Request::Alive {}, _) => {}
+            (Request::Leave {}, stage) => self.leave(id, stage),
+        }
+    }
+
+    /// A session said something that is no request, or that its transport refuses: it is told and ended.
+    pub fn refuse(&mut self, id: SessionId, refused: Refused) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let (reason, message) = (refused.reason, refused.message.clone());
+        self.outputs.push_back(Output::Log(JobEvent::Refused { peer: session.peer, reason, message }));
+        self.send(id, refused.into());
+        self.close(id, Loss::Protocol);
+    }
+
+    /// A session is gone, or is to go. Sessions that were closed meanwhile are ignored.
+    pub fn close(&mut self, id: SessionId, loss: Loss) {
+        let Some(session) = self.dismiss(id) else { return };
+        match session.stage {
+            Stage::Greeting => {}
+            Stage::Forming { formation, rank } => self.leave_formation(formation, rank),
+            Stage::Active { job, rank } => self.lose_member(job, rank, loss),
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some(timer) = self.timers.pop(now) {
+            match timer {
+                Timer::Heartbeat => self.beat(now),
+                Timer::Lease(id) => self.check_lease(now, id),
+                Timer::Forming(formation) => self.check_formation(now, formation),
+                Timer::Withdraw(job) => self.retry_withdraw(job),
+            }
+        }
+    }
+
+    /// When [`Coordinator::handle_timeout`] is to be called next; ask again after every other call.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.next_deadline()
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Ends everything: sessions are closed, jobs withdrawn, nobody is admitted any more.
+    pub fn shutdown(&mut self) {
+        self.shut_down = true;
+        for formation in self.forming.keys().copied().collect::<Vec<_>>() {
+            self.refuse_formation(formation, shutting_down());
+        }
+        for job in self.active.keys().copied().collect::<Vec<_>>() {
+            self.shut_down_job(job);
+        }
+        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.send(id, shutting_down().into());
+            self.close(id, Loss::Closed);
+        }
+    }
+
+    /// Whether no session is open and no task is under way. After [`Coordinator::shutdown`] this comes true once every
+    /// withdrawal was tried.
+    pub fn is_idle(&self) -> bool {
+        self.sessions.is_empty() && self.tasks == 0
+    }
+
+    /// Whether nothing of the switch is held: no job has a place.
+    pub fn is_unused(&self) -> bool {
+        self.active.is_empty() && self.pool.is_unused()
+    }
+
+    fn send(&mut self, session: SessionId, event: Event) {
+        self.outputs.push_back(Output::Send { session, event });
+    }
+
+    /// Closes a session and forgets it, whatever it takes part in.
+    fn dismiss(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        if let Some(endpoint) = session.endpoint {
+            self.endpoints.remove(&endpoint);
+        }
+        self.outputs.push_back(Output::Close { session: id });
+        Some(session)
+    }
+
+    fn beat(&mut self, now: Duration) {
+        self.heartbeat_armed = !self.sessions.is_empty();
+        if self.heartbeat_armed {
+            self.timers.arm(now + self.config.heartbeat, Timer::Heartbeat);
+        }
+        for (&session, state) in &self.sessions {
+            if state.stage != Stage::Greeting {
+                self.outputs.push_back(Output::Send { session, event: Event::Alive {} });
+            }
+        }
+    }
+
+    /// A worker that waits for its peers owes no signs of life; its wait is bounded by the join timeout.
+    fn check_lease(&mut self, now: Duration, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let lease = self.config.lease;
+        let deadline = match session.stage {
+            Stage::Forming { .. } => now + lease,
+            Stage::Active { job, .. } if self.active[&job].phase == Phase::Installing => now + lease,
+            Stage::Greeting | Stage::Active { .. } => session.heard + lease,
+        };
+        if deadline > now {
+            return self.timers.arm(deadline, Timer::Lease(id));
+        }
+        match session.stage {
+            Stage::Active { rank, .. } => {
+                let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
+                self.send(id, Event::PeerLost { rank, message });
+                self.close(id, Loss::Silent);
+            }
+            _ => self.refuse(id, Refused::protocol(format!("no join within {lease:?}: send one first"))),
+        }
+    }
+}
+
+fn shutting_down() -> Refused {
+    Refused::new(Refusal::Busy, "the control port is shutting down: start the switch again, then the workers")
+}

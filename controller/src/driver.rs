@@ -1,0 +1,138 @@
+//! The seam to a switch: what the control plane asks of whatever forwards the packets.
+//!
+//! An in-process software switch implements [`SwitchDriver`] today; a P4Runtime client can implement it without a
+//! change above the seam, because entries and groups follow P4Runtime's shapes and every call may block and may fail.
+
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use std::error::Error;
+use std::net::SocketAddr;
+
+/// What a switch has to share out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Aggregation slots, each of two sets.
+    pub slots: u32,
+    /// 32-bit words of lanes in every packet that is not bare.
+    pub lane_words: u32,
+    /// Ports that peers may be bound to: numbers `0..ports_max`.
+    pub ports_max: u16,
+    /// Multicast groups: ids `1..=groups_max`. Every running job needs one.
+    pub groups_max: u16,
+    /// UDP port that the switch listens on for packets of the data path.
+    pub udp_port: u16,
+    /// Whether the pipeline sees a packet's IPv4 source address. If so, the job table matches it beside the port;
+    /// if not, a port must stand for exactly one peer address by itself.
+    pub sees_source: bool,
+}
+
+/// Control of one switch. Calls come from one thread at a time, in order, and may block for a bounded time (a few
+/// seconds at most: jobs on the same switch wait for each other, sessions do not).
+///
+/// Contract of every call that changes something: on an error nothing has changed. A driver whose switch can fail half
+/// way restores the old state, or finishes the change, before it returns.
+pub trait SwitchDriver: Send {
+    /// The switch's capacity; the same at every call.
+    fn limits(&self) -> Limits;
+
+    /// Makes packets from `peer` arrive on `port`, and packets sent to `port` go to `peer` (an address and a UDP
+    /// port). Neither is bound when this is called.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the port does not exist or the switch cannot reach such an address.
+    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError>;
+
+    /// Undoes [`SwitchDriver::bind_port`]: packets from the peer are dropped from now on.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch does not answer; the call is repeated later.
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError>;
+
+    /// Adds table entries, all or none. No entry with one of these keys exists.
+    ///
+    /// # Errors
+    /// [`DriverError`] when a table is full or the switch does not answer.
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError>;
+
+    /// Removes table entries that [`SwitchDriver::insert`] added, all or none. When it returns, no packet admitted by
+    /// one of them is still to change a slot.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch does not answer; the call is repeated later.
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError>;
+
+    /// Creates multicast group `group` or replaces its replicas.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch has no room for the group or does not answer.
+    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError>;
+
+    /// Removes a multicast group.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch does not answer; the call is repeated later.
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError>;
+
+    /// Moves both sets of the slots `first_slot .. first_slot + slots` forward to chunk number `chunk`, and learns
+    /// what they hold then: a slot whose chunk is newer than `chunk` in serial order stays as it is. No job is
+    /// admitted to these slots. Lost packets are the driver's to send again; repeating does no harm.
+    ///
+    /// Returns the newest chunk number stored: that whose distance `stored.wrapping_sub(chunk)` is greatest. By
+    /// serial order it is at most 2^31.
+    ///
+    /// # Errors
+    /// [`DriverError`] when some slot does not answer.
+    ///
+    /// Source: the slot machine's ADVANCE, docs/protocol.md.
+    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError>;
+}
+
+/// Why a switch did not do what it was asked; nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The switch refused a table entry or a group.
+    #[error("the switch refused a table entry or a multicast group")]
+    Entry(#[from] EntryError),
+    /// The port cannot be bound or unbound.
+    #[error("port {port} cannot be bound to or released from a peer")]
+    Port {
+        /// The port.
+        port: u16,
+        /// What the transport said.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// ADVANCE packets were not answered by every slot.
+    #[error("only {answered} of {asked} slot-sets answered an ADVANCE: check that the switch is running")]
+    Silent {
+        /// Slot-sets that answered.
+        answered: u32,
+        /// Slot-sets asked.
+        asked: u32,
+    },
+    /// ADVANCE returned a chunk number that serial order cannot give.
+    #[error("the slots hold chunk {stored}, which cannot be after an advance to {chunk}: restart the switch")]
+    Serial {
+        /// The number returned.
+        stored: u32,
+        /// The number asked for.
+        chunk: u32,
+    },
+    /// The switch is gone or does not answer.
+    #[error("the switch does not answer: check that it is running")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl DriverError {
+    /// The error and its sources in one line, for messages to people.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        text
+    }
+}

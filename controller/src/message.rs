@@ -1,0 +1,173 @@
+//! Lines of the control port: bytes to requests, events to bytes.
+
+use netfold_wire::control::{Event, LINE_LEN_MAX, Refusal, Request};
+use serde_json::Value;
+
+/// Why a worker is turned away: a reason for programs, a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// Machine-readable reason.
+    pub reason: Refusal,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Refused {
+    /// A refusal for `reason`.
+    pub fn new(reason: Refusal, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// A message that was not understood or came out of order.
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self::new(Refusal::Protocol, message)
+    }
+
+    /// Another protocol version.
+    pub fn version(theirs: impl std::fmt::Display) -> Self {
+        Self::new(
+            Refusal::Version,
+            format!(
+                "the worker speaks protocol version {theirs} and the switch version {}: install the same release on both",
+                netfold_wire::VERSION
+            ),
+        )
+    }
+}
+
+impl From<Refused> for Event {
+    fn from(refused: Refused) -> Self {
+        Self::Refused { reason: refused.reason, message: refused.message }
+    }
+}
+
+/// Reads one line, without its newline.
+///
+/// # Errors
+/// [`Refused`] with [`Refusal::Protocol`] when the line is no request, or [`Refusal::Version`] when it is a join of
+/// another protocol version, whatever else that version puts in it.
+pub fn decode(line: &[u8]) -> Result<Request, Refused> {
+    let error = match serde_json::from_slice(line) {
+        Ok(request) => return Ok(request),
+        Err(error) => error,
+    };
+    if let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(line)
+        && object.get("type").and_then(Value::as_str) == Some("join")
+        && let Some(version) = object.get("version").and_then(Value::as_u64)
+        && version != u64::from(netfold_wire::VERSION)
+    {
+        return Err(Refused::version(version));
+    }
+    let error: String = error.to_string().chars().take(160).collect();
+    Err(Refused::protocol(format!(
+        "not a request of the control port ({error}): send one JSON object a line"
+    )))
+}
+
+/// Writes one event as a line, newline included.
+pub fn encode(event: &Event) -> Vec<u8> {
+    let mut line = serde_json::to_vec(event).expect("events hold nothing that JSON cannot say");
+    line.push(b'\n');
+    debug_assert!(line.len() <= LINE_LEN_MAX, "messages are single sentences");
+    line
+}
+
+/// Cuts bytes that arrive in pieces into lines of at most [`LINE_LEN_MAX`] bytes, newline included.
+#[derive(Debug, Default)]
+pub struct Lines {
+    bytes: Vec<u8>,
+    /// Bytes before this hold no newline.
+    searched: usize,
+}
+
+impl Lines {
+    /// Adds bytes as they came from the network.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole line without its newline, if there is one.
+    ///
+    /// # Errors
+    /// [`Refused`] when the line is longer than [`LINE_LEN_MAX`]; the session must end.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Refused> {
+        let found = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n');
+        let len = found.map_or(self.bytes.len(), |at| self.searched + at + 1);
+        if len > LINE_LEN_MAX || (found.is_none() && len == LINE_LEN_MAX) {
+            return Err(Refused::protocol(format!(
+                "a line of more than {LINE_LEN_MAX} bytes: send one JSON object a line"
+            )));
+        }
+        if found.is_none() {
+            self.searched = len;
+            return Ok(None);
+        }
+        let rest = self.bytes.split_off(len);
+        let mut line = std::mem::replace(&mut self.bytes, rest);
+        line.pop();
+        self.searched = 0;
+        Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn another_version_is_told_apart_from_garbage() {
+        let reason = |text: &str| decode(text.as_bytes()).unwrap_err().reason;
+        assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
+        assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);
+        assert_eq!(reason(r#"{"type":"join","version":-1}"#), Refusal::Protocol);
+        assert_eq!(reason("GET / HTTP/1.1\r"), Refusal::Protocol);
+        assert_eq!(reason(""), Refusal::Protocol);
+        assert_eq!(decode(br#"{"type":"alive"}"#), Ok(Request::Alive {}));
+    }
+
+    #[test]
+    fn the_longest_line_passes_and_one_byte_more_does_not() {
+        let mut lines = Lines::default();
+        lines.push(&vec![b'x'; LINE_LEN_MAX - 1]);
+        assert_eq!(lines.next_line(), Ok(None));
+        lines.push(b"\n");
+        assert_eq!(lines.next_line().unwrap().unwrap().len(), LINE_LEN_MAX - 1);
+        lines.push(&vec![b'x'; LINE_LEN_MAX]);
+        assert_eq!(lines.next_line().unwrap_err().reason, Refusal::Protocol);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Err(refused) = decode(&bytes) {
+                prop_assert!(encode(&refused.into()).len() <= LINE_LEN_MAX);
+            }
+        }
+
+        #[test]
+        fn lines_do_not_depend_on_how_they_arrive(
+            text in "[a-c\n]{0,200}",
+            cuts in prop::collection::vec(1_usize..20, 1..40),
+        ) {
+            let mut lines = Lines::default();
+            let mut got = Vec::new();
+            let mut rest = text.as_bytes();
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at(rest.len().min(*cut));
+                lines.push(now);
+                while let Some(line) = lines.next_line().unwrap() {
+                    got.push(String::from_utf8(line).unwrap());
+                }
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            let mut want: Vec<_> = text.split('\n').map(String::from).collect();
+            want.pop();
+            prop_assert_eq!(got, want);
+        }
+    }
+}

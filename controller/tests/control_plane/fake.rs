@@ -1,0 +1,211 @@
+//! A switch that checks every call of the control plane and can be told to fail.
+
+use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_p4::allreduce::id;
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::p4info;
+use netfold_wire::serial;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The state of the fake, shared between its driver and the test.
+pub(crate) struct Switch {
+    pub(crate) limits: Limits,
+    pub(crate) ports: BTreeMap<u16, SocketAddr>,
+    pub(crate) groups: BTreeMap<u16, Vec<Replica>>,
+    pub(crate) entries: Vec<TableEntry>,
+    /// Stored chunk of every (slot, set).
+    pub(crate) chunks: Vec<[u32; 2]>,
+    /// Calls so far that change or ask something.
+    pub(crate) calls: usize,
+    /// Calls by number that fail.
+    pub(crate) failing: Box<dyn FnMut(usize) -> bool + Send>,
+}
+
+/// What an entry that admits data says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Admits {
+    pub(crate) port: u16,
+    pub(crate) job: u16,
+    pub(crate) epoch: u32,
+    pub(crate) key: u32,
+    pub(crate) first: u32,
+    pub(crate) slots: u32,
+    pub(crate) bit: u32,
+    pub(crate) others: u32,
+    pub(crate) world: u16,
+    pub(crate) group: u16,
+}
+
+pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
+    if entry.table != p4info::table_id(id::JOB) || entry.action != p4info::action_id(id::ADMIT) {
+        return None;
+    }
+    let field = |number: u32| entry.matches.iter().find(|m| m.field == number);
+    let value = |number: u32| field(number).map_or(0, |m| m.value);
+    Some(Admits {
+        port: value(id::key::PORT) as u16,
+        job: value(id::key::JOB) as u16,
+        epoch: value(id::key::EPOCH) as u32,
+        key: value(id::key::KEY) as u32,
+        first: entry.params[0] as u32 / 2,
+        slots: (!field(id::key::SLOT).map_or(0, |m| m.mask) as u32 & 0x7fff) + 1,
+        bit: entry.params[1] as u32,
+        others: entry.params[2] as u32,
+        world: entry.params[3] as u16,
+        group: entry.params[4] as u16,
+    })
+}
+
+impl Switch {
+    /// What all admitting entries say.
+    pub(crate) fn admitted(&self) -> Vec<Admits> {
+        self.entries.iter().filter_map(admits).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.is_empty() && self.groups.is_empty() && self.entries.is_empty()
+    }
+
+    fn call(&mut self) -> Result<(), DriverError> {
+        self.calls += 1;
+        match (self.failing)(self.calls) {
+            true => Err(EntryError::Full(0).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn check_entry(&self, entry: &TableEntry) {
+        let key = |e: &TableEntry| (e.table, e.matches.clone(), e.priority);
+        assert!(!self.entries.iter().any(|other| key(other) == key(entry)), "inserted twice: {entry:?}");
+        let Some(new) = admits(entry) else { return };
+        assert!(self.ports.contains_key(&new.port), "entry for port {}, which is not bound", new.port);
+        assert!(self.groups.contains_key(&new.group), "entry for group {}, which does not exist", new.group);
+        assert!(new.key != 0 && new.job != 0 && new.epoch != 0);
+        assert_eq!(new.first % new.slots, 0, "unaligned range");
+        assert!(new.first + new.slots <= self.limits.slots);
+        for old in self.admitted() {
+            let apart = new.first + new.slots <= old.first || old.first + old.slots <= new.first;
+            match new.job == old.job {
+                true => {
+                    let same = Admits { port: old.port, bit: old.bit, others: old.others, ..new };
+                    assert_eq!(same, old, "members of a job differ");
+                    assert_ne!(new.bit, old.bit, "a rank twice");
+                }
+                false => assert!(apart && new.group != old.group, "jobs {} and {} overlap", new.job, old.job),
+            }
+        }
+    }
+}
+
+/// A handle on the fake; the test keeps one and gives another to the control plane.
+#[derive(Clone)]
+pub(crate) struct Fake(Arc<Mutex<Switch>>);
+
+impl Fake {
+    pub(crate) fn new(slots: u32, ports_max: u16, groups_max: u16) -> Self {
+        let limits =
+            Limits { slots, lane_words: 352, ports_max, groups_max, udp_port: 20038, sees_source: false };
+        Self(Arc::new(Mutex::new(Switch {
+            limits,
+            ports: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            entries: Vec::new(),
+            chunks: vec![[0; 2]; slots as usize],
+            calls: 0,
+            failing: Box::new(|_| false),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Switch> {
+        self.0.lock().expect("the fake found a wrong call")
+    }
+
+    pub(crate) fn boxed(&self) -> Box<dyn SwitchDriver> {
+        Box::new(self.clone())
+    }
+}
+
+impl SwitchDriver for Fake {
+    fn limits(&self) -> Limits {
+        self.lock().limits
+    }
+
+    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!(port < switch.limits.ports_max);
+        assert!(!switch.ports.values().any(|other| *other == peer), "{peer} bound twice");
+        assert_eq!(switch.ports.insert(port, peer), None, "port {port} bound twice");
+        Ok(())
+    }
+
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!(!switch.admitted().iter().any(|entry| entry.port == port), "entries for port {port} remain");
+        assert!(!switch.groups.values().flatten().any(|replica| replica.port == port), "a group uses {port}");
+        assert!(switch.ports.remove(&port).is_some(), "port {port} was not bound");
+        Ok(())
+    }
+
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!(!entries.is_empty());
+        for entry in entries {
+            switch.check_entry(entry);
+            switch.entries.push(entry.clone());
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!(!entries.is_empty());
+        for entry in entries {
+            let at = switch.entries.iter().position(|other| other == entry);
+            switch.entries.remove(at.expect("an entry is deleted once"));
+        }
+        Ok(())
+    }
+
+    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!((1..=switch.limits.groups_max).contains(&group));
+        assert!(!replicas.is_empty());
+        assert!(replicas.iter().all(|replica| switch.ports.contains_key(&replica.port)));
+        switch.groups.insert(group, replicas.to_vec());
+        Ok(())
+    }
+
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        assert!(!switch.admitted().iter().any(|entry| entry.group == group), "entries use group {group}");
+        assert!(switch.groups.remove(&group).is_some(), "group {group} does not exist");
+        Ok(())
+    }
+
+    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
+        let mut switch = self.lock();
+        switch.call()?;
+        for old in switch.admitted() {
+            let apart = first_slot + slots <= old.first || old.first + old.slots <= first_slot;
+            assert!(apart, "ADVANCE over slots of job {}, which is admitted", old.job);
+        }
+        let mut newest = chunk;
+        for stored in switch.chunks[first_slot as usize..(first_slot + slots) as usize].iter_mut().flatten() {
+            if serial::newer(chunk, *stored) {
+                *stored = chunk;
+            }
+            if stored.wrapping_sub(chunk) > newest.wrapping_sub(chunk) {
+                newest = *stored;
+            }
+        }
+        Ok(newest)
+    }
+}

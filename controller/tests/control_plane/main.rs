@@ -1,0 +1,6 @@
+//! The control plane from the outside: admission under the test's clock, and the control port over real sockets.
+
+mod admission;
+mod bench;
+mod fake;
+mod random;

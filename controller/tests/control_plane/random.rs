@@ -1,0 +1,147 @@
+//! Admission under random histories: the invariants hold whatever the workers and the switch do.
+
+use crate::bench::{Bench, config};
+use crate::fake::Fake;
+use netfold_controller::admission::SessionId;
+use netfold_wire::control::{Mode, Request};
+use proptest::prelude::*;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A whole job joins.
+    All {
+        name: u8,
+        world: u16,
+        slots: u32,
+        port: u16,
+    },
+    /// One worker joins, perhaps against the others.
+    One {
+        name: u8,
+        rank: u16,
+        world: u16,
+        slots: u32,
+        port: u16,
+    },
+    Leave(prop::sample::Index),
+    Alive(prop::sample::Index),
+    Close(prop::sample::Index),
+    /// Every open session shows that it lives.
+    AllAlive,
+    RunTask,
+    RunTasks,
+    Pass(u64),
+    /// So many of 16 calls fail from now on.
+    Fail(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let slots = || (0_u32..11).prop_map(|bits| 1 << bits);
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        4 => (0_u8..4, 1_u16..5, slots(), 0_u16..12)
+            .prop_map(|(name, world, slots, port)| Step::All { name, world, slots, port }),
+        3 => (0_u8..4, 0_u16..4, 1_u16..5, slots(), 0_u16..12)
+            .prop_map(|(name, rank, world, slots, port)| Step::One { name, rank, world, slots, port }),
+        3 => index().prop_map(Step::Leave),
+        1 => index().prop_map(Step::Alive),
+        2 => index().prop_map(Step::Close),
+        3 => Just(Step::AllAlive),
+        4 => Just(Step::RunTask),
+        2 => Just(Step::RunTasks),
+        3 => (0_u64..4000).prop_map(Step::Pass),
+        1 => (0_u8..9).prop_map(Step::Fail),
+    ]
+}
+
+struct History {
+    bench: Bench,
+    sessions: Vec<SessionId>,
+}
+
+impl History {
+    fn take(&mut self, index: prop::sample::Index) -> Option<SessionId> {
+        (!self.sessions.is_empty()).then(|| self.sessions[index.index(self.sessions.len())])
+    }
+
+    fn join(&mut self, name: u8, rank: u16, world: u16, slots: u32, port: u16) {
+        let Ok(id) = self.bench.open() else { return };
+        let (job, mode, udp_port) = (format!("job{name}"), Mode::Bfp32, 5000 + port);
+        self.bench.say(id, Request::Join { version: 1, job, rank, world, mode, slots, udp_port });
+        self.sessions.push(id);
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::All { name, world, slots, port } => {
+                (0..world).for_each(|rank| self.join(name, rank, world, slots, port + rank));
+            }
+            Step::One { name, rank, world, slots, port } => self.join(name, rank, world, slots, port),
+            Step::Leave(index) => {
+                if let Some(id) = self.take(index) {
+                    self.bench.say(id, Request::Leave {});
+                }
+            }
+            Step::Alive(index) => {
+                if let Some(id) = self.take(index) {
+                    self.bench.say(id, Request::Alive {});
+                }
+            }
+            Step::Close(index) => {
+                if let Some(id) = self.take(index) {
+                    self.bench.drop_session(id);
+                }
+            }
+            Step::AllAlive => {
+                self.sessions.clone().into_iter().for_each(|id| self.bench.say(id, Request::Alive {}))
+            }
+            Step::RunTask => {
+                self.bench.run_task();
+            }
+            Step::RunTasks => self.bench.run_tasks(),
+            Step::Pass(ms) => self.bench.pass(Duration::from_millis(ms)),
+            Step::Fail(of_16) => {
+                let mut state = 12_345_u32;
+                self.bench.fake.lock().failing = Box::new(move |_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 28) < u32::from(of_16)
+                });
+            }
+        }
+        let closed: Vec<_> = self.bench.closed(&self.sessions).into_iter().collect();
+        self.sessions.retain(|id| !closed.contains(id));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn invariants_hold_in_any_history(
+        slots in prop::sample::select(vec![16_u32, 100, 256, 1024]),
+        ports in 2_u16..16,
+        groups in 1_u16..5,
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut config = config();
+        config.sessions_max = 24;
+        config.jobs_max = 4;
+        config.pending_joins_max = 10;
+        let bench = Bench::new(Fake::new(slots, ports, groups), config);
+        let mut history = History { bench, sessions: Vec::new() };
+        steps.into_iter().for_each(|step| history.run(step));
+        // With a switch that works again, every join gets its answer within the longest wait.
+        history.bench.fake.lock().failing = Box::new(|_| false);
+        for _ in 0..12 {
+            history.bench.run_tasks();
+            history.bench.pass(Duration::from_secs(4));
+        }
+        for (id, heard) in &history.bench.heard {
+            prop_assert!(heard.closed, "{:?} is open still: {:?}", id, heard);
+        }
+        prop_assert!(history.bench.coordinator.is_idle());
+        prop_assert!(history.bench.coordinator.is_unused());
+        history.bench.finish();
+    }
+}
