@@ -1,7 +1,68 @@
-//! Netfold host library.
+//! Netfold for trainers: sums tensors over all workers of a job inside the network.
+//!
+//! A [`Communicator`] is one worker's place in a job. It cuts tensors into packets, quantises them straight into the
+//! packets' bytes, streams them to a switch that folds all workers' packets into one, and writes the sums back over
+//! the tensor. A thread of its own does that, so computing can go on meanwhile.
+//!
+//! ```no_run
+//! use netfold::{Communicator, Mode, ReduceOp};
+//!
+//! # fn main() -> Result<(), netfold::Error> {
+//! let mut comm = Communicator::builder()
+//!     .job("demo")
+//!     .rank(0)
+//!     .world_size(4)
+//!     .switch("127.0.0.1:20038")?
+//!     .mode(Mode::Bfp16)
+//!     .connect()?; // returns when all four ranks are there
+//!
+//! let mut gradients = vec![0.5f32; 1_000_003];
+//! let report = comm.all_reduce(&mut gradients, ReduceOp::Sum)?;
+//! assert_eq!(report.elements, 1_000_003);
+//!
+//! // Several tensors in flight.
+//! let first = comm.all_reduce_async(vec![1.0f32; 4096], ReduceOp::Sum)?;
+//! let second = comm.all_reduce_async(vec![7i32; 3], ReduceOp::Max)?;
+//! let (sums, _) = first.wait()?;
+//! let (maxima, _) = second.wait()?;
+//! # drop((sums, maxima));
+//! comm.leave()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Life cycle
+//!
+//! 1. [`Communicator::builder`] joins a job at the control port of a switch, or takes a transport and an admission
+//!    directly when the switch lives in the same process.
+//! 2. Operations, the same ones in the same order on all ranks.
+//! 3. [`Communicator::leave`], or drop.
+//!
+//! A rank or a switch that is gone ends the job with a typed [`Error`] on every other rank within 5 seconds; nothing
+//! hangs. Then build a new communicator, on the same switch if it lives.
+//!
+//! # What is exact
+//!
+//! Integers and broadcasts are exact. Sums of floating-point tensors are within the error bound of the job's [`Mode`],
+//! and have the same bits on every rank: see [`quantize`].
 
-pub mod element;
+mod buffer;
+mod builder;
+mod communicator;
+mod element;
+mod engine;
+mod error;
+mod mailbox;
 pub mod quantize;
+mod report;
+mod session;
+mod tensors;
 
-pub use element::{Dtype, Element};
+pub use builder::Builder;
+pub use communicator::{AsyncHandle, Communicator, ReduceOp};
+pub use element::Element;
+pub use error::Error;
 pub use half::{bf16, f16};
+pub use netfold_proto::DType;
+pub use netfold_wire::control::{Admission, Mode};
+pub use report::{OpReport, Stats};

@@ -1,0 +1,292 @@
+//! How a communicator comes about.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use netfold_io::PacketIo;
+use netfold_proto::{ConfigError, Worker, WorkerConfig};
+use netfold_wire::control::{Admission, Mode, Request};
+
+use crate::communicator::{Communicator, Parts};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::mailbox::Mailbox;
+use crate::session::Session;
+
+/// Longest job name in bytes, as the control port takes it.
+const JOB_NAME_LEN_MAX: usize = 64;
+
+type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
+
+/// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
+pub struct Builder {
+    job: Option<String>,
+    rank: Option<u16>,
+    world_size: Option<u16>,
+    mode: Mode,
+    slots: u32,
+    switch: Vec<SocketAddr>,
+    transport: Option<(Box<dyn PacketIo>, Admission)>,
+    middleware: Option<Middleware>,
+    join_timeout: Duration,
+    stall_timeout: Option<Duration>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("job", &self.job)
+            .field("rank", &self.rank)
+            .field("world_size", &self.world_size)
+            .field("mode", &self.mode)
+            .field("switch", &self.switch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            job: None,
+            rank: None,
+            world_size: None,
+            mode: Mode::Bfp32,
+            slots: 256,
+            switch: Vec::new(),
+            transport: None,
+            middleware: None,
+            join_timeout: Duration::from_secs(60),
+            stall_timeout: None,
+        }
+    }
+
+    /// Name of the job, 1 to 64 bytes, the same on all ranks. Not needed with [`Self::transport`].
+    #[must_use]
+    pub fn job(mut self, name: impl Into<String>) -> Self {
+        self.job = Some(name.into());
+        self
+    }
+
+    /// This worker's rank, below the world size; each rank once.
+    #[must_use]
+    pub fn rank(mut self, rank: u16) -> Self {
+        self.rank = Some(rank);
+        self
+    }
+
+    /// Number of workers, 1 to 32, the same on all ranks.
+    #[must_use]
+    pub fn world_size(mut self, workers: u16) -> Self {
+        self.world_size = Some(workers);
+        self
+    }
+
+    /// How floating-point tensors travel, the same on all ranks. Default [`Mode::Bfp32`]. Integers travel as they are in
+    /// every mode.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Slots of the switch to ask for, a power of two: the chunks in flight. The switch may grant fewer. Default 256.
+    #[must_use]
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.slots = slots;
+        self
+    }
+
+    /// Address of the switch's control port, `HOST:PORT` or a [`SocketAddr`]. Names are resolved now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] when it cannot be resolved.
+    pub fn switch(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
+        let unresolved = |source| Error::Address { address: address.to_string(), source: Arc::new(source) };
+        self.switch = address.to_socket_addrs().map_err(unresolved)?.collect();
+        if self.switch.is_empty() {
+            return Err(unresolved(std::io::Error::from(std::io::ErrorKind::NotFound)));
+        }
+        Ok(self)
+    }
+
+    /// Uses this transport and admission instead of a switch's control port: for switches in the same process. There
+    /// is no control session then, so the loss of a peer shows only as a stall.
+    #[must_use]
+    pub fn transport(mut self, io: Box<dyn PacketIo>, admission: Admission) -> Self {
+        self.transport = Some((io, admission));
+        self
+    }
+
+    /// Wraps the transport, for example in fault injection or a capture, before anything is sent.
+    #[must_use]
+    pub fn middleware(
+        mut self,
+        wrap: impl FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send + 'static,
+    ) -> Self {
+        self.middleware = Some(Box::new(wrap));
+        self
+    }
+
+    /// How long to wait for the other ranks to join. Default 60 s; the switch may give up earlier.
+    #[must_use]
+    pub fn join_timeout(mut self, timeout: Duration) -> Self {
+        self.join_timeout = timeout;
+        self
+    }
+
+    /// How long an operation may make no progress before the job is given up. Must exceed the longest time by which
+    /// ranks may be apart (a rank that computes while the others wait for it). Default 60 s. Ranks and switches that
+    /// die are noticed within 5 s whatever is set here.
+    #[must_use]
+    pub fn stall_timeout(mut self, timeout: Duration) -> Self {
+        self.stall_timeout = Some(timeout);
+        self
+    }
+
+    /// Joins the job, waits for all ranks and starts the engine.
+    ///
+    /// # Errors
+    ///
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`]. The way to the switch: [`Error::Connect`],
+    /// [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
+    /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
+    pub fn connect(mut self) -> Result<Communicator, Error> {
+        let (rank, world) = self.place()?;
+        let (io, admission, session) = match self.transport.take() {
+            Some((io, admission)) => (io, admission, None),
+            None => {
+                let (io, admission, session) = self.join(rank, world)?;
+                (io, admission, Some(session))
+            }
+        };
+        let io = match self.middleware.take() {
+            Some(wrap) => wrap(io),
+            None => io,
+        };
+        let mut config = WorkerConfig::new(admission, rank, world);
+        if let Some(timeout) = self.stall_timeout {
+            config.stall_timeout = timeout;
+            config.rto_max = config.rto_max.min(timeout);
+            config.rto_initial = config.rto_initial.min(timeout);
+            config.rto_min = config.rto_min.min(timeout);
+        }
+        let lane_bytes = config.admission.lane_words as usize * 4;
+        let need = config.datagram_len_max();
+        let worker = Worker::new(config)?;
+        let max = io.capabilities().datagram_len_max;
+        if need > max {
+            return Err(Error::Datagram { need, max });
+        }
+        let mailbox = Arc::new(Mailbox::new(io.waker()));
+        let line = session.as_ref().map(Session::line);
+        let engine = Engine::new(io, worker, Arc::clone(&mailbox), line.clone());
+        let mut threads = vec![spawn("netfold-engine", move || engine.run())?];
+        if let Some(session) = session {
+            let mailbox = Arc::clone(&mailbox);
+            threads.push(spawn("netfold-control", move || session.watch(&mailbox))?);
+        }
+        let mode = self.mode;
+        Ok(Communicator::new(Parts { mailbox, threads, control: line, rank, world, mode, lane_bytes }))
+    }
+
+    /// Rank and world size, checked.
+    fn place(&self) -> Result<(u16, u16), Error> {
+        let rank = self.rank.ok_or(Error::Missing("rank"))?;
+        let world = self.world_size.ok_or(Error::Missing("world_size"))?;
+        if world == 0 || usize::from(world) > netfold_wire::CHILDREN_MAX {
+            return Err(ConfigError::World(world).into());
+        }
+        if rank >= world {
+            return Err(ConfigError::Rank { rank, world }.into());
+        }
+        if !self.slots.is_power_of_two() || self.slots > netfold_proto::SLOTS_MAX {
+            return Err(ConfigError::Slots(self.slots).into());
+        }
+        Ok((rank, world))
+    }
+
+    fn join(&mut self, rank: u16, world: u16) -> Result<(Box<dyn PacketIo>, Admission, Session), Error> {
+        let job = self.job.take().ok_or(Error::Missing("job"))?;
+        if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
+            return Err(Error::JobName { len: job.len() });
+        }
+        if self.switch.is_empty() {
+            return Err(Error::Missing("switch"));
+        }
+        let mut session = Session::connect(&self.switch)?;
+        let udp = udp::Socket::bind(session.local())?;
+        let request = Request::Join {
+            version: netfold_wire::VERSION,
+            job,
+            rank,
+            world,
+            mode: self.mode,
+            slots: self.slots,
+            udp_port: udp.port(),
+        };
+        let admission = session.join(&request, self.join_timeout)?;
+        let io = udp.towards(SocketAddr::new(session.peer(), admission.udp_port))?;
+        Ok((io, admission, session))
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
+    thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
+}
+
+#[cfg(target_os = "linux")]
+mod udp {
+    use std::net::{IpAddr, SocketAddr};
+
+    use netfold_io::udp::{UdpConfig, UdpIo};
+    use netfold_io::{PacketIo, PortId};
+
+    use crate::error::Error;
+
+    /// A socket whose port is known before its peer is.
+    pub(super) struct Socket(UdpIo);
+
+    impl Socket {
+        pub(super) fn bind(local: IpAddr) -> Result<Self, Error> {
+            Ok(Self(UdpIo::bind(SocketAddr::new(local, 0), UdpConfig::default())?))
+        }
+
+        pub(super) fn port(&self) -> u16 {
+            self.0.local_addr().map_or(0, |address| address.port())
+        }
+
+        pub(super) fn towards(mut self, switch: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
+            self.0.bind_port(PortId(0), switch)?;
+            Ok(Box::new(self.0))
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod udp {
+    use std::net::{IpAddr, SocketAddr};
+
+    use netfold_io::{IoError, PacketIo};
+
+    use crate::error::Error;
+
+    /// No UDP backend on this system.
+    pub(super) struct Socket;
+
+    impl Socket {
+        pub(super) fn bind(_: IpAddr) -> Result<Self, Error> {
+            Err(IoError::Unsupported("UDP on this operating system").into())
+        }
+
+        pub(super) fn port(&self) -> u16 {
+            0
+        }
+
+        pub(super) fn towards(self, _: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
+            Err(IoError::Unsupported("UDP on this operating system").into())
+        }
+    }
+}

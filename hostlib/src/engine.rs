@@ -1,0 +1,271 @@
+//! The engine thread: moves packets between the transport and the worker until the job is over.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
+use netfold_proto::{AbortReason, Worker, WorkerError, WorkerEvent};
+
+use crate::error::Error;
+use crate::mailbox::{Mailbox, Order};
+use crate::report::Stats;
+use crate::session::Line;
+use crate::tensors::{Submission, Tensors};
+
+/// The port of a worker's only peer, the switch.
+const SWITCH: PortId = PortId(0);
+
+/// Longest sleep when nothing is expected.
+const IDLE_WAIT: Duration = Duration::from_secs(10);
+
+/// Most datagrams packed before they are sent.
+const BURST_MAX: usize = 64;
+
+/// Owns the transport and the worker. [`Engine::run`] is the thread.
+pub(crate) struct Engine {
+    io: Box<dyn PacketIo>,
+    worker: Worker,
+    tensors: Tensors,
+    mailbox: Arc<Mailbox>,
+    /// The control session, told when the job ends here.
+    line: Option<Line>,
+    clock: Clock,
+    rx: RxBatch,
+    tx: TxBurst,
+    inbox: Vec<Submission>,
+    /// There is room again in the worker for operations that wait in the mailbox.
+    backlog: bool,
+    stop_when_idle: bool,
+}
+
+/// Time as the worker wants it: nanoseconds since the engine was made.
+#[derive(Debug)]
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> netfold_proto::Instant {
+        netfold_proto::Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+/// Datagrams on their way to the transport, one behind the other in one memory.
+#[derive(Debug)]
+struct TxBurst {
+    memory: Vec<u8>,
+    used: usize,
+    packets: Vec<Transmit>,
+    /// How many of them the transport has taken.
+    taken: usize,
+    packets_max: usize,
+    datagram_len_max: usize,
+}
+
+impl TxBurst {
+    fn new(packets_max: usize, datagram_len_max: usize) -> Self {
+        Self {
+            memory: vec![0; packets_max * datagram_len_max],
+            used: 0,
+            packets: Vec::with_capacity(packets_max),
+            taken: 0,
+            packets_max,
+            datagram_len_max,
+        }
+    }
+
+    /// Room for one more datagram of any length.
+    fn spare(&mut self) -> Option<&mut [u8]> {
+        if self.packets.len() == self.packets_max {
+            return None;
+        }
+        Some(&mut self.memory[self.used..][..self.datagram_len_max])
+    }
+
+    fn commit(&mut self, len: usize) {
+        self.packets.push(Transmit { port: SWITCH, offset: self.used as u32, len: len as u32 });
+        self.used += len;
+    }
+
+    /// Offers what is left to the transport; whether all was taken.
+    fn flush(&mut self, io: &mut dyn PacketIo) -> Result<bool, Error> {
+        if self.taken < self.packets.len() {
+            self.taken += io.transmit(&self.memory, &self.packets[self.taken..])?;
+        }
+        let all = self.taken >= self.packets.len();
+        if all {
+            self.packets.clear();
+            self.used = 0;
+            self.taken = 0;
+        }
+        Ok(all)
+    }
+}
+
+/// What a turn of the loop found to do.
+enum Turn {
+    /// Something: turn again at once.
+    Busy,
+    /// Nothing: sleep first.
+    Idle,
+}
+
+impl Engine {
+    /// Everything allocated. The transport must carry the worker's datagrams.
+    pub(crate) fn new(
+        io: Box<dyn PacketIo>,
+        worker: Worker,
+        mailbox: Arc<Mailbox>,
+        line: Option<Line>,
+    ) -> Self {
+        let capabilities = io.capabilities();
+        let (world, lane_words) = (worker.config().world, worker.config().admission.lane_words);
+        let datagram_len_max = worker.config().datagram_len_max();
+        let burst = capabilities.burst_max.clamp(1, BURST_MAX);
+        Self {
+            rx: capabilities.batch(),
+            tx: TxBurst::new(burst, datagram_len_max),
+            tensors: Tensors::new(world, lane_words as usize * 4),
+            inbox: Vec::with_capacity(worker.config().ops_max),
+            clock: Clock(Instant::now()),
+            backlog: false,
+            stop_when_idle: false,
+            io,
+            worker,
+            mailbox,
+            line,
+        }
+    }
+
+    /// Works until the job is over, then gives every tensor back and tells the control session.
+    pub(crate) fn run(mut self) {
+        /// Ends the job also when the engine panics; the tensors settle themselves when they are dropped.
+        struct EndOnPanic(Arc<Mailbox>, Option<Line>);
+        impl Drop for EndOnPanic {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.end(Error::EngineFailed);
+                    self.1.iter().for_each(Line::hang_up);
+                }
+            }
+        }
+        let _end = EndOnPanic(Arc::clone(&self.mailbox), self.line.clone());
+        let error = loop {
+            match self.turn() {
+                Ok(Turn::Busy) => {}
+                Ok(Turn::Idle) => {
+                    if let Err(error) = self.sleep() {
+                        break error;
+                    }
+                }
+                Err(error) => break error,
+            }
+        };
+        self.post_stats();
+        let pending = self.tensors.len() > 0;
+        if let Some(line) = &self.line {
+            // A mismatch is seen by every rank in the same chunk, so nobody needs to be told; whoever closes with work
+            // undone, or met any other error, is lost to the others.
+            match error {
+                Error::Closed if !pending => {}
+                Error::Mismatch { .. } => {}
+                _ => line.hang_up(),
+            }
+        }
+        self.mailbox.end(error.clone());
+        self.tensors.fail(&error);
+    }
+
+    fn turn(&mut self) -> Result<Turn, Error> {
+        if self.mailbox.has_news() || self.backlog {
+            self.collect()?;
+        }
+        let received = self.io.receive(&mut self.rx)?;
+        let now = self.clock.now();
+        for packet in self.rx.packets() {
+            if packet.port == SWITCH {
+                self.worker.handle_packet(now, self.rx.bytes(packet), &mut self.tensors);
+            }
+        }
+        if self.worker.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.worker.handle_timeout(now);
+        }
+        let sent = self.transmit(now)?;
+        self.events()?;
+        if self.stop_when_idle && self.tensors.len() == 0 && !self.backlog {
+            return Err(Error::Closed);
+        }
+        Ok(if received > 0 || sent { Turn::Busy } else { Turn::Idle })
+    }
+
+    /// Takes operations and orders out of the mailbox.
+    fn collect(&mut self) -> Result<(), Error> {
+        let room = self.worker.config().ops_max - self.tensors.len().min(self.worker.config().ops_max);
+        let order = self.mailbox.collect(room, &mut self.inbox);
+        // What is left waits for room, and room comes with a finished operation.
+        self.backlog = false;
+        match order {
+            Order::Work => {}
+            Order::StopWhenIdle => self.stop_when_idle = true,
+            Order::End(error) => return Err(error),
+        }
+        for submission in self.inbox.drain(..) {
+            match self.worker.submit(submission.spec) {
+                Ok(op) => self.tensors.push(op, submission),
+                Err(WorkerError::Aborted(reason)) => submission.parcel.finish(Err(reason.into())),
+                Err(WorkerError::Spec(error)) => submission.parcel.finish(Err(error.into())),
+                // Not reached: no more were collected than there is room for.
+                Err(_) => submission.parcel.finish(Err(Error::EngineFailed)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs and sends until nothing is due or the transport pushes back; whether anything was sent.
+    fn transmit(&mut self, now: netfold_proto::Instant) -> Result<bool, Error> {
+        let mut sent = false;
+        loop {
+            while let Some(spare) = self.tx.spare() {
+                let Some(len) = self.worker.poll_transmit(now, spare, &mut self.tensors) else { break };
+                self.tx.commit(len);
+            }
+            if self.tx.packets.is_empty() {
+                return Ok(sent);
+            }
+            let before = self.tx.taken;
+            let all = self.tx.flush(&mut *self.io)?;
+            sent |= all || self.tx.taken > before;
+            if !all {
+                return Ok(sent);
+            }
+        }
+    }
+
+    fn events(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.worker.poll_event() {
+            match event {
+                WorkerEvent::OpDone(op) => {
+                    self.post_stats();
+                    self.tensors.finish(op);
+                    self.backlog = true; // there is room now; one look at the mailbox an operation
+                }
+                WorkerEvent::Aborted(reason) => return Err(reason.into()),
+                _ => return Err(AbortReason::Closed.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self) -> Result<(), Error> {
+        if self.backlog {
+            return Ok(());
+        }
+        let timeout = self.worker.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
+        if !timeout.is_zero() {
+            self.io.wait(timeout.min(IDLE_WAIT))?;
+        }
+        Ok(())
+    }
+
+    fn post_stats(&self) {
+        self.mailbox.post(Stats { worker: *self.worker.stats(), io: self.io.counters() });
+    }
+}

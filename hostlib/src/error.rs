@@ -1,0 +1,214 @@
+//! What can go wrong, and what to do about it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netfold_io::IoError;
+use netfold_proto::{AbortReason, ConfigError, DType, Descriptor, SpecError};
+use netfold_wire::control::{Mode, Refusal};
+
+use crate::ReduceOp;
+
+/// Why a call failed. The message says the cause and what to do; [`Error::kind`] is for programs.
+///
+/// Errors of an argument leave the communicator as it was. All others end it: every pending and every later call then
+/// returns the same error ([`Error::ends_the_job`]).
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The builder lacks something.
+    #[error("{0} is not set; call Builder::{0} before connect")]
+    Missing(&'static str),
+    /// Job name out of range.
+    #[error("the job name has {len} bytes; choose one of 1 to 64")]
+    JobName {
+        /// Length given, in bytes.
+        len: usize,
+    },
+    /// World size, rank, slots or a timer out of range, or an admission that no worker can run by.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The switch's address cannot be resolved.
+    #[error("cannot resolve the switch address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
+    Address {
+        /// The address as given.
+        address: String,
+        /// The system's reason.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The switch's control port cannot be reached.
+    #[error(
+        "cannot reach the switch's control port at {address}; check that the switch runs and listens there"
+    )]
+    Connect {
+        /// The address tried last.
+        address: String,
+        /// The system's reason.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The switch does not take this worker.
+    #[error("the switch refused this worker: {message}")]
+    Refused {
+        /// Machine-readable reason.
+        reason: Refusal,
+        /// The switch's own words: what is wrong and what to do.
+        message: String,
+    },
+    /// No answer to the wish to join.
+    #[error("no admission within {waited:?}; check that all ranks were started and that the switch is alive")]
+    JoinTimeout {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The control port said something that this version does not understand.
+    #[error(
+        "the switch's control port sent what this version does not understand ({what}); use equal versions"
+    )]
+    Control {
+        /// What was wrong.
+        what: &'static str,
+    },
+    /// The packet transport failed.
+    #[error("the packet transport failed; see the cause, then start a new job")]
+    Io(#[source] Arc<IoError>),
+    /// The packet transport carries shorter datagrams than the switch's.
+    #[error(
+        "the transport carries {max} bytes and the job's packets have {need}; use another transport or profile"
+    )]
+    Datagram {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes that the transport carries.
+        max: usize,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread; check the process's limits")]
+    Thread(#[source] Arc<io::Error>),
+    /// The element type cannot be reduced like this.
+    #[error("{op} of {dtype} tensors is not possible in a job of mode {mode}; {advice}")]
+    Unsupported {
+        /// The reduction asked for.
+        op: ReduceOp,
+        /// Element type of the tensor.
+        dtype: DType,
+        /// Mode of the job.
+        mode: Mode,
+        /// What to do instead.
+        advice: &'static str,
+    },
+    /// The root is no rank of this job.
+    #[error("root {root} is no rank of this job; give one below {world}")]
+    Root {
+        /// Root given.
+        root: u16,
+        /// World size.
+        world: u16,
+    },
+    /// The tensor is longer than one operation can be.
+    #[error(transparent)]
+    Length(#[from] SpecError),
+    /// The outcome of an asynchronous operation was taken before.
+    #[error("the outcome of this operation was taken before; call wait or try_wait once")]
+    Taken,
+    /// A rank submitted another operation at the same place.
+    #[error("rank {rank} submitted {} where this rank submitted {mine}; submit the same operations in the same order on all ranks",
+        .theirs.map_or_else(|| "something else".to_owned(), |theirs| theirs.to_string()))]
+    Mismatch {
+        /// The first rank that differs.
+        rank: u16,
+        /// What this rank submitted.
+        mine: Descriptor,
+        /// What that rank submitted, when it is readable.
+        theirs: Option<Descriptor>,
+    },
+    /// Another rank is gone.
+    #[error("rank {rank} is gone ({message}); start a new job")]
+    PeerLost {
+        /// The rank that is gone.
+        rank: u16,
+        /// How it was noticed.
+        message: String,
+    },
+    /// The switch is gone.
+    #[error("the switch is gone ({what}); check that it runs, then start a new job")]
+    SwitchLost {
+        /// How it was noticed.
+        what: &'static str,
+    },
+    /// The job ended for another reason.
+    #[error(transparent)]
+    Aborted(AbortReason),
+    /// The communicator was dropped or has left before the operation was finished.
+    #[error("the communicator was closed before this operation was finished; wait for its handle first")]
+    Closed,
+    /// The engine thread ended without a word: a bug in this library.
+    #[error("the engine thread failed; its panic message is on standard error; please report it")]
+    EngineFailed,
+}
+
+impl Error {
+    /// A stable name for programs: snake case, never changed once released.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
+            Self::Address { .. } => "address",
+            Self::Connect { .. } => "connect",
+            Self::Refused { .. } => "refused",
+            Self::JoinTimeout { .. } => "join_timeout",
+            Self::Control { .. } => "control",
+            Self::Io(_) | Self::Datagram { .. } => "io",
+            Self::Thread(_) => "thread",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Root { .. } => "root",
+            Self::Length(_) => "length",
+            Self::Taken => "taken",
+            Self::Mismatch { .. } => "mismatch",
+            Self::PeerLost { .. } => "peer_lost",
+            Self::SwitchLost { .. } => "switch_lost",
+            Self::Aborted(AbortReason::Stalled { .. }) => "stalled",
+            Self::Aborted(AbortReason::Stale { .. }) => "stale",
+            Self::Aborted(AbortReason::Rejected(_)) => "rejected",
+            Self::Aborted(_) => "aborted",
+            Self::Closed => "closed",
+            Self::EngineFailed => "engine_failed",
+        }
+    }
+
+    /// Whether the communicator is of no more use after this error.
+    pub fn ends_the_job(&self) -> bool {
+        !matches!(self, Self::Unsupported { .. } | Self::Root { .. } | Self::Length(_) | Self::Taken)
+    }
+}
+
+impl PartialEq for Error {
+    /// Same cause and same words.
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.to_string() == other.to_string()
+    }
+}
+
+impl From<AbortReason> for Error {
+    fn from(reason: AbortReason) -> Self {
+        match reason {
+            AbortReason::Mismatch { rank, mine, theirs } => Self::Mismatch { rank, mine, theirs },
+            AbortReason::PeerLost { rank } => {
+                Self::PeerLost { rank, message: "told by the control port".into() }
+            }
+            AbortReason::SwitchUnreachable => Self::SwitchLost { what: "unreachable" },
+            AbortReason::Closed => Self::Closed,
+            other => Self::Aborted(other),
+        }
+    }
+}
+
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::PeerGone => Self::SwitchLost { what: "its end of the transport was closed" },
+            other => Self::Io(Arc::new(other)),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The worker's view of the tensors in flight: which bytes of which tensor a chunk is.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use netfold_proto::{Codec, OpId, OpSpec};
+use netfold_wire::control::Mode;
+
+use crate::buffer::{Parcel, View, ViewMut};
+use crate::error::Error;
+use crate::quantize::{EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer};
+use crate::report::OpReport;
+
+/// How the elements of an operation lie in the lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// Quantised in blocks.
+    Blocks(Lanes),
+    /// As they are.
+    Words,
+    /// As they are, and only to be received: this rank sends zeros.
+    WordsFromRoot,
+    /// As they are, and only to be sent: this rank is the root of a broadcast and has the result already.
+    WordsOfRoot,
+}
+
+impl Coding {
+    /// The coding of reductions in a mode.
+    pub(crate) fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::I32 => Self::Words,
+            Mode::Bfp32 => Self::Blocks(Lanes::Bfp32),
+            Mode::Bfp16 => Self::Blocks(Lanes::Bfp16),
+        }
+    }
+
+    /// Elements of `element_bytes` bytes that one chunk of `lane_bytes` bytes of lanes carries.
+    pub(crate) fn chunk_elements(self, element_bytes: usize, lane_bytes: usize) -> usize {
+        match self {
+            Self::Blocks(lanes) => lane_bytes / lanes.element_bytes(),
+            Self::Words | Self::WordsFromRoot | Self::WordsOfRoot => lane_bytes / element_bytes,
+        }
+    }
+}
+
+/// An operation on its way to the worker.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) spec: OpSpec,
+    pub(crate) coding: Coding,
+    pub(crate) parcel: Parcel,
+    pub(crate) submitted: Instant,
+}
+
+/// An operation that the worker has.
+#[derive(Debug)]
+struct Pending {
+    spec: OpSpec,
+    parcel: Parcel,
+    submitted: Instant,
+    plan: Plan,
+    /// Elements of a whole chunk.
+    chunk_elements: usize,
+    non_finite: u32,
+}
+
+/// A coding with what it needs.
+#[derive(Debug, Clone, Copy)]
+enum Plan {
+    Blocks(Quantizer),
+    Words { kernel: Kernel, send: bool, receive: bool },
+}
+
+/// The tensors of all operations that the worker has, in order of submission.
+#[derive(Debug)]
+pub(crate) struct Tensors {
+    pending: VecDeque<Pending>,
+    /// Number of the first pending operation.
+    first: u64,
+    world: u16,
+    kernel: Kernel,
+    lane_bytes: usize,
+}
+
+impl Tensors {
+    /// No operations yet.
+    ///
+    /// # Panics
+    ///
+    /// When `world` is not in 1..=32.
+    pub(crate) fn new(world: u16, lane_bytes: usize) -> Self {
+        Self { pending: VecDeque::new(), first: 0, world, kernel: Kernel::detect(), lane_bytes }
+    }
+
+    /// Takes the tensor of the operation that the worker has just numbered, the next one.
+    pub(crate) fn push(&mut self, op: OpId, submission: Submission) {
+        debug_assert_eq!(op.0, self.first + self.pending.len() as u64, "operations are numbered in order");
+        let Submission { spec, coding, parcel, submitted } = submission;
+        let kernel = self.kernel;
+        let plan = match coding {
+            Coding::Blocks(lanes) => Plan::Blocks(Quantizer::with_kernel(lanes, self.world, kernel)),
+            Coding::Words => Plan::Words { kernel, send: true, receive: true },
+            Coding::WordsFromRoot => Plan::Words { kernel, send: false, receive: true },
+            Coding::WordsOfRoot => Plan::Words { kernel, send: true, receive: false },
+        };
+        let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
+        self.pending.push_back(Pending { spec, parcel, submitted, plan, chunk_elements, non_finite: 0 });
+    }
+
+    /// Operations not finished.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Gives the tensor of the oldest operation back, as done.
+    pub(crate) fn finish(&mut self, op: OpId) {
+        debug_assert_eq!(op.0, self.first, "operations finish in order");
+        let Some(pending) = self.pending.pop_front() else { return };
+        self.first += 1;
+        pending.parcel.finish(Ok(OpReport {
+            elements: pending.spec.descriptor.elements,
+            chunks: pending.spec.data_chunks,
+            non_finite: pending.non_finite,
+            elapsed: pending.submitted.elapsed(),
+        }));
+    }
+
+    /// Gives all tensors back, as failed.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        for pending in self.pending.drain(..) {
+            self.first += 1;
+            pending.parcel.finish(Err(error.clone()));
+        }
+    }
+
+    #[inline]
+    fn at(&mut self, op: OpId) -> Option<&mut Pending> {
+        let index = op.0.checked_sub(self.first)?;
+        self.pending.get_mut(usize::try_from(index).ok()?)
+    }
+}
+
+/// The elements of chunk `chunk`: none when it lies behind the tensor's end.
+#[inline]
+fn block<T>(elements: &[T], chunk: u32, chunk_elements: usize) -> &[T] {
+    let rest = elements.get(chunk as usize * chunk_elements..).unwrap_or_default();
+    &rest[..rest.len().min(chunk_elements)]
+}
+
+#[inline]
+fn block_mut<T>(elements: &mut [T], chunk: u32, chunk_elements: usize) -> &mut [T] {
+    let rest = elements.get_mut(chunk as usize * chunk_elements..).unwrap_or_default();
+    let len = rest.len().min(chunk_elements);
+    &mut rest[..len]
+}
+
+fn element_bytes(view: View<'_>) -> usize {
+    match view {
+        View::F16(_) | View::Bf16(_) => 2,
+        View::None | View::F32(_) | View::I32(_) => 4,
+    }
+}
+
+/// Runs an expression on the elements of a view of floats.
+macro_rules! with_floats {
+    ($view:ident: $of:expr, $elements:ident => $run:expr, else $other:expr) => {
+        match $of {
+            $view::F32($elements) => $run,
+            $view::F16($elements) => $run,
+            $view::Bf16($elements) => $run,
+            $view::I32(_) | $view::None => $other,
+        }
+    };
+}
+
+/// Runs an expression on the elements of a view of any type.
+macro_rules! with_elements {
+    ($view:ident: $of:expr, $elements:ident => $run:expr, else $other:expr) => {
+        match $of {
+            $view::F32($elements) => $run,
+            $view::F16($elements) => $run,
+            $view::Bf16($elements) => $run,
+            $view::I32($elements) => $run,
+            $view::None => $other,
+        }
+    };
+}
+
+impl Codec for Tensors {
+    fn exponent(&mut self, op: OpId, chunk: u32) -> u8 {
+        let Some(pending) = self.at(op) else { return 0 };
+        let Plan::Blocks(q) = pending.plan else { return 0 };
+        let len = pending.chunk_elements;
+        with_floats!(
+            View: pending.parcel.view(),
+            elements => q.exponent(block(elements, chunk, len)),
+            else 0
+        )
+    }
+
+    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        let Some(pending) = self.at(op) else { return lanes.fill(0) };
+        let (view, len) = (pending.parcel.view(), pending.chunk_elements);
+        match pending.plan {
+            Plan::Blocks(q) => with_floats!(
+                View: view,
+                elements => q.pack(block(elements, chunk, len), exp, lanes),
+                else lanes.fill(0)
+            ),
+            Plan::Words { kernel, send: true, .. } => with_elements!(
+                View: view,
+                elements => kernel.pack_words(block(elements, chunk, len), lanes),
+                else lanes.fill(0)
+            ),
+            Plan::Words { send: false, .. } => lanes.fill(0),
+        }
+    }
+
+    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        let Some(pending) = self.at(op) else { return };
+        let len = pending.chunk_elements;
+        let view = pending.parcel.view_mut();
+        match pending.plan {
+            Plan::Blocks(q) => {
+                pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
+                with_floats!(
+                    ViewMut: view,
+                    elements => q.unpack(lanes, exp, count, block_mut(elements, chunk, len)),
+                    else ()
+                );
+            }
+            Plan::Words { kernel, receive: true, .. } => with_elements!(
+                ViewMut: view,
+                elements => kernel.unpack_words(lanes, block_mut(elements, chunk, len)),
+                else ()
+            ),
+            Plan::Words { receive: false, .. } => {}
+        }
+    }
+}
