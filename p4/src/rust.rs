@@ -200,7 +200,7 @@ impl Generator<'_> {
 
     fn state(&mut self) {
         self.w.line(format!("/// {}.", self.p.about));
-        self.w.open("pub struct Program {");
+        self.w.open("pub(super) struct Program {");
         for size in self.layout.cell_sizes(self.p) {
             self.w.line(format!("cells{size}: Box<[Cells{size}]>,"));
         }
@@ -219,7 +219,7 @@ impl Generator<'_> {
         self.w.line("");
         self.w.open("impl Program {");
         self.w.line("/// A pipeline whose registers and counters are zero and whose tables are empty.");
-        self.w.open("pub fn new() -> Self {");
+        self.w.open("pub(super) fn new() -> Self {");
         self.w.open("Self {");
         for size in self.layout.cell_sizes(self.p) {
             self.w.line(format!("cells{size}: vec![Cells{size}::default(); {size}].into_boxed_slice(),"));

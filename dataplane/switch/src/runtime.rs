@@ -98,13 +98,35 @@ pub fn simd() -> bool {
     false
 }
 
-/// The internet checksum (RFC 1071) of a header: 0 when its own checksum field is right.
+/// The internet checksum (RFC 1071) of a header of whole 32-bit words: 0 when its own checksum field is right.
+///
+/// Words are added in the machine's byte order, which the one's complement sum allows (RFC 1071, section 2B).
 #[inline]
 pub fn ipv4_checksum(header: &[u8]) -> u16 {
-    let (words, _) = header.as_chunks::<2>();
-    let mut sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+    let (words, _) = header.as_chunks::<4>();
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    u16::from_be(!(sum as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_of_a_header() {
+        // The example header of RFC 1071's usual illustration: 172.16.10.99 to 172.16.10.12, checksum 0xb1e6.
+        let mut header = [
+            0x45, 0x00, 0x00, 0x3c, 0x1c, 0x46, 0x40, 0x00, 0x40, 0x06, 0xb1, 0xe6, 0xac, 0x10, 0x0a, 0x63, 0xac, 0x10,
+            0x0a, 0x0c,
+        ];
+        assert_eq!(ipv4_checksum(&header), 0);
+        header[10..12].fill(0);
+        assert_eq!(ipv4_checksum(&header), 0xb1e6);
+        header[0] = 0x46;
+        assert_ne!(ipv4_checksum(&header), 0xb1e6);
     }
-    !(sum as u16)
 }

@@ -4,6 +4,7 @@
 //! soon as no later map can win. A packet that an admitting entry takes costs one hash of the key.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use netfold_p4::entry::{EntryError, TableEntry};
 use rustc_hash::FxBuildHasher;
@@ -57,11 +58,38 @@ impl KeyInfo {
 
 type Packed<const W: usize> = [u64; W];
 
-/// Entries with one mask: masked key to (priority, action), best first.
+/// Entries with one mask.
 struct Group<const W: usize, A> {
     mask: Packed<W>,
     priority_max: i32,
-    entries: HashMap<Packed<W>, Vec<(i32, A)>, FxBuildHasher>,
+    entries: HashMap<Packed<W>, Ranked<A>, FxBuildHasher>,
+}
+
+/// Entries with one masked key, by priority. The best lies in the map itself: a lookup follows no pointer.
+struct Ranked<A> {
+    best: (i32, A),
+    rest: Vec<(i32, A)>,
+}
+
+impl<A: Copy> Ranked<A> {
+    fn priorities(&self) -> impl Iterator<Item = i32> {
+        std::iter::once(self.best.0).chain(self.rest.iter().map(|(priority, _)| *priority))
+    }
+
+    fn insert(&mut self, new: (i32, A)) {
+        let other = if new.0 > self.best.0 { std::mem::replace(&mut self.best, new) } else { new };
+        let at = self.rest.partition_point(|(priority, _)| *priority > other.0);
+        self.rest.insert(at, other);
+    }
+
+    /// Removes one of several entries.
+    fn remove(&mut self, priority: i32) {
+        if self.best.0 == priority {
+            self.best = self.rest.remove(0);
+        } else {
+            self.rest.retain(|(other, _)| *other != priority);
+        }
+    }
 }
 
 /// A table whose packed keys have `W` words.
@@ -90,7 +118,7 @@ impl<const W: usize, A: Copy> Table<W, A> {
             for (word, mask) in masked.iter_mut().zip(&group.mask) {
                 *word &= mask;
             }
-            if let Some((priority, action)) = group.entries.get(&masked).and_then(|found| found.first())
+            if let Some(Ranked { best: (priority, action), .. }) = group.entries.get(&masked)
                 && *priority > best.0
             {
                 best = (*priority, action);
@@ -112,7 +140,7 @@ impl<const W: usize, A: Copy> Table<W, A> {
         }
         let found = self.groups.iter().position(|group| group.mask == mask);
         if let Some(same) = found.and_then(|at| self.groups[at].entries.get(&value))
-            && same.iter().any(|(priority, _)| *priority == entry.priority)
+            && same.priorities().any(|priority| priority == entry.priority)
         {
             return Err(EntryError::Exists);
         }
@@ -121,9 +149,11 @@ impl<const W: usize, A: Copy> Table<W, A> {
             self.groups.len() - 1
         });
         let action = make(entry.action, &entry.params);
-        let same = self.groups[at].entries.entry(value).or_default();
-        let place = same.partition_point(|(priority, _)| *priority > entry.priority);
-        same.insert(place, (entry.priority, action));
+        let new = (entry.priority, action);
+        match self.groups[at].entries.entry(value) {
+            Entry::Vacant(place) => drop(place.insert(Ranked { best: new, rest: Vec::new() })),
+            Entry::Occupied(mut same) => same.get_mut().insert(new),
+        }
         self.len += 1;
         self.order();
         Ok(())
@@ -137,11 +167,14 @@ impl<const W: usize, A: Copy> Table<W, A> {
     pub fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
         let (value, mask) = self.key(entry)?;
         let group = self.groups.iter_mut().find(|group| group.mask == mask).ok_or(EntryError::NotFound)?;
-        let same = group.entries.get_mut(&value).ok_or(EntryError::NotFound)?;
-        let at = same.iter().position(|(priority, _)| *priority == entry.priority).ok_or(EntryError::NotFound)?;
-        same.remove(at);
-        if same.is_empty() {
-            group.entries.remove(&value);
+        let Entry::Occupied(mut same) = group.entries.entry(value) else { return Err(EntryError::NotFound) };
+        if !same.get().priorities().any(|priority| priority == entry.priority) {
+            return Err(EntryError::NotFound);
+        }
+        if same.get().rest.is_empty() {
+            same.remove();
+        } else {
+            same.get_mut().remove(entry.priority);
         }
         self.len -= 1;
         self.order();
@@ -160,7 +193,7 @@ impl<const W: usize, A: Copy> Table<W, A> {
 
     fn order(&mut self) {
         for group in &mut self.groups {
-            let best = group.entries.values().flatten().map(|(priority, _)| *priority);
+            let best = group.entries.values().map(|same| same.best.0);
             group.priority_max = best.max().unwrap_or(i32::MIN);
         }
         self.groups.retain(|group| !group.entries.is_empty());

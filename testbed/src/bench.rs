@@ -1,0 +1,3 @@
+//! Benchmarks. Each compares two things in one run and reports ratios, medians and spread.
+
+pub mod fold;
