@@ -55,6 +55,24 @@ pub enum IoError {
     /// The only peer is gone for good (its end was dropped); close this end.
     #[error("the peer has closed its end")]
     PeerGone,
+    /// The address to listen on is taken or is none of this machine. Choose another, or end whoever uses it.
+    #[error("cannot listen on {address}; choose another address or port, or end the process that uses it")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer cannot be reached at all. Check the address and the routes.
+    #[error("cannot reach {peer}; check the address and the routes to it")]
+    Connect {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
     /// The operating system refused a call for a reason that retrying will not change.
     #[error("{call} failed")]
     Os {

@@ -19,10 +19,20 @@
 
 mod backend;
 mod batch;
+mod bell;
 mod counters;
 mod error;
+pub mod fault;
+pub mod forward;
+pub mod loopback;
+mod null;
+pub mod pcap;
+#[cfg(target_os = "linux")]
+pub mod udp;
 
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
 pub use counters::IoCounters;
 pub use error::IoError;
+pub use loopback::Loopback;
+pub use null::Null;

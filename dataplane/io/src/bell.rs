@@ -1,0 +1,87 @@
+//! How a thread of this process wakes another that sleeps on a backend without file descriptors.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// One sleeper, any number of ringers. Ringing costs an atomic access unless the sleeper really sleeps.
+///
+/// Both sides write their own flag and then read the other's, with a sequentially consistent fence between (Dekker),
+/// so at least one of them sees the other: no wake-up is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// A ring that no wait has consumed yet.
+    rung: AtomicBool,
+    /// The sleeper is about to sleep or asleep.
+    sleeping: AtomicBool,
+    lock: Mutex<()>,
+    condvar: Condvar,
+}
+
+impl Bell {
+    /// Ends the current or the next [`wait`](Self::wait).
+    pub(crate) fn ring(&self) {
+        self.rung.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) {
+            // The sleeper holds the lock from its last look at `rung` until it really sleeps.
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.condvar.notify_one();
+        }
+    }
+
+    /// Ends the current [`wait`](Self::wait) if there is one, after the caller changed what the sleeper's `ready`
+    /// looks at.
+    pub(crate) fn nudge(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    /// Sleeps until the bell rings, `ready` holds (`true`), or `timeout` is over (`false`). Says in `slept` whether
+    /// the thread was really put to sleep.
+    pub(crate) fn wait(&self, timeout: Duration, slept: &mut u64, ready: impl Fn() -> bool) -> bool {
+        if self.rung.swap(false, Ordering::Acquire) || ready() {
+            return true;
+        }
+        if timeout.is_zero() {
+            return false;
+        }
+        // A timeout beyond what the clock can say is one without end; waking once a day does no harm.
+        let now = Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(86_400));
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let woken = loop {
+            if self.rung.swap(false, Ordering::Acquire) || ready() {
+                break true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break false;
+            }
+            *slept += 1;
+            guard = self.condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        self.sleeping.store(false, Ordering::Relaxed);
+        woken
+    }
+
+    /// The bell as a task waker.
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}

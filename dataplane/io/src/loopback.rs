@@ -1,0 +1,295 @@
+//! Rings within the process: a hub and its spokes, without loss and without system calls while both sides are busy.
+//!
+//! Each direction of each link is one single-producer single-consumer ring of bytes, in which every datagram follows
+//! its length (4 bytes, native order). Memory is allocated once. A sender that finds a ring full is told so
+//! (back-pressure) and is woken when the ring is half empty again. A side that sleeps in `wait` is woken by the other
+//! side; a side that does not sleep costs the other nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
+use std::time::Duration;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::bell::Bell;
+use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
+
+/// Bytes of the length in front of each datagram in a ring.
+const PREFIX: usize = size_of::<u32>();
+
+/// Memory of a batch that is worth having: enough for a burst, small enough to stay in the cache.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Makes a hub and `ports` spokes. The hub sees spoke i as `PortId(i)`; every spoke sees the hub as `PortId(0)`.
+///
+/// Each ring holds at least `ring_len` datagrams (at least 2) of `datagram_len_max` bytes, and more when they are
+/// shorter.
+///
+/// When one end is dropped, the other still receives what is in the ring. After that a spoke gets
+/// [`IoError::PeerGone`]; the hub goes on with the other spokes, counts what it sends to the missing one in
+/// [`IoCounters::unbound_port`], and gets [`IoError::PeerGone`] when no spoke is left.
+///
+/// # Panics
+///
+/// When the memory of a ring exceeds the address space, or `ports` exceeds 65536.
+#[must_use]
+pub fn star(ports: usize, ring_len: usize, datagram_len_max: usize) -> (Loopback, Vec<Loopback>) {
+    assert!(ports <= 1 << 16, "a port number has 16 bits");
+    let hub_bell = Arc::<Bell>::default();
+    let mut hub_links = Vec::with_capacity(ports);
+    let mut spokes = Vec::with_capacity(ports);
+    for _ in 0..ports {
+        let spoke_bell = Arc::<Bell>::default();
+        let (up_tx, up_rx) = ring(ring_len, datagram_len_max);
+        let (down_tx, down_rx) = ring(ring_len, datagram_len_max);
+        hub_links.push(Link::new(down_tx, up_rx, Arc::clone(&spoke_bell)));
+        let link = Link::new(up_tx, down_rx, Arc::clone(&hub_bell));
+        spokes.push(Loopback::new(vec![link], spoke_bell, ring_len, datagram_len_max));
+    }
+    (Loopback::new(hub_links, hub_bell, ring_len, datagram_len_max), spokes)
+}
+
+/// One end of a [`star`]: the hub or a spoke.
+#[derive(Debug)]
+pub struct Loopback {
+    links: Vec<Link>,
+    bell: Arc<Bell>,
+    /// The link that the next `receive` serves first, so that a busy peer cannot starve the others.
+    first: usize,
+    datagram_len_max: usize,
+    burst_max: usize,
+    counters: IoCounters,
+}
+
+/// The two rings to one peer.
+#[derive(Debug)]
+struct Link {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    peer_bell: Arc<Bell>,
+    /// The peer's end was dropped, and this side knows.
+    gone: bool,
+    /// Something was sent in this call.
+    touched: bool,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    ring: Producer<u8>,
+    /// The sender found the ring full and wants to be woken.
+    starved: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    ring: Consumer<u8>,
+    starved: Arc<AtomicBool>,
+}
+
+fn ring(ring_len: usize, datagram_len_max: usize) -> (Outgoing, Incoming) {
+    let bytes =
+        ring_len.max(2).checked_mul(datagram_len_max + PREFIX).expect("a ring fits into the address space");
+    let (producer, consumer) = RingBuffer::new(bytes);
+    let starved = Arc::<AtomicBool>::default();
+    (Outgoing { ring: producer, starved: Arc::clone(&starved) }, Incoming { ring: consumer, starved })
+}
+
+impl Outgoing {
+    /// Whether it is worth trying again after the ring was full.
+    fn eased(&self) -> bool {
+        self.ring.slots() >= self.ring.buffer().capacity() / 2
+    }
+
+    /// Appends a datagram; `false` when the ring is full.
+    fn push(&mut self, datagram: &[u8]) -> bool {
+        let need = PREFIX + datagram.len();
+        if self.ring.cached_slots() < need && self.ring.slots() < need {
+            return false;
+        }
+        // The reader takes a prefix only together with all the bytes it announces.
+        let prefix = (datagram.len() as u32).to_ne_bytes();
+        self.ring.push_entire_slice(&prefix).is_ok() && self.ring.push_entire_slice(datagram).is_ok()
+    }
+}
+
+impl Incoming {
+    /// Length of the next datagram, when all of it has arrived.
+    fn next_len(&mut self) -> Option<usize> {
+        let prefix = self.ring.read_chunk(PREFIX).ok()?;
+        let (head, tail) = prefix.as_slices();
+        let mut bytes = [0; PREFIX];
+        bytes[..head.len()].copy_from_slice(head);
+        bytes[head.len()..].copy_from_slice(tail);
+        let len = u32::from_ne_bytes(bytes) as usize;
+        let whole = PREFIX + len;
+        (self.ring.cached_slots() >= whole || self.ring.slots() >= whole).then_some(len)
+    }
+
+    /// Removes `len` bytes unread.
+    fn skip(&mut self, len: usize) {
+        if let Ok(chunk) = self.ring.read_chunk(len) {
+            chunk.commit_all();
+        }
+    }
+}
+
+impl Link {
+    fn new(outgoing: Outgoing, incoming: Incoming, peer_bell: Arc<Bell>) -> Self {
+        Self { outgoing, incoming, peer_bell, gone: false, touched: false }
+    }
+
+    /// Moves datagrams into the batch until the ring is empty or the batch is full.
+    fn receive(&mut self, port: PortId, batch: &mut RxBatch, counters: &mut IoCounters) {
+        // Looked at before the ring: whatever the peer sent before it went away is seen then.
+        let abandoned = !self.gone && self.incoming.ring.is_abandoned();
+        let mut moved = false;
+        while let Some(len) = self.incoming.next_len() {
+            if let Some(spare) = batch.spare(len) {
+                self.incoming.skip(PREFIX);
+                if self.incoming.ring.pop_entire_slice(spare).is_err() {
+                    break; // not reached: next_len saw all of it
+                }
+                batch.commit(port, len, 0);
+                counters.rx_packets += 1;
+                counters.rx_bytes += len as u64;
+            } else if batch.is_empty() {
+                self.incoming.skip(PREFIX + len);
+                counters.truncated += 1;
+            } else {
+                break;
+            }
+            moved = true;
+        }
+        if abandoned && self.incoming.ring.is_empty() {
+            self.gone = true;
+        }
+        if moved {
+            self.ease_peer();
+        }
+    }
+
+    /// Wakes the peer if it waits for room and there is some.
+    fn ease_peer(&self) {
+        fence(Ordering::SeqCst);
+        let ring = &self.incoming.ring;
+        if self.incoming.starved.load(Ordering::Relaxed) && ring.slots() <= ring.buffer().capacity() / 2 {
+            self.incoming.starved.store(false, Ordering::Relaxed);
+            self.peer_bell.ring();
+        }
+    }
+
+    /// Whether `receive` or `transmit` would get on.
+    fn ready(&self) -> bool {
+        if self.gone {
+            return false;
+        }
+        !self.incoming.ring.is_empty()
+            || self.incoming.ring.is_abandoned()
+            || (self.outgoing.starved.load(Ordering::Relaxed) && self.outgoing.eased())
+    }
+}
+
+impl Loopback {
+    fn new(links: Vec<Link>, bell: Arc<Bell>, ring_len: usize, datagram_len_max: usize) -> Self {
+        let burst_max = (ring_len.max(2) * links.len().max(1)).min(1024);
+        Self { links, bell, first: 0, datagram_len_max, burst_max, counters: IoCounters::default() }
+    }
+
+    fn all_gone(&self) -> bool {
+        self.links.iter().all(|link| link.gone)
+    }
+}
+
+impl PacketIo for Loopback {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "loopback",
+            datagram_len_max: self.datagram_len_max,
+            burst_max: self.burst_max,
+            batch_bytes: (self.burst_max * self.datagram_len_max)
+                .clamp(self.datagram_len_max, BATCH_BYTES_MAX),
+            lossless: true,
+        }
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        batch.clear();
+        let count = self.links.len();
+        let first = self.first;
+        self.first = if first + 1 < count { first + 1 } else { 0 };
+        for index in (first..count).chain(0..first) {
+            self.links[index].receive(PortId(index as u16), batch, &mut self.counters);
+        }
+        if batch.is_empty() && self.all_gone() {
+            return Err(IoError::PeerGone);
+        }
+        Ok(batch.len())
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        check_transmit(memory, packets, self.datagram_len_max)?;
+        // A spoke says at once that the hub is gone; what still lies in its own ring is for `receive`.
+        if self.all_gone() || (self.links.len() == 1 && self.links[0].outgoing.ring.is_abandoned()) {
+            return Err(IoError::PeerGone);
+        }
+        let mut taken = 0;
+        for packet in packets {
+            let link = self.links.get_mut(usize::from(packet.port.0));
+            let Some(link) = link.filter(|link| !link.outgoing.ring.is_abandoned()) else {
+                self.counters.unbound_port += 1;
+                taken += 1;
+                continue;
+            };
+            let Some(bytes) = packet.bytes(memory) else { break };
+            if !link.outgoing.push(bytes) {
+                link.outgoing.starved.store(true, Ordering::Relaxed);
+                self.counters.backpressure += 1;
+                break;
+            }
+            link.touched = true;
+            self.counters.tx_packets += 1;
+            self.counters.tx_bytes += bytes.len() as u64;
+            taken += 1;
+        }
+        for link in &mut self.links {
+            if std::mem::take(&mut link.touched) {
+                link.peer_bell.nudge();
+            }
+        }
+        Ok(taken)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        if self.all_gone() {
+            return Ok(true);
+        }
+        let links = &self.links;
+        let woken = self.bell.wait(timeout, &mut self.counters.sleeps, || links.iter().any(Link::ready));
+        for outgoing in links.iter().map(|link| &link.outgoing) {
+            // Told once; a sender that finds the ring full again asks again.
+            if outgoing.starved.load(Ordering::Relaxed) && outgoing.eased() {
+                outgoing.starved.store(false, Ordering::Relaxed);
+            }
+        }
+        Ok(woken)
+    }
+
+    fn waker(&self) -> Waker {
+        self.bell.waker()
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.counters
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        for link in self.links.drain(..) {
+            let bell = Arc::clone(&link.peer_bell);
+            drop(link); // first, so that the peer finds the rings abandoned when it wakes
+            bell.ring();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Socket addresses as the kernel reads and writes them, and the table of peers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use crate::{IoError, PortId};
+
+/// Bytes of `sockaddr_in`.
+const V4_LEN: usize = 16;
+/// Bytes of `sockaddr_in6`, the longest kept here.
+const V6_LEN: usize = 28;
+
+/// A `sockaddr_in` or `sockaddr_in6`, byte for byte: family (2, native order), port (2, big-endian), then for IPv4
+/// the address (4) and zeros (8), for IPv6 flow (4), address (16) and scope (4, native order). Source: ip(7), ipv6(7).
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+pub(super) struct RawAddress {
+    pub(super) bytes: [u8; V6_LEN],
+    pub(super) len: u32,
+}
+
+/// What tells peers apart: address (IPv4 mapped into IPv6) and UDP port. Flow label and scope do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    ip: u128,
+    port: u16,
+}
+
+impl RawAddress {
+    /// Room for any address; the kernel fills it in.
+    pub(super) const EMPTY: Self = Self { bytes: [0; V6_LEN], len: V6_LEN as u32 };
+
+    /// The form that a socket bound to `local` takes, or `None` when the families do not fit. An IPv6 socket reaches
+    /// IPv4 peers by mapped addresses.
+    pub(super) fn new(peer: SocketAddr, local: SocketAddr) -> Option<Self> {
+        match (peer, local) {
+            (SocketAddr::V4(peer), SocketAddr::V4(_)) => {
+                let mut bytes = [0; V6_LEN];
+                bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+                bytes[2..4].copy_from_slice(&peer.port().to_be_bytes());
+                bytes[4..8].copy_from_slice(&peer.ip().octets());
+                Some(Self { bytes, len: V4_LEN as u32 })
+            }
+            (SocketAddr::V4(peer), SocketAddr::V6(_)) => {
+                Some(Self::v6(SocketAddrV6::new(peer.ip().to_ipv6_mapped(), peer.port(), 0, 0)))
+            }
+            (SocketAddr::V6(peer), SocketAddr::V6(_)) => Some(Self::v6(peer)),
+            (SocketAddr::V6(_), SocketAddr::V4(_)) => None,
+        }
+    }
+
+    fn v6(peer: SocketAddrV6) -> Self {
+        let mut bytes = [0; V6_LEN];
+        bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&peer.port().to_be_bytes());
+        bytes[4..8].copy_from_slice(&peer.flowinfo().to_be_bytes());
+        bytes[8..24].copy_from_slice(&peer.ip().octets());
+        bytes[24..28].copy_from_slice(&peer.scope_id().to_ne_bytes());
+        Self { bytes, len: V6_LEN as u32 }
+    }
+
+    /// `None` for a family that is neither.
+    fn key(&self) -> Option<Key> {
+        let family = i32::from(u16::from_ne_bytes([self.bytes[0], self.bytes[1]]));
+        let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
+        if family == libc::AF_INET {
+            let mut octets = [0; 4];
+            octets.copy_from_slice(&self.bytes[4..8]);
+            Some(Key::new(IpAddr::V4(Ipv4Addr::from(octets)), port))
+        } else if family == libc::AF_INET6 {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&self.bytes[8..24]);
+            Some(Key::new(IpAddr::V6(Ipv6Addr::from(octets)), port))
+        } else {
+            None
+        }
+    }
+}
+
+impl Key {
+    fn new(ip: IpAddr, port: u16) -> Self {
+        let ip = match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Self { ip: u128::from(ip), port }
+    }
+}
+
+/// Mixes by multiplication. Only bound peers are ever inserted, so strangers cannot make chains grow.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn write_u128(&mut self, value: u128) {
+        self.write_u64(value as u64);
+        self.write_u64((value >> 64) as u64);
+    }
+}
+
+/// Which peer has which port, both ways.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    by_port: Vec<Option<(SocketAddr, RawAddress)>>,
+    by_address: HashMap<Key, PortId, BuildHasherDefault<Mix>>,
+}
+
+impl Peers {
+    /// Makes `peer` the peer of `port` and forgets the one before.
+    pub(super) fn bind(&mut self, port: PortId, peer: SocketAddr, local: SocketAddr) -> Result<(), IoError> {
+        let raw = RawAddress::new(peer, local).ok_or(IoError::Family { peer, local })?;
+        let key = Key::new(peer.ip(), peer.port());
+        if let Some(&other) = self.by_address.get(&key)
+            && other != port
+        {
+            return Err(IoError::PeerBound { peer, port: other });
+        }
+        let index = usize::from(port.0);
+        if index >= self.by_port.len() {
+            self.by_port.resize(index + 1, None);
+        }
+        if let Some((old, _)) = self.by_port[index].replace((peer, raw)) {
+            self.by_address.remove(&Key::new(old.ip(), old.port()));
+        }
+        self.by_address.insert(key, port);
+        Ok(())
+    }
+
+    pub(super) fn unbind(&mut self, port: PortId) -> Result<(), IoError> {
+        let entry = self.by_port.get_mut(usize::from(port.0)).and_then(Option::take);
+        let (old, _) = entry.ok_or(IoError::UnknownPort(port))?;
+        self.by_address.remove(&Key::new(old.ip(), old.port()));
+        Ok(())
+    }
+
+    /// The port that packets from `source` come in by.
+    pub(super) fn port_of(&self, source: &RawAddress) -> Option<PortId> {
+        self.by_address.get(&source.key()?).copied()
+    }
+
+    pub(super) fn address(&self, port: PortId) -> Option<&RawAddress> {
+        self.entry(port).map(|(_, raw)| raw)
+    }
+
+    pub(super) fn peer(&self, port: PortId) -> Option<SocketAddr> {
+        self.entry(port).map(|(peer, _)| *peer)
+    }
+
+    fn entry(&self, port: PortId) -> Option<&(SocketAddr, RawAddress)> {
+        self.by_port.get(usize::from(port.0))?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY_V4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    const ANY_V6: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn kernel_layout() {
+        let v4 = RawAddress::new(address("10.1.2.3:20038"), ANY_V4).unwrap();
+        assert_eq!(v4.bytes[2..8], [0x4e, 0x46, 10, 1, 2, 3]);
+        assert_eq!(v4.len, 16);
+        let v6 = RawAddress::new(address("[fe80::1%3]:1"), ANY_V6).unwrap();
+        assert_eq!(v6.bytes[8..10], [0xfe, 0x80]);
+        assert_eq!(v6.bytes[24..28], 3_u32.to_ne_bytes());
+        assert!(RawAddress::new(address("[::1]:1"), ANY_V4).is_none());
+    }
+
+    #[test]
+    fn a_mapped_source_is_the_same_peer() {
+        let mut peers = Peers::default();
+        peers.bind(PortId(3), address("10.1.2.3:7"), ANY_V6).unwrap();
+        let plain = RawAddress::new(address("10.1.2.3:7"), ANY_V4).unwrap();
+        let mapped = RawAddress::new(address("[::ffff:10.1.2.3]:7"), ANY_V6).unwrap();
+        assert_eq!(peers.port_of(&plain), Some(PortId(3)));
+        assert_eq!(peers.port_of(&mapped), Some(PortId(3)));
+        let other = RawAddress::new(address("10.1.2.3:8"), ANY_V4).unwrap();
+        assert_eq!(peers.port_of(&other), None);
+    }
+
+    #[test]
+    fn binding_rules() {
+        let mut peers = Peers::default();
+        let (a, b) = (address("127.0.0.1:1"), address("127.0.0.1:2"));
+        peers.bind(PortId(0), a, ANY_V4).unwrap();
+        peers.bind(PortId(0), a, ANY_V4).expect("again is no change");
+        let taken = peers.bind(PortId(1), a, ANY_V4);
+        assert!(matches!(taken, Err(IoError::PeerBound { port: PortId(0), .. })), "{taken:?}");
+        peers.bind(PortId(0), b, ANY_V4).expect("another peer for the port");
+        assert_eq!(peers.port_of(&RawAddress::new(a, ANY_V4).unwrap()), None);
+        peers.bind(PortId(9), a, ANY_V4).expect("the old peer is free again");
+        peers.unbind(PortId(9)).unwrap();
+        assert!(matches!(peers.unbind(PortId(9)), Err(IoError::UnknownPort(PortId(9)))));
+        assert!(matches!(peers.unbind(PortId(77)), Err(IoError::UnknownPort(PortId(77)))));
+        assert!(matches!(peers.bind(PortId(1), address("[::1]:1"), ANY_V4), Err(IoError::Family { .. })));
+    }
+}

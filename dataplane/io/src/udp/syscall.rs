@@ -1,0 +1,368 @@
+//! The system calls that the standard library does not have, each behind a safe function.
+#![expect(
+    unsafe_code,
+    reason = "recvmmsg, sendmmsg, ppoll, eventfd and socket options exist only as C calls"
+)]
+
+use std::fs::File;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::ptr;
+use std::time::Duration;
+
+use libc::{c_int, c_short, iovec, mmsghdr};
+
+use super::address::RawAddress;
+use super::window::Run;
+use crate::Transmit;
+
+/// Messages per call of `sendmmsg` or `recvmmsg`.
+pub(super) const MESSAGES_MAX: usize = 64;
+
+/// Room for the control messages of one received message: segment size, ECN (both forms).
+const CONTROL_LEN: usize = 96;
+
+/// Sets an integer socket option.
+pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which lives through the call; the kernel only reads it.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    checked(rc).map(drop)
+}
+
+/// Reads an integer socket option.
+pub(super) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`, and both live through the call.
+    let rc =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), &mut len) };
+    checked(rc).map(|_| value)
+}
+
+/// A new event counter, non-blocking, as a file of which 8 bytes are read and written.
+pub(super) fn eventfd() -> io::Result<File> {
+    // SAFETY: no pointers are passed.
+    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Sleeps until one of the descriptors has one of its events (or an error) or `timeout` is over; says which have. A
+/// signal looks like an event of the first.
+pub(super) fn poll(fds: [(BorrowedFd<'_>, c_short); 2], timeout: Duration) -> io::Result<[bool; 2]> {
+    let mut list = fds.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    let time = libc::timespec {
+        // A year is as good as for ever, and fits into every time_t.
+        tv_sec: timeout.as_secs().min(365 * 86_400) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as _,
+    };
+    // SAFETY: `list` holds 2 entries and `time` is a valid timespec, both live through the call; a null signal mask
+    // means "leave it".
+    let rc = unsafe { libc::ppoll(list.as_mut_ptr(), 2, &time, ptr::null()) };
+    match checked(rc) {
+        Ok(_) => Ok(list.map(|entry| entry.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([true, false]),
+        Err(error) => Err(error),
+    }
+}
+
+/// The control message that asks for segmentation: a `cmsghdr` and its value, laid out as cmsg(3) says.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct SegmentControl {
+    len: usize,
+    level: c_int,
+    kind: c_int,
+    segment: u16,
+    pad: [u8; 6],
+}
+
+impl SegmentControl {
+    /// The kernel's `CMSG_SPACE(sizeof(__u16))`.
+    const SPACE: usize = size_of::<usize>() + 2 * size_of::<c_int>() + size_of::<usize>();
+    const NONE: Self = Self::new(0);
+
+    const fn new(segment: u16) -> Self {
+        let len = size_of::<usize>() + 2 * size_of::<c_int>() + size_of::<u16>();
+        Self { len, level: libc::SOL_UDP, kind: libc::UDP_SEGMENT, segment, pad: [0; 6] }
+    }
+}
+
+const _: () = assert!(SegmentControl::SPACE <= size_of::<SegmentControl>());
+
+/// The argument tables of `sendmmsg`, kept so that a call need not allocate them.
+pub(super) struct Sender {
+    messages: Vec<mmsghdr>,
+    pieces: Vec<iovec>,
+    controls: Vec<SegmentControl>,
+}
+
+// SAFETY: the pointers in the tables are written and used within one call of `send`, which has `&mut self`; between
+// calls they are never read, so it does not matter which thread holds them.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn new() -> Self {
+        Self {
+            messages: Vec::with_capacity(MESSAGES_MAX),
+            pieces: Vec::with_capacity(super::window::PACKETS_MAX),
+            controls: Vec::with_capacity(MESSAGES_MAX),
+        }
+    }
+
+    /// Sends one message per run, up to [`MESSAGES_MAX`] of them, and returns how many were sent. The bytes are
+    /// `pieces` of `memory`; `address` tells the destination of a run, `None` for the peer of a connected socket.
+    ///
+    /// The error is that of the first message; none was sent then.
+    pub(super) fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        memory: &[u8],
+        pieces: &[Transmit],
+        runs: &[Run],
+        address: impl Fn(&Run) -> Option<&'a RawAddress>,
+    ) -> io::Result<usize> {
+        let runs = &runs[..runs.len().min(MESSAGES_MAX)];
+        let wanted = runs.iter().map(|run| usize::from(run.count)).sum();
+        self.messages.clear();
+        self.controls.clear();
+        self.pieces.clear();
+        // Pointers into the tables are taken below, so they must not move while they grow.
+        self.controls.resize(runs.len(), SegmentControl::NONE);
+        self.pieces.reserve(wanted);
+        for (run, control) in runs.iter().zip(&mut self.controls) {
+            let first = self.pieces.len();
+            for piece in &pieces[usize::from(run.first)..][..usize::from(run.count)] {
+                let bytes = &memory[piece.offset as usize..][..piece.len as usize];
+                append(&mut self.pieces, first, bytes);
+            }
+            // SAFETY: all fields of `mmsghdr` are integers and pointers, for which zero is a value.
+            let mut message: mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+            if let Some(address) = address(run) {
+                message.msg_hdr.msg_name = ptr::from_ref(&address.bytes).cast_mut().cast();
+                message.msg_hdr.msg_namelen = address.len;
+            }
+            message.msg_hdr.msg_iov = self.pieces[first..].as_mut_ptr();
+            message.msg_hdr.msg_iovlen = (self.pieces.len() - first) as _;
+            if run.segment > 0 {
+                *control = SegmentControl::new(run.segment);
+                message.msg_hdr.msg_control = ptr::from_mut(control).cast();
+                message.msg_hdr.msg_controllen = SegmentControl::SPACE as _;
+            }
+            self.messages.push(message);
+        }
+        // SAFETY: `messages` holds that many headers. Each points to: an address that `address` borrowed for 'a, which
+        // outlives the call; `msg_iovlen` entries of `pieces`, which was reserved up front and so has not moved, each a
+        // live slice of `memory` that the kernel only reads; a control of `controls`, sized before the loop.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                self.messages.len() as _,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        checked(sent).map(|sent| sent as usize)
+    }
+}
+
+/// Adds bytes to the message whose pieces begin at `first`, as part of the last piece when they follow it in memory.
+fn append(pieces: &mut Vec<iovec>, first: usize, bytes: &[u8]) {
+    let base = bytes.as_ptr().cast_mut();
+    if pieces.len() > first
+        && let Some(last) = pieces.last_mut()
+        && last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == base
+    {
+        last.iov_len += bytes.len();
+        return;
+    }
+    pieces.push(iovec { iov_base: base.cast(), iov_len: bytes.len() });
+}
+
+/// One received message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message {
+    /// Bytes in memory.
+    pub(super) len: usize,
+    /// The kernel cut it because it did not fit.
+    pub(super) truncated: bool,
+    /// The ECN bits.
+    pub(super) ecn: u8,
+    /// Length of every datagram in it but the last, when the kernel put several together (GRO).
+    pub(super) segment: Option<usize>,
+}
+
+/// Room for control messages, aligned as the kernel writes them.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+/// The argument tables of `recvmmsg`.
+pub(super) struct Receiver {
+    messages: Vec<mmsghdr>,
+    pieces: Vec<iovec>,
+    addresses: Vec<RawAddress>,
+    controls: Vec<Control>,
+}
+
+// SAFETY: as for `Sender`: pointers are used within one call of `receive` only.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Self {
+            messages: Vec::with_capacity(MESSAGES_MAX),
+            pieces: Vec::with_capacity(MESSAGES_MAX),
+            addresses: vec![RawAddress::EMPTY; MESSAGES_MAX],
+            controls: vec![Control([0; CONTROL_LEN]); MESSAGES_MAX],
+        }
+    }
+
+    /// Receives up to `count` messages (at most [`MESSAGES_MAX`]) into `memory`, message i at byte i * `stride`, each
+    /// of at most `stride` bytes, and returns how many came. Never blocks.
+    pub(super) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        memory: &mut [u8],
+        stride: usize,
+        count: usize,
+    ) -> io::Result<usize> {
+        self.messages.clear();
+        self.pieces.clear();
+        let places = memory.chunks_exact_mut(stride.max(1)).take(count.min(MESSAGES_MAX));
+        self.pieces
+            .extend(places.map(|place| iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() }));
+        let entries = self.pieces.iter_mut().zip(&mut self.addresses).zip(&mut self.controls);
+        for ((piece, address), control) in entries {
+            // SAFETY: all fields of `mmsghdr` are integers and pointers, for which zero is a value.
+            let mut message: mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+            message.msg_hdr.msg_name = ptr::from_mut(&mut address.bytes).cast();
+            message.msg_hdr.msg_namelen = address.bytes.len() as _;
+            message.msg_hdr.msg_iov = piece;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = ptr::from_mut(control).cast();
+            message.msg_hdr.msg_controllen = CONTROL_LEN as _;
+            self.messages.push(message);
+        }
+        // SAFETY: `messages` holds that many headers. Each points to its own address (28 bytes), control area and
+        // piece; the pieces are disjoint parts of `memory`, borrowed mutably through the call; none of the tables
+        // changes between taking the pointers and the call. A null timeout is allowed.
+        let received = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                self.messages.len() as _,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        let received = checked(received)? as usize;
+        self.messages.truncate(received);
+        Ok(received)
+    }
+
+    /// What is known of message `index` of the last [`receive`](Self::receive).
+    pub(super) fn message(&self, index: usize) -> Message {
+        let raw = &self.messages[index];
+        let mut message = Message {
+            len: raw.msg_len as usize,
+            truncated: raw.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            ecn: 0,
+            segment: None,
+        };
+        #[expect(clippy::unnecessary_cast, reason = "the type of msg_controllen depends on the C library")]
+        let len = (raw.msg_hdr.msg_controllen as usize).min(CONTROL_LEN);
+        read_controls(&self.controls[index].0[..len], &mut message);
+        message
+    }
+
+    /// Where message `index` of the last [`receive`](Self::receive) came from.
+    pub(super) fn source(&self, index: usize) -> &RawAddress {
+        &self.addresses[index]
+    }
+}
+
+/// Reads control messages: each a length (with its header), a level, a kind, and data, padded to a word.
+fn read_controls(mut bytes: &[u8], message: &mut Message) {
+    const WORD: usize = size_of::<usize>();
+    const HEADER: usize = WORD + 8;
+    while bytes.len() >= HEADER {
+        let mut word = [0; WORD];
+        word.copy_from_slice(&bytes[..WORD]);
+        let len = usize::from_ne_bytes(word);
+        if len < HEADER || len > bytes.len() {
+            return;
+        }
+        let int = |at: usize| c_int::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let data = &bytes[HEADER..len];
+        match (int(WORD), int(WORD + 4)) {
+            (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 2 => {
+                // The kernel writes an int; a segment is shorter than 64 KiB.
+                let segment = if data.len() >= 4 { int(HEADER) } else { 0 };
+                message.segment = usize::try_from(segment).ok().filter(|segment| *segment > 0);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) if !data.is_empty() => message.ecn = data[0] & 3,
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if data.len() >= 4 => {
+                message.ecn = (int(HEADER) & 3) as u8;
+            }
+            _ => {}
+        }
+        bytes = bytes.get(len.next_multiple_of(WORD)..).unwrap_or_default();
+    }
+}
+
+fn checked(rc: c_int) -> io::Result<c_int> {
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(level: c_int, kind: c_int, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (size_of::<usize>() + 8 + data.len()).to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(size_of::<usize>()), 0);
+        bytes
+    }
+
+    #[test]
+    fn control_messages() {
+        let mut bytes = control(libc::IPPROTO_IP, libc::IP_TOS, &[0xfe]);
+        bytes.extend(control(1, 2, &[1, 2, 3]));
+        bytes.extend(control(libc::SOL_UDP, libc::UDP_GRO, &1436_i32.to_ne_bytes()));
+        let empty = Message { len: 0, truncated: false, ecn: 0, segment: None };
+        let mut message = empty;
+        read_controls(&bytes, &mut message);
+        assert_eq!((message.ecn, message.segment), (2, Some(1436)));
+        for cut in 0..bytes.len() {
+            read_controls(&bytes[..cut], &mut empty.clone());
+        }
+        let mut message = empty;
+        read_controls(&control(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3_i32.to_ne_bytes()), &mut message);
+        assert_eq!(message.ecn, 3);
+    }
+
+    #[test]
+    fn pieces_that_touch_are_one() {
+        let memory = [0_u8; 10];
+        let mut pieces = Vec::new();
+        append(&mut pieces, 0, &memory[0..4]);
+        append(&mut pieces, 0, &memory[4..8]);
+        append(&mut pieces, 0, &memory[0..4]);
+        append(&mut pieces, 2, &memory[4..8]);
+        let lens: Vec<usize> = pieces.iter().map(|piece| piece.iov_len).collect();
+        assert_eq!(lens, [8, 4, 4], "the last belongs to another message");
+    }
+}

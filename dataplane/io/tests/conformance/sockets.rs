@@ -1,0 +1,285 @@
+//! What only some backends can do: unknown sources, binding, refusals, segmentation, back-pressure, lost peers.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use netfold_io::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
+use netfold_io::{IoError, Null, PacketIo, PortId, RxBatch, Transmit, loopback};
+
+const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn to(port: u16, len: u32) -> Transmit {
+    Transmit { port: PortId(port), offset: 0, len }
+}
+
+fn address(io: &UdpIo) -> SocketAddr {
+    io.local_addr().expect("sockets have one")
+}
+
+/// Receives into a fresh batch until something comes, and returns that burst.
+fn burst(io: &mut impl PacketIo) -> RxBatch {
+    let mut batch = io.capabilities().batch();
+    while io.receive(&mut batch).expect("receive") == 0 {
+        assert!(io.wait(PATIENCE).expect("wait"), "nothing arrived");
+    }
+    batch
+}
+
+#[test]
+fn unknown_sources_are_dropped_and_counted() {
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let stranger = UdpSocket::bind(LOCALHOST).unwrap();
+    stranger.send_to(b"let me in", address(&hub)).unwrap();
+    let mut known = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
+    hub.bind_port(PortId(4), address(&known)).unwrap();
+    assert_eq!(known.transmit(b"hello", &[to(0, 5)]).unwrap(), 1);
+    let batch = burst(&mut hub);
+    assert_eq!((batch.len(), batch.packets()[0].port), (1, PortId(4)));
+    assert_eq!(batch.bytes(&batch.packets()[0]), b"hello");
+    assert_eq!((hub.counters().unknown_source, hub.counters().rx_packets), (1, 1));
+}
+
+#[test]
+fn unbinding_makes_a_peer_a_stranger() {
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
+    hub.bind_port(PortId(0), address(&spoke)).unwrap();
+    assert_eq!(hub.peer(PortId(0)), spoke.local_addr());
+    assert!(matches!(
+        hub.bind_port(PortId(1), address(&spoke)),
+        Err(IoError::PeerBound { port: PortId(0), .. })
+    ));
+    hub.unbind_port(PortId(0)).unwrap();
+    assert!(matches!(hub.unbind_port(PortId(0)), Err(IoError::UnknownPort(PortId(0)))));
+    spoke.transmit(b"x", &[to(0, 1)]).unwrap();
+    assert!(hub.wait(PATIENCE).unwrap());
+    assert_eq!(hub.receive(&mut RxBatch::new(4, 9000)).unwrap(), 0);
+    assert_eq!(hub.counters().unknown_source, 1);
+    assert_eq!(hub.transmit(b"x", &[to(0, 1)]).unwrap(), 1);
+    assert_eq!(hub.counters().unbound_port, 1);
+    hub.bind_port(PortId(1), address(&spoke)).expect("free again");
+}
+
+#[test]
+fn fixed_ports_cannot_be_bound() {
+    let (hub, _spokes) = loopback::star(1, 4, 64);
+    let spoke =
+        UdpIo::connect(address(&UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap()), UdpConfig::default());
+    let backends: [Box<dyn PacketIo>; 3] = [Box::new(hub), Box::new(spoke.unwrap()), Box::new(Null::new(64))];
+    for mut io in backends {
+        assert!(matches!(io.bind_port(PortId(0), LOCALHOST), Err(IoError::Unsupported(_))));
+        assert!(matches!(io.unbind_port(PortId(0)), Err(IoError::Unsupported(_))));
+    }
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let first = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let error = UdpIo::bind(address(&first), UdpConfig::default()).map(drop).unwrap_err();
+    assert!(matches!(&error, IoError::Bind { address: taken, .. } if *taken == address(&first)), "{error}");
+    assert!(error.to_string().contains(&address(&first).to_string()), "{error}");
+}
+
+#[test]
+fn a_refused_connection_is_counted_and_survived() {
+    let nobody = address(&UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap()); // closed again at once
+    let mut io = UdpIo::connect(nobody, UdpConfig::default()).unwrap();
+    let mut batch = io.capabilities().batch();
+    for _ in 0..5 {
+        assert_eq!(io.transmit(b"hello", &[to(0, 5), to(0, 3)]).unwrap(), 2);
+        assert_eq!(io.receive(&mut batch).unwrap(), 0);
+    }
+    assert!(io.counters().refused > 0, "{:?}", io.counters());
+    // The peer comes back at the same address: nothing has to be done.
+    let mut hub = UdpIo::bind(nobody, UdpConfig::default()).unwrap();
+    hub.bind_port(PortId(0), SocketAddr::new(LOCALHOST.ip(), address(&io).port())).unwrap();
+    assert_eq!(io.transmit(b"hello", &[to(0, 5)]).unwrap(), 1);
+    assert_eq!(burst(&mut hub).len(), 1);
+}
+
+#[test]
+fn runs_are_segmented_and_coalesced_where_the_kernel_can() {
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
+    hub.bind_port(PortId(0), address(&spoke)).unwrap();
+    let memory: Vec<u8> = (0..30 * 1436).map(|index| (index / 1436) as u8).collect();
+    let packets: Vec<_> =
+        (0..30).map(|index| Transmit { port: PortId(0), offset: index * 1436, len: 1436 }).collect();
+    assert_eq!(spoke.transmit(&memory, &packets).unwrap(), 30);
+    let mut got = Vec::new();
+    while got.len() < 30 {
+        let batch = burst(&mut hub);
+        got.extend(batch.packets().iter().map(|packet| batch.bytes(packet).to_vec()));
+    }
+    assert!(got.iter().enumerate().all(|(index, bytes)| bytes[..] == [index as u8; 1436]));
+    if spoke.gso_len_max() == 0 || !hub.gro() {
+        println!("skipped: no segmentation offload in this kernel");
+        return;
+    }
+    assert_eq!((spoke.counters().tx_calls, spoke.counters().gso_runs), (1, 1));
+    assert!(hub.counters().gro_runs >= 1, "{:?}", hub.counters());
+}
+
+#[test]
+fn datagrams_beyond_the_limit_are_dropped_and_counted() {
+    for gro in [true, false] {
+        let config = UdpConfig { datagram_len_max: 100, gro, ..UdpConfig::default() };
+        let mut hub = UdpIo::bind(LOCALHOST, config).unwrap();
+        let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
+        hub.bind_port(PortId(0), address(&spoke)).unwrap();
+        assert_eq!(spoke.transmit(&[1; 101], &[to(0, 101), to(0, 100)]).unwrap(), 2);
+        let mut got = 0;
+        while got == 0 {
+            let batch = burst(&mut hub);
+            assert!(batch.packets().iter().all(|packet| packet.len == 100));
+            got += batch.len();
+        }
+        assert_eq!((got, hub.counters().truncated), (1, 1), "gro: {gro}");
+    }
+}
+
+#[test]
+fn the_largest_udp_datagram_passes() {
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
+    hub.bind_port(PortId(0), address(&spoke)).unwrap();
+    let memory: Vec<u8> = (0..DATAGRAM_LEN_MAX).map(|index| (index * 13) as u8).collect();
+    let packets = [to(0, DATAGRAM_LEN_MAX as u32); 3];
+    assert_eq!(spoke.transmit(&memory, &packets).unwrap(), 3);
+    // Once into a batch made for it, then into one that just holds a datagram.
+    let mut got = 0;
+    for bytes in [hub.capabilities().batch_bytes, DATAGRAM_LEN_MAX, DATAGRAM_LEN_MAX] {
+        let mut batch = RxBatch::new(1, bytes);
+        while hub.receive(&mut batch).unwrap() == 0 {
+            assert!(hub.wait(PATIENCE).unwrap(), "nothing arrived");
+        }
+        assert!(batch.bytes(&batch.packets()[0]) == memory);
+        got += batch.len();
+    }
+    assert_eq!(got, 3);
+}
+
+#[test]
+fn a_full_socket_pushes_back_and_keeps_order() {
+    // A buffer of the smallest size there is holds a few datagrams only.
+    let config = UdpConfig { socket_buffer: 1, gso: false, ..UdpConfig::default() };
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let mut spoke = UdpIo::connect(address(&hub), config).unwrap();
+    hub.bind_port(PortId(0), address(&spoke)).unwrap();
+    let (mut sent, mut back) = (0_u32, 0_u32);
+    let mut batch = hub.capabilities().batch();
+    while back < 2000 {
+        let memory: Vec<u8> = (sent..sent + 100).flat_map(u32::to_be_bytes).collect();
+        let packets: Vec<_> =
+            (0..100).map(|index| Transmit { port: PortId(0), offset: index * 4, len: 4 }).collect();
+        if sent < 2000 {
+            sent += spoke.transmit(&memory, &packets).unwrap() as u32;
+        }
+        spoke.wait(Duration::ZERO).unwrap();
+        hub.receive(&mut batch).unwrap();
+        for packet in batch.packets() {
+            assert_eq!(batch.bytes(packet), back.to_be_bytes());
+            back += 1;
+        }
+    }
+    let counters = spoke.counters();
+    println!("{counters:?}");
+    assert_eq!((counters.tx_packets, counters.tx_failed), (2000, 0));
+}
+
+#[test]
+fn full_rings_push_back_and_wake_the_sender() {
+    let (mut hub, mut spokes) = loopback::star(2, 4, 64);
+    let mut taken = 0;
+    while hub.transmit(&[0; 64], &[to(1, 64)]).unwrap() == 1 {
+        taken += 1;
+    }
+    assert_eq!((taken, hub.counters().backpressure), (4, 1));
+    assert!(!hub.wait(Duration::ZERO).unwrap());
+    assert_eq!(
+        hub.transmit(&[0; 64], &[to(0, 64), to(1, 64), to(0, 64)]).unwrap(),
+        1,
+        "stops at the full one"
+    );
+    let waiting = std::thread::spawn(move || (hub.wait(PATIENCE).unwrap(), hub));
+    let mut batch = RxBatch::new(8, 64);
+    for _ in 0..4 {
+        assert_eq!(spokes[1].receive(&mut batch).unwrap(), 1);
+    }
+    let (woken, mut hub) = waiting.join().unwrap();
+    assert!(woken);
+    assert!(!hub.wait(Duration::ZERO).unwrap() || !hub.wait(Duration::ZERO).unwrap(), "told once");
+    assert_eq!(hub.transmit(&[0; 64], &[to(1, 64)]).unwrap(), 1);
+}
+
+#[test]
+fn dropped_ends_are_noticed() {
+    let (mut hub, mut spokes) = loopback::star(2, 4, 64);
+    let mut batch = RxBatch::new(8, 512);
+    spokes[0].transmit(b"last", &[to(0, 4)]).unwrap();
+    drop(spokes.remove(0));
+    assert!(hub.wait(PATIENCE).unwrap());
+    assert_eq!(hub.receive(&mut batch).unwrap(), 1, "what was sent before still arrives");
+    assert_eq!(hub.receive(&mut batch).unwrap(), 0);
+    while hub.wait(Duration::ZERO).unwrap() {} // ends: a lost spoke is news once
+    assert_eq!(hub.transmit(b"both", &[to(0, 4), to(1, 4)]).unwrap(), 2);
+    assert_eq!(hub.counters().unbound_port, 1);
+
+    let mut spoke = spokes.remove(0);
+    let waiting = std::thread::spawn(move || {
+        let mut batch = RxBatch::new(8, 512);
+        let mut received = 0;
+        loop {
+            match spoke.receive(&mut batch) {
+                Ok(0) => assert!(spoke.wait(PATIENCE).unwrap()),
+                Ok(count) => received += count,
+                Err(error) => return (received, error, spoke),
+            }
+        }
+    });
+    drop(hub);
+    let (received, error, mut spoke) = waiting.join().unwrap();
+    assert!(received == 1 && matches!(error, IoError::PeerGone), "{error}");
+    assert!(matches!(spoke.transmit(b"x", &[to(0, 1)]), Err(IoError::PeerGone)));
+    assert!(spoke.wait(PATIENCE).unwrap(), "no sleep without hope");
+}
+
+#[test]
+fn ecn_bits_arrive() {
+    let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
+    let marked = UdpSocket::bind(LOCALHOST).unwrap();
+    hub.bind_port(PortId(0), marked.local_addr().unwrap()).unwrap();
+    set_tos(&marked, 3);
+    marked.send_to(b"marked", address(&hub)).unwrap();
+    assert_eq!(burst(&mut hub).packets()[0].ecn, 3);
+}
+
+#[expect(unsafe_code, reason = "the standard library cannot set IP_TOS")]
+fn set_tos(socket: &UdpSocket, tos: libc::c_int) {
+    use std::os::fd::AsRawFd;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `tos`, which lives through the call.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_TOS,
+            std::ptr::from_ref(&tos).cast(),
+            len,
+        )
+    };
+    assert_eq!(rc, 0);
+}
+
+#[test]
+fn null_swallows() {
+    let mut io = Null::new(10);
+    assert_eq!(io.transmit(&[0; 10], &[to(0, 10), to(7, 0)]).unwrap(), 2);
+    assert_eq!(io.counters().tx_bytes, 10);
+    assert!(matches!(io.transmit(&[0; 11], &[to(0, 11)]), Err(IoError::Oversize { .. })));
+    assert_eq!(io.receive(&mut RxBatch::new(1, 10)).unwrap(), 0);
+    io.waker().wake();
+    assert!(io.wait(PATIENCE).unwrap());
+    assert!(!io.wait(Duration::from_millis(1)).unwrap());
+}
