@@ -11,10 +11,11 @@
 //! | [`slots`], [`pool`] | what is free | numbers |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
-//! | [`message`] | lines of the control port | JSON |
+//! | [`server`], [`message`] | sessions, lines, threads | tokio |
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
-//! switch never delays a session.
+//! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. A controller for
+//! tenants or several switches replaces the server and the pool, and keeps what is between them.
 //!
 //! # What is stored
 //!
@@ -29,8 +30,10 @@ pub mod executor;
 pub mod jobs;
 pub mod message;
 pub mod pool;
+pub mod server;
 pub mod slots;
 mod timers;
 
 pub use driver::{DriverError, Limits, SwitchDriver};
 pub use jobs::{EndReason, JobEvent};
+pub use server::{Server, ServerError, ServerHandle};

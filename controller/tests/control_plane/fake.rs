@@ -7,7 +7,7 @@ use netfold_p4::p4info;
 use netfold_wire::serial;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 /// The state of the fake, shared between its driver and the test.
 pub(crate) struct Switch {
@@ -21,6 +21,8 @@ pub(crate) struct Switch {
     pub(crate) calls: usize,
     /// Calls by number that fail.
     pub(crate) failing: Box<dyn FnMut(usize) -> bool + Send>,
+    /// The next call waits until the other end of this is dropped.
+    pub(crate) gate: Option<mpsc::Receiver<()>>,
 }
 
 /// What an entry that admits data says.
@@ -115,11 +117,24 @@ impl Fake {
             chunks: vec![[0; 2]; slots as usize],
             calls: 0,
             failing: Box::new(|_| false),
+            gate: None,
         })))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Switch> {
         self.0.lock().expect("the fake found a wrong call")
+    }
+
+    /// The state, for a call.
+    fn call(&self) -> Result<MutexGuard<'_, Switch>, DriverError> {
+        let gate = self.lock().gate.take();
+        if let Some(gate) = gate {
+            // An error is what it waits for.
+            let _ = gate.recv();
+        }
+        let mut switch = self.lock();
+        switch.call()?;
+        Ok(switch)
     }
 
     pub(crate) fn boxed(&self) -> Box<dyn SwitchDriver> {
@@ -133,8 +148,7 @@ impl SwitchDriver for Fake {
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!(port < switch.limits.ports_max);
         assert!(!switch.ports.values().any(|other| *other == peer), "{peer} bound twice");
         assert_eq!(switch.ports.insert(port, peer), None, "port {port} bound twice");
@@ -142,8 +156,7 @@ impl SwitchDriver for Fake {
     }
 
     fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!(!switch.admitted().iter().any(|entry| entry.port == port), "entries for port {port} remain");
         assert!(!switch.groups.values().flatten().any(|replica| replica.port == port), "a group uses {port}");
         assert!(switch.ports.remove(&port).is_some(), "port {port} was not bound");
@@ -151,8 +164,7 @@ impl SwitchDriver for Fake {
     }
 
     fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!(!entries.is_empty());
         for entry in entries {
             switch.check_entry(entry);
@@ -162,8 +174,7 @@ impl SwitchDriver for Fake {
     }
 
     fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!(!entries.is_empty());
         for entry in entries {
             let at = switch.entries.iter().position(|other| other == entry);
@@ -173,8 +184,7 @@ impl SwitchDriver for Fake {
     }
 
     fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!((1..=switch.limits.groups_max).contains(&group));
         assert!(!replicas.is_empty());
         assert!(replicas.iter().all(|replica| switch.ports.contains_key(&replica.port)));
@@ -183,16 +193,14 @@ impl SwitchDriver for Fake {
     }
 
     fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         assert!(!switch.admitted().iter().any(|entry| entry.group == group), "entries use group {group}");
         assert!(switch.groups.remove(&group).is_some(), "group {group} does not exist");
         Ok(())
     }
 
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
-        let mut switch = self.lock();
-        switch.call()?;
+        let mut switch = self.call()?;
         for old in switch.admitted() {
             let apart = first_slot + slots <= old.first || old.first + old.slots <= first_slot;
             assert!(apart, "ADVANCE over slots of job {}, which is admitted", old.job);

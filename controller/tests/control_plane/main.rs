@@ -4,3 +4,4 @@ mod admission;
 mod bench;
 mod fake;
 mod random;
+mod server;

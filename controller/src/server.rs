@@ -1,0 +1,198 @@
+//! The control port: TCP sessions of one JSON object a line around an [`admission`](crate::admission) coordinator.
+//!
+//! Everything runs on one thread with a tokio runtime of its own, apart from the switch's driver, which may block and
+//! so has a second thread. Three kinds of tasks: one accepts, one a session reads and writes lines, and the hub owns
+//! the coordinator and never waits for a session.
+//!
+//! # Limits
+//!
+//! Every queue is bounded: what a session may leave unread (`OUTBOX_LINES`), lines on their way to the hub
+//! (`INPUTS`; sessions wait in turn), tasks for the switch (by the number of jobs and members). A line has
+//! [`LINE_LEN_MAX`](netfold_wire::control::LINE_LEN_MAX) bytes at most. Sessions above the limit are told so and closed,
+//! or only closed when even that would cost too much.
+
+mod accept;
+mod hub;
+mod session;
+
+use crate::admission::{Config, Coordinator};
+use crate::driver::SwitchDriver;
+use crate::executor::{Executor, Outcome, Task};
+use crate::jobs::JobEvent;
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+
+/// Called on the server's thread for every event; must not block.
+type Hook = Box<dyn FnMut(&JobEvent) + Send>;
+
+/// A control port that is bound and does not serve yet.
+pub struct Server {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    config: Config,
+    driver: Box<dyn SwitchDriver>,
+    hook: Hook,
+}
+
+/// Why a control port does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: choose another address or stop the program that holds it")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system gave no random numbers for job keys.
+    #[error("the system gives no random numbers, and job keys must not be predictable")]
+    Keys(#[source] Box<dyn Error + Send + Sync>),
+    /// The system refused a thread or a runtime.
+    #[error("the control port cannot start its threads")]
+    Thread(#[source] io::Error),
+    /// The thread of the switch's driver or of the server is gone.
+    #[error("a thread of the control port has crashed: its panic message tells where; restart the switch")]
+    Crashed,
+}
+
+impl Server {
+    /// Listens on `address`, a TCP port for which 0 means any, on behalf of a switch that holds nothing of ours.
+    /// Workers that connect meanwhile wait.
+    ///
+    /// # Errors
+    /// [`ServerError::Bind`] when the address is taken or is not this host's.
+    pub fn bind(
+        address: SocketAddr,
+        config: Config,
+        driver: Box<dyn SwitchDriver>,
+    ) -> Result<Self, ServerError> {
+        let bind = |source| ServerError::Bind { address, source };
+        let listener = TcpListener::bind(address).map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let local_addr = listener.local_addr().map_err(bind)?;
+        Ok(Self { listener, local_addr, config, driver, hook: Box::new(|_| {}) })
+    }
+
+    /// Has `hook` called for every event, on the server's thread: it must not block.
+    #[must_use]
+    pub fn on_event(mut self, hook: impl FnMut(&JobEvent) + Send + 'static) -> Self {
+        self.hook = Box::new(hook);
+        self
+    }
+
+    /// The address that workers connect to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Serves until `shutdown` is ready, then ends every job, empties the switch and returns. Needs a tokio runtime
+    /// with I/O and time.
+    ///
+    /// # Errors
+    /// [`ServerError`] when it cannot start, or when the driver panics.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let keys = StdRng::try_from_rng(&mut SysRng).map_err(|error| ServerError::Keys(Box::new(error)))?;
+        let limits = self.driver.limits();
+        let (tasks, outcomes) = start_executor(self.driver)?;
+        let sessions_max = self.config.sessions_max;
+        let heartbeat = self.config.heartbeat;
+        let coordinator = Coordinator::new(self.config, limits, keys);
+        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
+        let hub = hub::Hub::new(coordinator, self.hook, tasks, sessions_max, heartbeat);
+        hub.run(listener, outcomes, shutdown).await
+    }
+
+    /// Serves on a thread of its own until the handle is shut down or dropped.
+    ///
+    /// # Errors
+    /// [`ServerError::Thread`] when the system refuses the thread or its runtime.
+    pub fn spawn(self) -> Result<ServerHandle, ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let local_addr = self.local_addr;
+        let shutdown = async {
+            // A handle that is gone means the same.
+            let _ = stopped.await;
+        };
+        let thread = std::thread::Builder::new()
+            .name("netfold-control".into())
+            .spawn(move || runtime.block_on(self.run(shutdown)))
+            .map_err(ServerError::Thread)?;
+        Ok(ServerHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// A control port that serves on a thread of its own. Dropping it shuts it down.
+pub struct ServerHandle {
+    local_addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+impl ServerHandle {
+    /// The address that workers connect to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Whether the server serves no more, which without a shutdown means that it failed.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends every job, empties the switch and waits for the server's end.
+    ///
+    /// # Errors
+    /// [`ServerError`] when the server failed before.
+    pub fn shutdown(mut self) -> Result<(), ServerError> {
+        self.stop_and_join()
+    }
+
+    fn stop_and_join(&mut self) -> Result<(), ServerError> {
+        drop(self.stop.take());
+        match self.thread.take() {
+            Some(thread) => thread.join().unwrap_or(Err(ServerError::Crashed)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `shutdown`.
+        let _ = self.stop_and_join();
+    }
+}
+
+/// Starts the driver's thread: it takes one task at a time and ends when the sender of tasks is dropped.
+fn start_executor(
+    driver: Box<dyn SwitchDriver>,
+) -> Result<(mpsc::Sender<Task>, mpsc::Receiver<Outcome>), ServerError> {
+    let (tasks, mut queue) = mpsc::channel(1);
+    let (done, outcomes) = mpsc::channel(1);
+    let mut executor = Executor::new(driver);
+    std::thread::Builder::new()
+        .name("netfold-driver".into())
+        .spawn(move || {
+            while let Some(task) = queue.blocking_recv() {
+                if done.blocking_send(executor.run(task)).is_err() {
+                    break;
+                }
+            }
+        })
+        .map_err(ServerError::Thread)?;
+    Ok((tasks, outcomes))
+}

@@ -1,0 +1,201 @@
+//! One session: lines in, lines out, and a quiet end.
+
+use crate::message::{Lines, Refused, decode};
+use netfold_wire::control::Request;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Longest wait for a peer to take a line.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a session that was ended stays half open, so that the peer reads the last line before a reset can
+/// destroy it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes that are read, and thrown away, of a session that was ended.
+const LINGER_BYTES_MAX: usize = 1 << 16;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1024;
+
+/// What a session hears.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// A line: a request, or why it is none.
+    Line(Result<Request, Refused>),
+    /// The peer closed or broke the connection.
+    Closed,
+    /// The peer does not read.
+    Slow,
+}
+
+/// Where what a session hears goes to, under the name that the hub has for the session. Of a session that is only to be
+/// turned away, nobody hears anything.
+pub(super) struct Ear<I>(pub(super) Option<(I, mpsc::Sender<(I, Said)>)>);
+
+impl<I: Copy> Ear<I> {
+    async fn hear(&self, said: Said) {
+        if let Self(Some((session, inputs))) = self {
+            // Without a hub there is nobody to tell.
+            let _ = inputs.send((*session, said)).await;
+        }
+    }
+}
+
+/// Serves a session until the hub drops the sender of `outbox`, then delivers what is left in it and closes.
+///
+/// All that the peer says goes to `ear`, which may make it wait. After the first line that is none, or the end of the
+/// connection, the peer is not read any more.
+pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
+    stream: S,
+    mut outbox: mpsc::Receiver<Vec<u8>>,
+    ear: Ear<I>,
+) {
+    let (mut read, mut write) = tokio::io::split(stream);
+    let mut lines = Lines::default();
+    let mut bytes = [0; READ_BYTES];
+    let mut reading = true;
+    let mut writing = true;
+    loop {
+        tokio::select! {
+            biased;
+            line = outbox.recv() => {
+                let Some(line) = line else { break };
+                if writing && !matches!(timeout(WRITE_TIMEOUT, write.write_all(&line)).await, Ok(Ok(()))) {
+                    writing = false;
+                    reading = false;
+                    ear.hear(Said::Slow).await;
+                }
+            }
+            count = read.read(&mut bytes), if reading => match count {
+                Ok(count) if count > 0 => {
+                    lines.push(&bytes[..count]);
+                    reading = pass_on(&mut lines, &ear).await;
+                }
+                _ => {
+                    reading = false;
+                    ear.hear(Said::Closed).await;
+                }
+            },
+        }
+    }
+    if writing && write.shutdown().await.is_ok() {
+        // Elapsed: the peer had its time.
+        let _ = timeout(LINGER, drain(&mut read, &mut bytes)).await;
+    }
+}
+
+/// Passes on all whole lines; returns whether the session may go on.
+async fn pass_on<I: Copy>(lines: &mut Lines, ear: &Ear<I>) -> bool {
+    loop {
+        let said = match lines.next_line() {
+            Ok(None) => return true,
+            Ok(Some(line)) => decode(&line),
+            Err(refused) => Err(refused),
+        };
+        let is_request = said.is_ok();
+        ear.hear(Said::Line(said)).await;
+        if !is_request {
+            return false;
+        }
+    }
+}
+
+async fn drain(read: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) {
+    let mut left = LINGER_BYTES_MAX;
+    while let Ok(count @ 1..) = read.read(bytes).await {
+        left = left.saturating_sub(count);
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netfold_wire::control::Refusal;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    type Inputs = mpsc::Receiver<((), Said)>;
+
+    /// Runs a session against `peer`, which gets its end of the connection, the sender of the outbox and what the
+    /// session hears; returns what it has not taken of that.
+    fn session(
+        buffer: usize,
+        peer: impl AsyncFnOnce(tokio::io::DuplexStream, mpsc::Sender<Vec<u8>>, &mut Inputs),
+    ) -> Vec<Said> {
+        block_on(async {
+            let (near, far) = tokio::io::duplex(buffer);
+            let (outbox, lines) = mpsc::channel(4);
+            let (inputs, mut heard) = mpsc::channel(4);
+            tokio::join!(run(near, lines, Ear(Some(((), inputs)))), peer(far, outbox, &mut heard));
+            let mut rest = Vec::new();
+            while let Some(((), said)) = heard.recv().await {
+                rest.push(said);
+            }
+            rest
+        })
+    }
+
+    #[test]
+    fn lines_in_pieces_are_requests() {
+        let rest = session(64, async |mut far, outbox, heard| {
+            for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
+                far.write_all(piece).await.unwrap();
+            }
+            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(Request::Alive {})));
+            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(Request::Leave {})));
+            drop(outbox);
+        });
+        assert_eq!(rest, []);
+    }
+
+    #[test]
+    fn nothing_is_read_after_garbage_and_the_answer_arrives() {
+        let rest = session(1 << 20, async |mut far, outbox, heard| {
+            let mut garbage = vec![b'x'; 5000];
+            garbage.extend_from_slice(b"\n{\"type\":\"alive\"}\n");
+            far.write_all(&garbage).await.unwrap();
+            let ((), said) = heard.recv().await.unwrap();
+            assert!(matches!(said, Said::Line(Err(refused)) if refused.reason == Refusal::Protocol));
+            outbox.send(b"go away\n".to_vec()).await.unwrap();
+            drop(outbox);
+            let mut answer = String::new();
+            far.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "go away\n");
+        });
+        assert_eq!(rest, []);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_slow() {
+        let rest = session(16, async |far, outbox, heard| {
+            outbox.send(vec![b'x'; 64]).await.unwrap();
+            assert_eq!(heard.recv().await.unwrap().1, Said::Slow);
+            drop(outbox);
+            drop(far);
+        });
+        assert_eq!(rest, []);
+    }
+
+    #[test]
+    fn a_peer_that_never_closes_is_closed() {
+        let rest = session(16, async |mut far, outbox, heard| {
+            drop(outbox);
+            assert_eq!(heard.recv().await, None, "the session is over");
+            assert!(far.write_all(b"x").await.is_err());
+        });
+        assert_eq!(rest, []);
+    }
+}
