@@ -205,6 +205,38 @@ fn judge(error: &io::Error, run: Run, refused: u32) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn what_a_full_socket_does_not_take_is_kept_and_sent_later_in_order() {
+        // Loopback UDP never fills up its sender; a pair of local datagram sockets does, and takes the same calls.
+        let (near, far) = UnixDatagram::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let socket = UdpSocket::from(OwnedFd::from(near));
+        let role = Role::Connected(SocketAddr::from(([127, 0, 0, 1], 1)));
+        let mut sending = Sending::new(0);
+        let mut counters = IoCounters::default();
+        let memory: Vec<u8> = (0..3000_u32).flat_map(u32::to_be_bytes).collect();
+        let packets: Vec<_> =
+            (0..3000).map(|index| Transmit { port: PortId(0), offset: index * 4, len: 4 }).collect();
+        let (mut taken, mut expected) = (0, 0_u32);
+        while expected < 3000 {
+            let before = taken;
+            taken += sending.transmit(&socket, &role, &memory, &packets[taken..], &mut counters).unwrap();
+            assert!(taken == 3000 || sending.has_unsent(), "back-pressure means that something is kept");
+            assert!(taken - before <= 2 * super::super::window::PACKETS_MAX, "memory is bounded");
+            let mut datagram = [0; 8];
+            while let Ok(len) = far.recv(&mut datagram) {
+                assert_eq!(datagram[..len], expected.to_be_bytes());
+                expected += 1;
+            }
+        }
+        assert!(!sending.has_unsent() && counters.backpressure > 0, "{counters:?}");
+        assert_eq!((counters.tx_packets, counters.tx_failed), (3000, 0));
+    }
 
     #[test]
     fn errors_and_what_follows() {

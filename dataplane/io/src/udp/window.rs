@@ -189,12 +189,12 @@ mod tests {
     #[test]
     fn runs_are_bounded_in_segments_and_bytes() {
         let mut window = Window::new();
-        window.group(&vec![packet(0, 0, 10); 130], 65_000);
+        window.group(&[packet(0, 0, 10); 130], 65_000);
         assert_eq!(shape(&window), [(0, 64, 10), (0, 64, 10), (0, 2, 10)]);
-        window.group(&vec![packet(0, 0, 9_000); 9], 65_000);
+        window.group(&[packet(0, 0, 9_000); 9], 65_000);
         assert_eq!(shape(&window), [(0, 7, 9_000), (0, 2, 9_000)]);
-        assert_eq!(window.group(&vec![packet(0, 0, 65_000); 40], 65_000), 16, "bounded in bytes");
-        assert_eq!(window.group(&vec![packet(0, 0, 1); 600], 65_000), PACKETS_MAX);
+        assert_eq!(window.group(&[packet(0, 0, 65_000); 40], 65_000), 16, "bounded in bytes");
+        assert_eq!(window.group(&[packet(0, 0, 1); 600], 65_000), PACKETS_MAX);
     }
 
     proptest! {

@@ -1,0 +1,77 @@
+//! What the I/O alone can do: one client, a plain forwarder, and every backend and payload.
+//!
+//! `cargo bench -p netfold-io` prints one line per case: datagrams per second there and back, the bytes of their
+//! payload in one direction, and system calls per datagram. Client and forwarder have a thread each, so a machine of
+//! two cores shows the rate of one core at each end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use netfold_io::forward::Forwarder;
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{PacketIo, PortId, Transmit, loopback};
+
+/// Datagrams under way, as many as a worker's window by default.
+const WINDOW: usize = 256;
+const TIME: Duration = Duration::from_millis(400);
+/// Netfold header and 64, 352 and 2048 lanes of 4 bytes.
+const LENGTHS: [usize; 3] = [28 + 256, 28 + 1408, 28 + 8192];
+
+fn main() {
+    // `cargo test --benches` only wants to see that it runs.
+    let time = if std::env::args().any(|argument| argument == "--bench") { TIME } else { Duration::ZERO };
+    println!("{:<22} {:>6} {:>9} {:>9} {:>12}", "backend", "bytes", "Mpkt/s", "GB/s", "calls/packet");
+    for len in LENGTHS {
+        let (hub, mut spokes) = loopback::star(1, WINDOW, len);
+        report("loopback", len, hub, spokes.remove(0), time);
+        for (name, gso, gro) in [
+            ("udp, gso and gro", true, true),
+            ("udp, gso", true, false),
+            ("udp, gro", false, true),
+            ("udp", false, false),
+        ] {
+            let config = UdpConfig { datagram_len_max: len, gso, gro, ..UdpConfig::default() };
+            let mut hub = UdpIo::bind(([127, 0, 0, 1], 0).into(), config).expect("bind");
+            let spoke = UdpIo::connect(hub.local_addr().expect("bound"), config).expect("connect");
+            hub.bind_port(PortId(0), spoke.local_addr().expect("bound")).expect("bind_port");
+            report(name, len, hub, spoke, time);
+        }
+    }
+}
+
+fn report(name: &str, len: usize, hub: impl PacketIo + 'static, mut spoke: impl PacketIo, time: Duration) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let waker = hub.waker();
+    let stopped = Arc::clone(&stop);
+    let forwarding = std::thread::spawn(move || Forwarder::new(hub).run(&stopped).expect("forward"));
+    let (packets, seconds) = drive(&mut spoke, len, time);
+    stop.store(true, Ordering::Release);
+    waker.wake();
+    forwarding.join().expect("the forwarder ends");
+    let counters = spoke.counters();
+    let calls = (counters.rx_calls + counters.tx_calls + counters.sleeps) as f64 / packets as f64;
+    let rate = packets as f64 / seconds;
+    println!("{name:<22} {len:>6} {:>9.3} {:>9.3} {calls:>12.3}", rate / 1e6, rate * len as f64 / 1e9);
+}
+
+/// Keeps a window of datagrams under way; returns how many came back, and the seconds it took.
+fn drive(spoke: &mut impl PacketIo, len: usize, time: Duration) -> (u64, f64) {
+    let memory = vec![0x5a; WINDOW * len];
+    let packets: Vec<_> = (0..WINDOW)
+        .map(|index| Transmit { port: PortId(0), offset: (index * len) as u32, len: len as u32 })
+        .collect();
+    let mut batch = spoke.capabilities().batch();
+    let (mut under_way, mut back) = (0, 0);
+    let start = Instant::now();
+    while back == 0 || start.elapsed() < time {
+        under_way += spoke.transmit(&memory, &packets[under_way..]).expect("transmit");
+        let count = spoke.receive(&mut batch).expect("receive");
+        if count == 0 && !spoke.wait(Duration::from_millis(50)).expect("wait") {
+            under_way = 0; // lost in a full socket buffer: begin again
+        }
+        under_way = under_way.saturating_sub(count);
+        back += count as u64;
+    }
+    (back, start.elapsed().as_secs_f64())
+}
