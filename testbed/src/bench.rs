@@ -1,3 +1,5 @@
 //! Benchmarks. Each compares two things in one run and reports ratios, medians and spread.
 
+pub mod all_reduce;
 pub mod fold;
+pub mod quantize;

@@ -1,0 +1,189 @@
+//! Tensors whose reduction is known: filled by rank, checked element by element.
+
+use netfold::quantize::{Lanes, Quantizer};
+use netfold::{Element, Mode, ReduceOp};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::Config;
+
+/// Length of the tables: prime, so that no chunk size divides it and a chunk in the wrong place does not go unnoticed.
+const PERIOD: usize = 4099;
+
+/// Every further period is half as large, down to 2^-12, and then from the start: blocks of many exponents.
+const SCALES: usize = 13;
+
+/// One period of every rank's values, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    floats: Vec<Vec<f32>>,
+    /// Sum and largest magnitude over the ranks, exact in `f64`.
+    float_sum: Vec<f64>,
+    float_max: Vec<f32>,
+    ints: Vec<Vec<i32>>,
+    int_sum: Vec<i32>,
+    int_min: Vec<i32>,
+    int_max: Vec<i32>,
+}
+
+impl Pattern {
+    pub(super) fn new(seed: u64, workers: u16) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let floats: Vec<Vec<f32>> =
+            (0..workers).map(|_| (0..PERIOD).map(|_| rng.random_range(-1.0..1.0)).collect()).collect();
+        let ints: Vec<Vec<i32>> = (0..workers).map(|_| (0..PERIOD).map(|_| rng.random()).collect()).collect();
+        let column = |at: usize| floats.iter().map(move |row| row[at]);
+        let int_column = |at: usize| ints.iter().map(move |row| row[at]);
+        Self {
+            float_sum: (0..PERIOD).map(|at| column(at).map(f64::from).sum()).collect(),
+            float_max: (0..PERIOD).map(|at| column(at).fold(0.0, |max: f32, v| max.max(v.abs()))).collect(),
+            int_sum: (0..PERIOD).map(|at| int_column(at).fold(0, i32::wrapping_add)).collect(),
+            int_min: (0..PERIOD).map(|at| int_column(at).fold(i32::MAX, i32::min)).collect(),
+            int_max: (0..PERIOD).map(|at| int_column(at).fold(i32::MIN, i32::max)).collect(),
+            floats,
+            ints,
+        }
+    }
+
+    fn scale(period: usize) -> f32 {
+        1.0 / (1_u32 << (period % SCALES)) as f32
+    }
+}
+
+/// An element type that the benchmark measures.
+pub(super) trait Number: Element + Default {
+    /// Name in the type column.
+    const NAME: &'static str;
+
+    /// Fills a tensor with a rank's values.
+    fn fill(pattern: &Pattern, rank: u16, tensor: &mut [Self]);
+
+    /// Counts the elements that are not the reduction of all ranks' values within the mode's bound.
+    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64;
+
+    /// A digest of all bits.
+    fn digest(tensor: &[Self]) -> u64;
+}
+
+impl Number for f32 {
+    const NAME: &'static str = "f32";
+
+    fn fill(pattern: &Pattern, rank: u16, tensor: &mut [Self]) {
+        let row = &pattern.floats[usize::from(rank)];
+        for (period, values) in tensor.chunks_mut(PERIOD).enumerate() {
+            let scale = Pattern::scale(period);
+            values.iter_mut().zip(row).for_each(|(value, &base)| *value = base * scale);
+        }
+    }
+
+    /// The bound of a block: one quantum for each worker, by the exponent of the block's largest magnitude over all
+    /// workers, and the rounding of the sum to `f32`.
+    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64 {
+        let lanes = if config.mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
+        let quantizer = Quantizer::new(lanes, config.workers);
+        let block_len = quantizer.block_elements(config.payload_bytes as usize);
+        let mut largest = Vec::with_capacity(block_len);
+        let mut wrong = 0;
+        for (index, block) in tensor.chunks(block_len).enumerate() {
+            let at = index * block_len;
+            let place = |i: usize| ((at + i) % PERIOD, Pattern::scale((at + i) / PERIOD));
+            largest.clear();
+            largest
+                .extend((0..block.len()).map(place).map(|(column, scale)| pattern.float_max[column] * scale));
+            let quantum = f64::from(quantizer.quantum(quantizer.exponent(&largest)));
+            let allowed = quantum * f64::from(config.workers);
+            for (i, &value) in block.iter().enumerate() {
+                let (column, scale) = place(i);
+                let want = pattern.float_sum[column] * f64::from(scale);
+                let off = (f64::from(value) - want).abs();
+                // A NaN is not within anything.
+                let within = off <= allowed + want.abs() * f64::from(f32::EPSILON);
+                wrong += u64::from(!within);
+            }
+        }
+        wrong
+    }
+
+    fn digest(tensor: &[Self]) -> u64 {
+        digest(tensor.iter().map(|value| value.to_bits()))
+    }
+}
+
+impl Number for i32 {
+    const NAME: &'static str = "i32";
+
+    fn fill(pattern: &Pattern, rank: u16, tensor: &mut [Self]) {
+        let row = &pattern.ints[usize::from(rank)];
+        tensor.chunks_mut(PERIOD).for_each(|values| values.copy_from_slice(&row[..values.len()]));
+    }
+
+    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64 {
+        let want = match config.op {
+            ReduceOp::Min => &pattern.int_min,
+            ReduceOp::Max => &pattern.int_max,
+            _ => &pattern.int_sum,
+        };
+        let differ = |values: &[Self]| values.iter().zip(want).filter(|(value, want)| value != want).count();
+        tensor.chunks(PERIOD).map(|values| differ(values) as u64).sum()
+    }
+
+    fn digest(tensor: &[Self]) -> u64 {
+        digest(tensor.iter().map(|value| value.cast_unsigned()))
+    }
+}
+
+/// A polynomial over the words modulo 2^64: any single difference shows.
+fn digest(words: impl Iterator<Item = u32>) -> u64 {
+    words.fold(0, |sum: u64, word| sum.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reduced(pattern: &Pattern, workers: u16, count: usize) -> Vec<f32> {
+        let mut sum = vec![0.0_f64; count];
+        let mut share = vec![0.0_f32; count];
+        for rank in 0..workers {
+            f32::fill(pattern, rank, &mut share);
+            sum.iter_mut().zip(&share).for_each(|(sum, &share)| *sum += f64::from(share));
+        }
+        sum.into_iter().map(|sum| sum as f32).collect()
+    }
+
+    #[test]
+    fn right_sums_pass_and_each_kind_of_wrong_one_is_counted() {
+        let config = Config { workers: 3, ..Config::default() };
+        let pattern = Pattern::new(1, 3);
+        let right = reduced(&pattern, 3, 20_000);
+        assert_eq!(f32::wrong(&pattern, &config, &right), 0);
+
+        let mut one = right.clone();
+        one[4_321] += 0.01;
+        assert_eq!(f32::wrong(&pattern, &config, &one), 1);
+        assert_ne!(f32::digest(&one), f32::digest(&right));
+        let mut one = right.clone();
+        one[0] = f32::NAN;
+        assert_eq!(f32::wrong(&pattern, &config, &one), 1);
+        let mut swapped = right.clone();
+        swapped[..1408].rotate_left(704);
+        assert!(f32::wrong(&pattern, &config, &swapped) > 1300, "two packets exchanged");
+        let mut share = vec![0.0; 20_000];
+        f32::fill(&pattern, 0, &mut share);
+        assert!(f32::wrong(&pattern, &config, &share) > 19_000, "not reduced at all");
+    }
+
+    #[test]
+    fn integers_are_exact() {
+        let pattern = Pattern::new(2, 2);
+        let config = |op| Config { workers: 2, mode: Mode::I32, op, ..Config::default() };
+        let (mut a, mut b) = (vec![0; 9_000], vec![0; 9_000]);
+        i32::fill(&pattern, 0, &mut a);
+        i32::fill(&pattern, 1, &mut b);
+        let zip = |f: fn(i32, i32) -> i32| a.iter().zip(&b).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
+        assert_eq!(i32::wrong(&pattern, &config(ReduceOp::Sum), &zip(i32::wrapping_add)), 0);
+        assert_eq!(i32::wrong(&pattern, &config(ReduceOp::Min), &zip(i32::min)), 0);
+        assert_eq!(i32::wrong(&pattern, &config(ReduceOp::Max), &zip(i32::max)), 0);
+        assert!(i32::wrong(&pattern, &config(ReduceOp::Max), &zip(i32::min)) > 8_000);
+    }
+}
