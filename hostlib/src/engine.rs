@@ -160,17 +160,16 @@ impl Engine {
             }
         };
         self.post_stats();
-        let pending = self.tensors.len() > 0;
+        let undone = self.mailbox.end(error.clone()) + self.tensors.len();
         if let Some(line) = &self.line {
-            // A mismatch is seen by every rank in the same chunk, so nobody needs to be told; whoever closes with work
-            // undone, or met any other error, is lost to the others.
+            // Whoever closes with work undone, or met any error of its own, is lost to the others. A mismatch is seen by
+            // every rank in the same chunk, so nobody needs to be told.
             match error {
-                Error::Closed if !pending => {}
+                Error::Closed if undone == 0 => {}
                 Error::Mismatch { .. } => {}
                 _ => line.hang_up(),
             }
         }
-        self.mailbox.end(error.clone());
         self.tensors.fail(&error);
     }
 

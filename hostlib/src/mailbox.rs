@@ -142,15 +142,17 @@ impl Mailbox {
     }
 
     /// Engine: the job is over. Everything in the inbox is finished with `error`, and so is all that comes later. The
-    /// first end stands.
-    pub(crate) fn end(&self, error: Error) {
+    /// first end stands. Returns how many operations were in the inbox.
+    pub(crate) fn end(&self, error: Error) -> usize {
         let mut inbox = self.lock();
         let error = inbox.ended.get_or_insert(error).clone();
         let left = std::mem::take(&mut inbox.submissions);
         drop(inbox);
         self.room.notify_all();
+        let count = left.len();
         for submission in left {
             submission.parcel.finish(Err(error.clone()));
         }
+        count
     }
 }

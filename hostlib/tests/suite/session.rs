@@ -1,0 +1,228 @@
+//! The control session against a control port played by the test, line by line.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
+use netfold_wire::control::{Event, Refusal, Request};
+
+use crate::support;
+
+/// A control port with one worker.
+struct Port {
+    reader: BufReader<TcpStream>,
+    stream: TcpStream,
+    /// Where the worker's packets go; nobody answers them.
+    udp: UdpSocket,
+}
+
+impl Port {
+    fn read(&mut self) -> Option<Request> {
+        let mut line = String::new();
+        match self.reader.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(serde_json::from_str(&line).unwrap()),
+        }
+    }
+
+    fn say(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).unwrap();
+        line.push(b'\n');
+        self.stream.write_all(&line).unwrap();
+    }
+
+    fn admit(&mut self) {
+        let mut admission = support::admission(16, 5);
+        admission.udp_port = self.udp.local_addr().unwrap().port();
+        self.say(&Event::Admitted(admission));
+    }
+}
+
+/// Plays the port in a thread, after it has read the join request; returns what the worker is to connect with.
+fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let builder = Communicator::builder()
+        .job("test")
+        .rank(1)
+        .world_size(2)
+        .mode(Mode::Bfp16)
+        .slots(64)
+        .switch(listener.local_addr().unwrap())
+        .unwrap();
+    let thread = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut port = Port { reader: BufReader::new(stream.try_clone().unwrap()), stream, udp };
+        let join = port.read().unwrap();
+        play(port, join);
+    });
+    (builder, thread)
+}
+
+#[test]
+fn joins_gives_signs_of_life_and_leaves_in_peace() {
+    let (builder, port) = port(|mut port, join| {
+        let Request::Join { version: 1, job, rank: 1, world: 2, mode: Mode::Bfp16, slots: 64, udp_port } =
+            join
+        else {
+            panic!("{join:?}")
+        };
+        assert_eq!((job.as_str(), udp_port != 0), ("test", true));
+        port.say(&Event::Alive {}); // while the others are awaited
+        port.admit();
+        assert_eq!(port.read(), Some(Request::Alive {}));
+        port.say(&Event::Alive {});
+        // The worker's packets come from the announced port.
+        let mut bytes = [0; 2048];
+        let (_, from) = port.udp.recv_from(&mut bytes).unwrap();
+        assert_eq!(from.port(), udp_port);
+        port.say(&Event::Refused { reason: Refusal::Busy, message: "shutting down".into() });
+        while port.read().is_some() {}
+    });
+    let mut comm = builder.connect().unwrap();
+    let error = comm.barrier().unwrap_err();
+    assert!(matches!(&error, Error::Refused { reason: Refusal::Busy, .. }), "{error}");
+    drop(comm);
+    port.join().unwrap();
+}
+
+#[test]
+fn the_farewell_arrives_before_the_connection_ends() {
+    let (builder, port) = port(|mut port, _| {
+        port.admit();
+        let mut last = None;
+        while let Some(request) = port.read() {
+            port.say(&Event::Alive {}); // unread bytes at the closing side must not destroy the farewell
+            last = Some(request);
+            if last == Some(Request::Leave {}) {
+                break;
+            }
+        }
+        assert_eq!(last, Some(Request::Leave {}));
+    });
+    let start = Instant::now();
+    builder.connect().unwrap().leave().unwrap();
+    port.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_worker_that_is_dropped_with_work_undone_is_lost_to_the_others() {
+    let (builder, port) = port(|mut port, _| {
+        port.admit();
+        let mut left = false;
+        while let Some(request) = port.read() {
+            left |= request == Request::Leave {};
+        }
+        assert!(!left, "closed without a farewell");
+    });
+    let mut comm = builder.connect().unwrap();
+    let handle = comm.all_reduce_async(vec![1.0f32; 10_000], ReduceOp::Sum).unwrap();
+    drop(comm);
+    assert_eq!(handle.wait().unwrap_err(), Error::Closed);
+    port.join().unwrap();
+}
+
+/// Admits, lets `end` happen once the worker has sent packets, and returns the worker's error and how long it took.
+fn lost(end: impl FnOnce(&mut Port) + Send + 'static) -> (Error, Duration) {
+    let (builder, port) = port(|mut port, _| {
+        port.admit();
+        port.udp.recv_from(&mut [0; 2048]).unwrap();
+        end(&mut port);
+    });
+    let mut comm = builder.connect().unwrap();
+    let pending = comm.all_reduce_async(vec![1i32; 3], ReduceOp::Sum).unwrap();
+    let start = Instant::now();
+    let error = comm.all_reduce(&mut vec![1.0f32; 100_000], ReduceOp::Sum).unwrap_err();
+    let took = start.elapsed();
+    assert_eq!(pending.wait().unwrap_err(), error);
+    assert_eq!(comm.barrier().unwrap_err(), error);
+    drop(comm);
+    port.join().unwrap();
+    (error, took)
+}
+
+#[test]
+fn a_lost_peer_is_reported_with_its_rank() {
+    let (error, took) = lost(|port| {
+        port.say(&Event::PeerLost { rank: 0, message: "its session closed".into() });
+        while port.read().is_some() {}
+    });
+    assert!(
+        matches!(&error, Error::PeerLost { rank: 0, message } if message == "its session closed"),
+        "{error}"
+    );
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_switch_that_dies_is_noticed_at_once() {
+    let (error, took) = lost(|_| {});
+    assert_eq!(error.kind(), "switch_lost", "{error}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_switch_that_falls_silent_is_noticed_when_its_lease_is_over() {
+    let (error, took) = lost(|port| {
+        // Signs of life are read and not answered.
+        while port.read().is_some() {}
+    });
+    assert_eq!(error.kind(), "switch_lost", "{error}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn nonsense_from_the_port_ends_the_job() {
+    for nonsense in [&b"{\"type\":\"dance\"}\n"[..], b"\xff\xfe\n", &[b'x'; 9000]] {
+        let (error, _) = lost(|port| {
+            port.stream.write_all(nonsense).unwrap();
+            let mut rest = Vec::new();
+            let _ = port.reader.read_to_end(&mut rest);
+        });
+        assert_eq!(error.kind(), "control", "{error}");
+    }
+}
+
+#[test]
+fn refusals_and_closed_doors_are_told_at_connect() {
+    let (builder, thread) = port(|mut port, _| {
+        port.say(&Event::Refused {
+            reason: Refusal::RankTaken,
+            message: "rank 1 is taken: choose another".into(),
+        });
+    });
+    let error = builder.connect().unwrap_err();
+    assert!(matches!(&error, Error::Refused { reason: Refusal::RankTaken, .. }), "{error}");
+    assert!(error.to_string().contains("choose another"), "{error}");
+    thread.join().unwrap();
+
+    let (builder, thread) = port(|_, _| {});
+    let error = builder.connect().unwrap_err();
+    assert_eq!(error.kind(), "switch_lost", "{error}");
+    thread.join().unwrap();
+
+    let (builder, thread) = port(|mut port, _| while port.read().is_some() {});
+    let error = builder.join_timeout(Duration::from_millis(200)).connect().unwrap_err();
+    assert!(matches!(error, Error::JoinTimeout { .. }), "{error}");
+    thread.join().unwrap();
+
+    let (builder, thread) = port(|mut port, _| {
+        let mut admission = support::admission(16, 5);
+        admission.lane_words = 1;
+        port.say(&Event::Admitted(admission));
+    });
+    let error = builder.connect().unwrap_err();
+    assert!(matches!(error, Error::Config(_)), "an admission that makes no sense: {error}");
+    thread.join().unwrap();
+
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Communicator::builder().job("x").rank(0).world_size(1).switch(address).unwrap();
+    let error = nobody.connect().unwrap_err();
+    assert!(
+        matches!(&error, Error::Connect { address: told, .. } if *told == address.to_string()),
+        "{error}"
+    );
+}

@@ -1,0 +1,148 @@
+//! A switch in plain code, written from the protocol alone, and threads that play the ranks of a job on it.
+
+use std::collections::HashMap;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use netfold::{Admission, Builder, Communicator, Mode};
+use netfold_io::loopback::{Loopback, star};
+use netfold_io::{IoError, PacketIo, PortId, Transmit};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
+
+pub(crate) const LANE_WORDS: u32 = 64;
+
+/// What one (slot, set) holds.
+struct Held {
+    chunk: u32,
+    seen: u32,
+    exp_next: u8,
+    lanes: Vec<u8>,
+}
+
+/// Folds by the rules of the slot machine for a single job; the rank is the port.
+pub(crate) struct ReferenceSwitch {
+    world: u16,
+    held: HashMap<(u16, u8), Held>,
+}
+
+impl ReferenceSwitch {
+    pub(crate) fn new(world: u16) -> Self {
+        Self { world, held: HashMap::new() }
+    }
+
+    /// Serves until all workers are gone.
+    pub(crate) fn serve(mut self, mut io: impl PacketIo) {
+        let mut batch = io.capabilities().batch();
+        loop {
+            match io.receive(&mut batch) {
+                Ok(0) => drop(io.wait(Duration::from_secs(1)).unwrap()),
+                Ok(_) => {}
+                Err(IoError::PeerGone) => return,
+                Err(error) => panic!("{error}"),
+            }
+            for packet in batch.packets() {
+                let (bytes, ports) = self.handle(packet.port, batch.bytes(packet).to_vec());
+                for port in ports {
+                    let packet = Transmit { port, offset: 0, len: bytes.len() as u32 };
+                    while io.transmit(&bytes, &[packet]).unwrap() == 0 {
+                        io.wait(Duration::from_millis(10)).unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, from: PortId, mut datagram: Vec<u8>) -> (Vec<u8>, Vec<PortId>) {
+        let mut repr = Repr::parse(&Packet::new_checked(&datagram[..]).unwrap()).unwrap();
+        assert_eq!(repr.kind, Kind::Data);
+        let full = u32::MAX >> (32 - self.world);
+        let bit = 1 << from.0;
+        let share = datagram[header::LEN..].to_vec();
+        let fresh = Held { chunk: repr.chunk, seen: 0, exp_next: 0, lanes: vec![] };
+        let held = self.held.entry((repr.slot, repr.set)).or_insert(fresh);
+        let all: Vec<PortId> = (0..self.world).map(PortId).collect();
+        let ports = if serial::newer(held.chunk, repr.chunk) {
+            repr.kind = Kind::Stale;
+            vec![from]
+        } else {
+            if serial::newer(repr.chunk, held.chunk) {
+                *held = Held { chunk: repr.chunk, seen: 0, exp_next: 0, lanes: vec![] };
+            }
+            if held.seen & bit != 0 {
+                if held.seen == full { vec![from] } else { vec![] }
+            } else {
+                if held.seen == 0 {
+                    (held.lanes, held.exp_next) = (share, repr.exp_next);
+                } else {
+                    fold(repr.op, &mut held.lanes, &share);
+                    held.exp_next = held.exp_next.max(repr.exp_next);
+                }
+                held.seen |= bit;
+                if held.seen == full { all } else { vec![] }
+            }
+        };
+        if repr.kind == Kind::Data {
+            repr.kind = Kind::Result;
+            repr.flags = repr.flags.without(Flags::RESEND);
+            (repr.bitmap, repr.count, repr.exp_next) = (full, self.world, held.exp_next);
+            datagram[header::LEN..].copy_from_slice(&held.lanes);
+        }
+        repr.emit(&mut Packet::new_unchecked(&mut datagram[..]));
+        (datagram, ports)
+    }
+}
+
+fn fold(op: LaneOp, sum: &mut [u8], share: &[u8]) {
+    for (to, from) in sum.chunks_exact_mut(4).zip(share.chunks_exact(4)) {
+        let (a, b) =
+            (i32::from_be_bytes(to.try_into().unwrap()), i32::from_be_bytes(from.try_into().unwrap()));
+        let folded = match op {
+            LaneOp::Sum => a.wrapping_add(b),
+            LaneOp::Min => a.min(b),
+            LaneOp::Max => a.max(b),
+        };
+        to.copy_from_slice(&folded.to_be_bytes());
+    }
+}
+
+pub(crate) fn admission(slots: u32, first_chunk: u32) -> Admission {
+    Admission { job: 3, epoch: 7, key: 0xfeed, slots, first_chunk, lane_words: LANE_WORDS, udp_port: 0 }
+}
+
+/// A switch thread and the workers' ends of its rings.
+pub(crate) fn switch(world: u16) -> (Vec<Loopback>, JoinHandle<()>) {
+    let (hub, spokes) = star(usize::from(world), 64, header::LEN + 4 * LANE_WORDS as usize);
+    let switch = thread::spawn(move || ReferenceSwitch::new(world).serve(hub));
+    (spokes, switch)
+}
+
+pub(crate) fn builder(io: impl PacketIo + 'static, rank: u16, world: u16, mode: Mode, slots: u32) -> Builder {
+    Communicator::builder()
+        .rank(rank)
+        .world_size(world)
+        .mode(mode)
+        .stall_timeout(Duration::from_secs(20))
+        .transport(Box::new(io), admission(slots, u32::MAX - 100)) // chunk numbers wrap on the way
+}
+
+/// Runs `body` on every rank of a job in parallel and returns what they return, by rank.
+pub(crate) fn job<R: Send>(
+    world: u16,
+    mode: Mode,
+    slots: u32,
+    body: impl Fn(Communicator) -> R + Send + Sync,
+) -> Vec<R> {
+    let (spokes, switch) = switch(world);
+    let results = thread::scope(|scope| {
+        let ranks: Vec<_> = (0..world)
+            .zip(spokes)
+            .map(|(rank, io)| {
+                let body = &body;
+                scope.spawn(move || body(builder(io, rank, world, mode, slots).connect().unwrap()))
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    switch.join().unwrap();
+    results
+}
