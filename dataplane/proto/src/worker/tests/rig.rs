@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netfold_wire::control::{Admission, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
-use rand::rngs::StdRng;
+use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use crate::*;
@@ -217,7 +217,7 @@ pub(super) struct Rig {
     pub(super) network: Network,
     /// Ranks that neither send nor hear.
     pub(super) dead: Vec<u16>,
-    rng: StdRng,
+    rng: Xoshiro256PlusPlus,
     flying: BinaryHeap<Reverse<Arrival>>,
     sequence: u64,
 }
@@ -233,7 +233,7 @@ impl Rig {
             switch: Switch::default(),
             network,
             dead: Vec::new(),
-            rng: StdRng::seed_from_u64(seed),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             flying: BinaryHeap::new(),
             sequence: 0,
         }

@@ -1,0 +1,35 @@
+//! Discrete-event simulation: real workers ([`netfold_proto`]) and a switch, on a virtual clock and a network that
+//! loses, repeats, reorders, delays and damages packets. Everything follows from one seed.
+//!
+//! [`Scenario::from_seed`] draws a job (ranks, slots, chunk size, tensors, operations), a network and mishaps;
+//! [`run`](run::run) plays it against a [`SimSwitch`] and panics when an invariant of the protocol is broken:
+//!
+//! - **Exactly once.** Every lane of every result equals the fold of all ranks' inputs in exact arithmetic, and lane `r`
+//!   of each chunk counts the shares of rank `r`.
+//! - **Same bytes.** All results of a chunk, first or repeated, to any rank, are the same bytes.
+//! - **Safe reuse.** No packet reaches the switch that would replace a result which a live rank has not taken.
+//! - **Progress.** All operations finish; when a rank dies, every other finishes or gives up with a typed reason in
+//!   bounded time.
+//! - **Isolation.** Forged, foreign, stale and damaged packets leave the state of every slot as it was, and change
+//!   nothing at a worker.
+//!
+//! Switches: [`ReferenceSwitch`], written to be read; [`PipelineSwitch`], the generated pipeline that the software
+//! switch runs; [`Lockstep`], both at once, byte for byte.
+
+mod intruder;
+mod network;
+mod pipeline;
+mod referee;
+mod reference;
+mod run;
+mod scenario;
+mod switch;
+mod tensors;
+
+pub use network::{Fate, Faults};
+pub use pipeline::PipelineSwitch;
+pub use reference::ReferenceSwitch;
+pub use run::{Report, run};
+pub use scenario::{Death, Outage, Scenario};
+pub use switch::{JobSetup, Lockstep, SimSwitch};
+pub use tensors::OpPlan;

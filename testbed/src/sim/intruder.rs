@@ -1,0 +1,105 @@
+//! Forged packets: each has something wrong that a switch or a worker must see.
+
+use netfold_wire::{Flags, Kind, Packet, header};
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+
+use super::switch::JobSetup;
+
+/// A port that belongs to nobody.
+const NOBODY: u16 = 60_000;
+
+/// A packet to slip in at the switch.
+#[derive(Debug)]
+pub(super) struct Forgery {
+    pub(super) port: u16,
+    pub(super) bytes: Vec<u8>,
+    /// It is the neighbour's own, and may change the neighbour's slots.
+    pub(super) neighbours: bool,
+}
+
+/// Makes a forgery for the switch from a DATA packet that a rank sent on `port`.
+pub(super) fn at_switch(
+    rng: &mut Xoshiro256PlusPlus,
+    job: &JobSetup,
+    neighbour: &JobSetup,
+    port: u16,
+    genuine: &[u8],
+) -> Forgery {
+    let mut bytes = genuine.to_vec();
+    let mut port = port;
+    let mut neighbours = false;
+    let mut packet = Packet::new_unchecked(&mut bytes[..]);
+    match rng.random_range(0..14) {
+        0 => {
+            bytes = noise(rng);
+            port = if rng.random() { port } else { NOBODY };
+        }
+        1 => port = NOBODY,
+        2 => port = neighbour.ports[0],
+        3 => packet.set_key(packet.key() ^ bit(rng)),
+        4 => packet.set_epoch(packet.epoch() ^ bit(rng)),
+        5 => packet.set_job(packet.job() ^ 1 << rng.random_range(0..16)),
+        6 => {
+            packet.set_slot(packet.slot() | (job.slots << rng.random_range(0..15 - job.slots.ilog2())) as u16)
+        }
+        7 => packet.set_version(packet.version() ^ 1 << rng.random_range(0..4)),
+        8 => packet.set_kind_raw(other(rng, Kind::Data, 16)),
+        9 => resize(rng, &mut bytes),
+        10 => packet.set_op_raw(rng.random_range(3..16)),
+        11 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
+        12 => {
+            (port, neighbours) = (neighbour.ports[0], true);
+            packet.set_job(neighbour.job);
+            packet.set_key(neighbour.key);
+            packet.set_epoch(neighbour.epoch);
+            packet.set_slot(packet.slot() & (neighbour.slots - 1) as u16);
+        }
+        _ => packet.set_flags(Flags(packet.flags().0 ^ Flags::BARE.0)),
+    }
+    Forgery { port, bytes, neighbours }
+}
+
+/// Makes a forgery for a rank from a packet that the switch sent it.
+pub(super) fn at_rank(rng: &mut Xoshiro256PlusPlus, job: &JobSetup, genuine: &[u8]) -> Vec<u8> {
+    let mut bytes = genuine.to_vec();
+    let mut packet = Packet::new_unchecked(&mut bytes[..]);
+    match rng.random_range(0..11) {
+        0 => bytes = noise(rng),
+        1 => packet.set_key(packet.key() ^ bit(rng)),
+        2 => packet.set_epoch(packet.epoch() ^ bit(rng)),
+        3 => packet.set_job(packet.job() ^ 1 << rng.random_range(0..16)),
+        4 => packet.set_slot(packet.slot() ^ 1 << rng.random_range(0..15)),
+        5 => packet.set_set(packet.set() ^ 1),
+        6 => packet.set_version(packet.version() ^ 1 << rng.random_range(0..4)),
+        7 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
+        8 => packet.set_kind_raw([0, 1, 3, 6, 7, 8, 15][rng.random_range(0..7)]),
+        9 => resize(rng, &mut bytes),
+        _ => packet.set_bitmap(packet.bitmap() ^ bit(rng)),
+    }
+    bytes
+}
+
+fn bit(rng: &mut Xoshiro256PlusPlus) -> u32 {
+    1 << rng.random_range(0..32)
+}
+
+fn noise(rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
+    (0..rng.random_range(0..600)).map(|_| rng.random()).collect()
+}
+
+fn other(rng: &mut Xoshiro256PlusPlus, kind: Kind, end: u8) -> u8 {
+    (kind as u8 + rng.random_range(1..end)) % end
+}
+
+/// A chunk of the same slot and set that is older than anything a switch may still hold there.
+fn older(rng: &mut Xoshiro256PlusPlus, chunk: u32, slots: u32) -> u32 {
+    chunk.wrapping_sub(2 * slots * rng.random_range(2..1000))
+}
+
+fn resize(rng: &mut Xoshiro256PlusPlus, bytes: &mut Vec<u8>) {
+    let len = rng.random_range(0..2 * bytes.len());
+    // A bare packet lengthened, or a full one shortened, is still of the wrong length.
+    bytes.resize(if len == bytes.len() { len + 1 } else { len }, 0);
+    debug_assert!(bytes.len() != header::LEN || bytes[1] & Flags::BARE.0 == 0);
+}

@@ -1,0 +1,55 @@
+//! A network that misbehaves by chance.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+
+/// What one direction of every link does to a datagram. Probabilities are from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Faults {
+    /// It is lost.
+    pub loss: f64,
+    /// Bits flip; the UDP checksum shows it and the datagram is dropped.
+    pub corruption: f64,
+    /// It arrives twice, each copy in its own time.
+    pub duplication: f64,
+    /// It is held back for up to `straggle`, far beyond a window of others.
+    pub reordering: f64,
+    /// Shortest time on the way.
+    pub delay: Duration,
+    /// Longest time on top, drawn evenly; reorders what is sent in quick succession.
+    pub jitter: Duration,
+    /// Longest time by which reordering holds a datagram back.
+    pub straggle: Duration,
+}
+
+/// When the copies of a datagram arrive, after it was sent. None: it does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// The datagram.
+    pub first: Option<Duration>,
+    /// A second copy.
+    pub second: Option<Duration>,
+}
+
+impl Faults {
+    /// Decides what happens to one datagram.
+    pub fn decide(&self, rng: &mut Xoshiro256PlusPlus) -> Fate {
+        let mut copy = |asked: bool| {
+            let lost = rng.random_bool(self.loss) || rng.random_bool(self.corruption);
+            (asked && !lost).then(|| {
+                let extra = if rng.random_bool(self.reordering) { self.straggle } else { self.jitter };
+                self.delay + extra.mul_f64(rng.random())
+            })
+        };
+        let first = copy(true);
+        let second = if self.duplication > 0.0 && rng.random_bool(self.duplication) {
+            let extra = self.jitter.mul_f64(rng.random());
+            first.map(|at| at + extra)
+        } else {
+            None
+        };
+        Fate { first, second }
+    }
+}

@@ -1,0 +1,146 @@
+//! The generated pipeline of the software switch, under simulation.
+
+use std::fmt;
+use std::ops::Range;
+
+use netfold_io::{PortId, Received};
+use netfold_p4::allreduce::{self, Member};
+use netfold_switch::switch::CONTROLLER_PORT;
+use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
+
+use super::switch::{JobSetup, SimSwitch, fold_digest};
+
+/// A generated pipeline with its job table filled, and multicast by list.
+pub struct PipelineSwitch {
+    pipeline: Box<dyn Pipeline>,
+    /// Ports of multicast group `i + 1`.
+    groups: Vec<Vec<u16>>,
+    verdicts: Vec<Verdict>,
+}
+
+impl PipelineSwitch {
+    /// The pipeline for packets of `lane_words` lanes, with these jobs admitted. `None` when none was generated for
+    /// that size.
+    ///
+    /// # Panics
+    ///
+    /// When the job table does not take the jobs, or the controller's packets go unanswered.
+    pub fn new(lane_words: u32, jobs: &[JobSetup]) -> Option<Self> {
+        let mut pipeline = datagram_pipeline(4 * lane_words)?;
+        let entry = allreduce::controller_entry(CONTROLLER_PORT, Kind::Advance);
+        pipeline.insert(&entry).expect("the controller's entry fits an empty table");
+        for (index, job) in jobs.iter().enumerate() {
+            for (rank, port) in job.ports.iter().enumerate() {
+                let member = Member {
+                    port: *port,
+                    source: 0,
+                    rank: rank as u8,
+                    job: job.job,
+                    epoch: job.epoch,
+                    key: job.key,
+                    base: job.base,
+                    slots: job.slots,
+                    world: job.ports.len() as u16,
+                    group: index as u16 + 1,
+                };
+                for entry in allreduce::job_entries(&member) {
+                    pipeline.insert(&entry).expect("the job table holds the members of a scenario");
+                }
+            }
+            for entry in allreduce::job_wide_entries(job.job) {
+                pipeline.insert(&entry).expect("the job table holds the jobs of a scenario");
+            }
+        }
+        let groups = jobs.iter().map(|job| job.ports.clone()).collect();
+        let mut switch = Self { pipeline, groups, verdicts: Vec::new() };
+        for job in jobs {
+            switch.advance(job.base..job.base + job.slots, job.first_chunk.wrapping_sub(1));
+        }
+        Some(switch)
+    }
+
+    /// Moves slots that hold chunk 0 on to `chunk`, in steps because a newer number is less than 2^31 ahead.
+    fn advance(&mut self, slots: Range<u32>, chunk: u32) {
+        for slot in slots {
+            for set in 0..2 {
+                for to in [chunk / 3, chunk / 3 * 2, chunk] {
+                    let stored = self.advance_one(slot, set, to);
+                    assert!(!serial::newer(to, stored), "an ADVANCE to a newer chunk takes effect");
+                }
+            }
+        }
+    }
+
+    fn advance_one(&mut self, slot: u32, set: u8, chunk: u32) -> u32 {
+        let repr = Repr {
+            kind: Kind::Advance,
+            flags: Flags::BARE,
+            op: LaneOp::Sum,
+            class: 0,
+            reason: Reason::None,
+            job: 0,
+            slot: slot as u16,
+            set,
+            epoch: 0,
+            key: 0,
+            chunk,
+            bitmap: 0,
+            count: 0,
+            exp: 0,
+            exp_next: 0,
+        };
+        let mut bytes = [0; header::LEN];
+        repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+        let verdict = self.burst(CONTROLLER_PORT, &mut bytes);
+        assert_eq!(verdict.send, Send::Unicast(CONTROLLER_PORT), "the controller is answered");
+        Packet::new_unchecked(&bytes[..]).chunk()
+    }
+
+    fn burst(&mut self, port: u16, bytes: &mut [u8]) -> Verdict {
+        let packet = Received { port: PortId(port), offset: 0, len: bytes.len() as u32, ecn: 0 };
+        self.verdicts.clear();
+        self.pipeline.burst(&[packet], bytes, &mut self.verdicts);
+        assert_eq!(self.verdicts.len(), 1, "one verdict a packet");
+        self.verdicts[0]
+    }
+}
+
+impl fmt::Debug for PipelineSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineSwitch").field("info", self.pipeline.info()).finish_non_exhaustive()
+    }
+}
+
+impl SimSwitch for PipelineSwitch {
+    fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>) {
+        let mut bytes = datagram.to_vec();
+        let verdict = self.burst(port, &mut bytes);
+        bytes.truncate(verdict.len as usize);
+        match verdict.send {
+            Send::Drop => {}
+            Send::Unicast(port) => out.push((port, bytes)),
+            Send::Multicast(group) => {
+                let members = &self.groups[usize::from(group) - 1];
+                out.extend(members.iter().map(|member| (*member, bytes.clone())));
+            }
+        }
+    }
+
+    fn digest(&self, slots: Range<u32>) -> u64 {
+        let mut words = Vec::new();
+        for index in 2 * slots.start as usize..2 * slots.end as usize {
+            for register in ["claim", "version", "exponent", "sum"] {
+                assert!(
+                    self.pipeline.read_register(register, index, &mut words),
+                    "register {register} exists"
+                );
+            }
+        }
+        fold_digest(0, words)
+    }
+
+    fn slots(&self) -> u32 {
+        self.pipeline.info().entries / 2
+    }
+}

@@ -1,0 +1,371 @@
+//! The event loop: plays a scenario against a switch and asserts every invariant.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use netfold_proto::{AbortReason, Handled, Instant, OpId, Worker, WorkerConfig, WorkerEvent};
+use netfold_wire::control::Admission;
+use netfold_wire::{Packet, header};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::intruder;
+use super::network::Fate;
+use super::referee::Referee;
+use super::scenario::Scenario;
+use super::switch::SimSwitch;
+use super::tensors::{OpPlan, Tensors};
+
+/// Events of one simulation, at most: what a livelock would exceed.
+const EVENTS_MAX: u64 = 20_000_000;
+
+/// How late after a death's last consequence a worker may give up: a few time-outs on top of the stall.
+const DEATH_SLACK: Duration = Duration::from_secs(8);
+
+/// What a simulation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Virtual time at the end.
+    pub elapsed: Duration,
+    /// Events played.
+    pub events: u64,
+    /// Datagrams that ranks sent.
+    pub sent: u64,
+    /// Of those, resends.
+    pub resent: u64,
+    /// Results that ranks took.
+    pub results: u64,
+    /// Datagrams that ranks ignored.
+    pub ignored: u64,
+    /// Forged packets slipped in.
+    pub forged: u64,
+    /// Ranks that gave up, with a typed reason.
+    pub aborted: u64,
+}
+
+/// Plays a scenario to its end.
+///
+/// # Panics
+///
+/// When an invariant is broken. The message does not name the seed: the caller has it.
+pub fn run(mut scenario: Scenario, switch: &mut dyn SimSwitch) -> Report {
+    let plans = Rc::new(std::mem::take(&mut scenario.plans));
+    let mut simulation = Simulation::new(&scenario, switch, plans);
+    simulation.play();
+    simulation.judge()
+}
+
+struct Rank {
+    worker: Worker,
+    tensors: Tensors,
+    alive: bool,
+    done: usize,
+    aborted: Option<(Duration, AbortReason)>,
+}
+
+/// Something that will happen.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Submit(u16),
+    Die(u16),
+    Tell(u16),
+    Intrude,
+    AtSwitch(u16, Rc<[u8]>),
+    AtRank(u16, Rc<[u8]>),
+}
+
+struct Simulation<'s> {
+    scenario: &'s Scenario,
+    plans: Rc<Vec<OpPlan>>,
+    switch: &'s mut dyn SimSwitch,
+    rng: Xoshiro256PlusPlus,
+    now: Duration,
+    ranks: Vec<Rank>,
+    referee: Referee,
+    /// By time, ties in order of creation.
+    agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
+    serial: u64,
+    /// A packet of each direction, for the intruder.
+    seen_up: Option<(u16, Rc<[u8]>)>,
+    seen_down: Option<(u16, Rc<[u8]>)>,
+    out: Vec<(u16, Vec<u8>)>,
+    buffer: Vec<u8>,
+    report: Report,
+}
+
+impl<'s> Simulation<'s> {
+    fn new(scenario: &'s Scenario, switch: &'s mut dyn SimSwitch, plans: Rc<Vec<OpPlan>>) -> Self {
+        let job = &scenario.job;
+        let admission = Admission {
+            job: job.job,
+            epoch: job.epoch,
+            key: job.key,
+            slots: job.slots,
+            first_chunk: job.first_chunk,
+            lane_words: scenario.lane_words,
+            udp_port: netfold_wire::UDP_PORT,
+        };
+        let rank = |rank| {
+            let mut config = WorkerConfig::new(admission.clone(), rank, scenario.world);
+            config.stall_timeout = scenario.stall_timeout;
+            Rank {
+                worker: Worker::new(config).expect("scenarios are drawn within bounds"),
+                tensors: Tensors::new(usize::from(rank), scenario.lane_words as usize, Rc::clone(&plans)),
+                alive: true,
+                done: 0,
+                aborted: None,
+            }
+        };
+        let positions = plans.iter().map(|plan| plan.positions(job.slots)).sum();
+        Self {
+            ranks: (0..scenario.world).map(rank).collect(),
+            referee: Referee::new(job, positions),
+            plans,
+            scenario,
+            switch,
+            rng: Xoshiro256PlusPlus::seed_from_u64(!scenario.seed),
+            now: Duration::ZERO,
+            agenda: BinaryHeap::new(),
+            serial: 0,
+            seen_up: None,
+            seen_down: None,
+            out: Vec::new(),
+            buffer: vec![0; header::LEN + 4 * scenario.lane_words as usize],
+            report: Report::default(),
+        }
+    }
+
+    fn plan(&mut self, at: Duration, what: Happening) {
+        self.serial += 1;
+        self.agenda.push(Reverse((at, self.serial, what)));
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_nanos(self.now.as_nanos() as u64)
+    }
+
+    fn play(&mut self) {
+        for (rank, times) in self.scenario.submissions.iter().enumerate() {
+            times.iter().for_each(|at| self.plan(*at, Happening::Submit(rank as u16)));
+        }
+        if let Some(death) = self.scenario.death {
+            self.plan(death.at, Happening::Die(death.rank));
+            if let Some(later) = death.told_after {
+                self.plan(death.at + later, Happening::Tell(death.rank));
+            }
+        }
+        for _ in 0..self.scenario.intrusions {
+            let at = Duration::from_micros(self.rng.random_range(0..30_000));
+            self.plan(at, Happening::Intrude);
+        }
+        while self.step() {
+            self.report.events += 1;
+            assert!(self.report.events < EVENTS_MAX, "livelock: {:?}", self.report);
+        }
+    }
+
+    /// Plays the next event, a worker's deadline or something on the agenda; false when there is none.
+    fn step(&mut self) -> bool {
+        let live = self.ranks.iter().enumerate().filter(|(_, rank)| rank.alive);
+        let deadlines = live.filter_map(|(index, rank)| Some((rank.worker.next_deadline()?, index)));
+        let deadline = deadlines.min().map(|(at, index)| (Duration::from_nanos(at.as_nanos()), index));
+        let next = self.agenda.peek().map(|Reverse((at, ..))| *at);
+        match (deadline, next) {
+            (Some((at, index)), next) if next.is_none_or(|next| at < next) => {
+                self.now = self.now.max(at);
+                let now = self.instant();
+                self.ranks[index].worker.handle_timeout(now);
+                self.poll(index as u16);
+            }
+            (_, Some(_)) => {
+                if let Some(Reverse((at, _, what))) = self.agenda.pop() {
+                    self.now = self.now.max(at);
+                    self.happen(what);
+                }
+            }
+            (_, None) => return false,
+        }
+        true
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Submit(rank) => {
+                let Rank { worker, alive, aborted, .. } = &mut self.ranks[usize::from(rank)];
+                if *alive && aborted.is_none() {
+                    let op = worker.submit(self.plans[submitted(worker)].spec);
+                    op.expect("scenarios stay within the queue");
+                    self.poll(rank);
+                }
+            }
+            Happening::Die(rank) => {
+                self.ranks[usize::from(rank)].alive = false;
+                self.referee.died(rank);
+            }
+            Happening::Tell(dead) => {
+                for rank in 0..self.scenario.world {
+                    if self.ranks[usize::from(rank)].alive && !self.is_done(usize::from(rank)) {
+                        self.ranks[usize::from(rank)].worker.abort(AbortReason::PeerLost { rank: dead });
+                        self.poll(rank);
+                    }
+                }
+            }
+            Happening::Intrude => self.intrude(),
+            Happening::AtSwitch(port, bytes) => self.at_switch(port, bytes),
+            Happening::AtRank(rank, bytes) => self.at_rank(rank, bytes),
+        }
+    }
+
+    fn at_switch(&mut self, port: u16, bytes: Rc<[u8]>) {
+        self.referee.arrives(&bytes);
+        let mut out = std::mem::take(&mut self.out);
+        self.switch.process(port, &bytes, &mut out);
+        self.seen_up = Some((port, bytes));
+        for (to, bytes) in out.drain(..) {
+            self.referee.leaves(&bytes);
+            self.send_down(to, bytes);
+        }
+        self.out = out;
+    }
+
+    fn at_rank(&mut self, rank: u16, bytes: Rc<[u8]>) {
+        let index = usize::from(rank);
+        if !self.ranks[index].alive {
+            return;
+        }
+        let now = self.instant();
+        let Rank { worker, tensors, .. } = &mut self.ranks[index];
+        match worker.handle_packet(now, &bytes, tensors) {
+            Handled::Result => self.referee.took(index, Packet::new_unchecked(&bytes[..]).chunk()),
+            Handled::Aborted => {}
+            _ => self.report.ignored += 1,
+        }
+        self.seen_down = Some((rank, bytes));
+        self.poll(rank);
+    }
+
+    /// Sends what the rank has to send and takes note of its events.
+    fn poll(&mut self, rank: u16) {
+        let now = self.instant();
+        let index = usize::from(rank);
+        loop {
+            let Rank { worker, tensors, .. } = &mut self.ranks[index];
+            let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
+            let bytes: Rc<[u8]> = self.buffer[..len].into();
+            let fate = self.fate(rank, self.scenario.up);
+            self.travel(fate, || Happening::AtSwitch(rank, Rc::clone(&bytes)));
+        }
+        let at = self.now;
+        let Rank { worker, tensors, done, aborted, .. } = &mut self.ranks[index];
+        while let Some(event) = worker.poll_event() {
+            match event {
+                WorkerEvent::OpDone(OpId(op)) => {
+                    assert_eq!(op, *done as u64, "operations are reported in order");
+                    tensors.assert_result(*done);
+                    *done += 1;
+                }
+                WorkerEvent::Aborted(reason) => *aborted = Some((at, reason)),
+                other => panic!("unknown event {other:?}"),
+            }
+        }
+    }
+
+    fn send_down(&mut self, to: u16, bytes: Vec<u8>) {
+        // Ports of other jobs lead nowhere.
+        if to < self.scenario.world {
+            let bytes: Rc<[u8]> = bytes.into();
+            let fate = self.fate(to, self.scenario.down);
+            self.travel(fate, || Happening::AtRank(to, Rc::clone(&bytes)));
+        }
+    }
+
+    fn fate(&mut self, rank: u16, faults: super::Faults) -> Fate {
+        let out = self.scenario.outage;
+        if out.is_some_and(|out| out.rank == rank && (out.from..out.until).contains(&self.now)) {
+            return Fate::default();
+        }
+        faults.decide(&mut self.rng)
+    }
+
+    fn travel(&mut self, fate: Fate, arrival: impl Fn() -> Happening) {
+        for delay in [fate.first, fate.second].into_iter().flatten() {
+            self.plan(self.now + delay, arrival());
+        }
+    }
+
+    /// **Isolation**: forged packets change nothing.
+    fn intrude(&mut self) {
+        let scenario = self.scenario;
+        if let Some((port, genuine)) = self.seen_up.clone() {
+            let forgery =
+                intruder::at_switch(&mut self.rng, &scenario.job, &scenario.neighbour, port, &genuine);
+            let job = scenario.job.base..scenario.job.base + scenario.job.slots;
+            let watched = if forgery.neighbours { job } else { 0..self.switch.slots() };
+            let before = self.switch.digest(watched.clone());
+            let mut out = Vec::new();
+            self.switch.process(forgery.port, &forgery.bytes, &mut out);
+            let after = self.switch.digest(watched);
+            assert_eq!(before, after, "a forged packet changed a slot: {forgery:02x?}");
+            self.report.forged += 1;
+            out.into_iter().for_each(|(to, bytes)| self.send_down(to, bytes));
+        }
+        if let Some((rank, genuine)) = self.seen_down.clone() {
+            let bytes = intruder::at_rank(&mut self.rng, &scenario.job, &genuine);
+            let now = self.instant();
+            let Rank { worker, tensors, .. } = &mut self.ranks[usize::from(rank)];
+            let before = (worker.stats().results, worker.outstanding(), worker.next_deadline());
+            let handled = worker.handle_packet(now, &bytes, tensors);
+            assert!(matches!(handled, Handled::Ignored(_)), "a forged packet was taken: {bytes:02x?}");
+            let after = (worker.stats().results, worker.outstanding(), worker.next_deadline());
+            assert_eq!(before, after, "a forged packet changed a worker: {bytes:02x?}");
+            self.report.forged += 1;
+        }
+    }
+
+    fn is_done(&self, rank: usize) -> bool {
+        self.ranks[rank].done == self.plans.len()
+    }
+
+    /// **Progress**, and the sum of it all.
+    fn judge(mut self) -> Report {
+        let last = self.scenario.submissions.iter().flatten().max().copied().unwrap_or_default();
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let stats = rank.worker.stats();
+            self.report.sent += stats.sent;
+            self.report.resent += stats.resent;
+            self.report.results += stats.results;
+            if !rank.alive || self.is_done(index) {
+                continue;
+            }
+            let Some(death) = self.scenario.death else {
+                panic!(
+                    "rank {index} finished {} of {} operations: {:?}",
+                    rank.done,
+                    self.plans.len(),
+                    rank.aborted
+                )
+            };
+            let Some((at, reason)) = rank.aborted else {
+                panic!("rank {index} was left waiting for the dead")
+            };
+            let expected = match reason {
+                AbortReason::PeerLost { rank } => rank == death.rank && death.told_after.is_some(),
+                AbortReason::Stalled { .. } => true,
+                _ => false,
+            };
+            assert!(expected, "rank {index} gave up for the wrong reason: {reason:?}");
+            let bound = death.at.max(last) + self.scenario.stall_timeout + DEATH_SLACK;
+            assert!(at <= bound, "rank {index} gave up at {at:?}, later than {bound:?}");
+            self.report.aborted += 1;
+        }
+        self.report.elapsed = self.now;
+        self.report
+    }
+}
+
+/// Operations submitted so far.
+fn submitted(worker: &Worker) -> usize {
+    worker.pending() + worker.stats().ops_done as usize
+}

@@ -1,0 +1,194 @@
+//! What happens in one simulation, drawn from a seed.
+
+use std::time::Duration;
+
+use netfold_wire::LaneOp;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::network::Faults;
+use super::switch::JobSetup;
+use super::tensors::OpPlan;
+
+/// Slots of the generated switches, and of the reference beside them.
+pub(super) const SWITCH_SLOTS: u32 = netfold_p4::profile::SLOTS_DEFAULT;
+
+/// Positions x ranks of one simulation, at most about: what keeps one in milliseconds.
+const WORK_MAX: u64 = 6_000;
+
+/// A rank that dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Death {
+    /// Which.
+    pub rank: u16,
+    /// When, after the start.
+    pub at: Duration,
+    /// How much later the control session tells the others; `None`: it never does, and they must notice.
+    pub told_after: Option<Duration>,
+}
+
+/// A time in which a rank's link carries nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// Whose link.
+    pub rank: u16,
+    /// From when on.
+    pub from: Duration,
+    /// Until when.
+    pub until: Duration,
+}
+
+/// One simulation.
+#[derive(Debug)]
+pub struct Scenario {
+    /// The seed it was drawn from, which also drives the network.
+    pub seed: u64,
+    /// Ranks, 1 to 32.
+    pub world: u16,
+    /// Slots of the job.
+    pub slots: u32,
+    /// Lanes a packet.
+    pub lane_words: u32,
+    /// The job.
+    pub job: JobSetup,
+    /// Another job on the same switch.
+    pub neighbour: JobSetup,
+    /// Operations in order of submission.
+    pub plans: Vec<OpPlan>,
+    /// Submission of operation `op` on rank `rank`, after the start: `submissions[rank][op]`.
+    pub submissions: Vec<Vec<Duration>>,
+    /// Faults on the way to the switch.
+    pub up: Faults,
+    /// Faults on the way to the ranks.
+    pub down: Faults,
+    /// A dying rank.
+    pub death: Option<Death>,
+    /// A link that fails for a while.
+    pub outage: Option<Outage>,
+    /// Forged packets to slip in.
+    pub intrusions: u32,
+    /// Time without progress after which a worker gives up.
+    pub stall_timeout: Duration,
+}
+
+impl Scenario {
+    /// Draws a scenario. Everything in it, and everything that happens in it, follows from the seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rng = &mut rng;
+        let world = pick(rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
+        let slots = pick(rng, &[1, 1, 2, 2, 4, 8, 8, 16, 32, 64, 256]);
+        let lane_words = pick(rng, &[64, 64, 64, 64, 64, 64, 64, 352]);
+        let first_chunk = match rng.random_range(0..4) {
+            0 => 0,
+            1 => u32::MAX - rng.random_range(0..200),
+            2 => (1 << 31) - rng.random_range(0..200),
+            _ => rng.random(),
+        };
+        let plans = draw_plans(rng, world, slots, lane_words);
+        let job = JobSetup {
+            job: rng.random_range(1..=u16::MAX),
+            epoch: rng.random_range(1..=u32::MAX),
+            key: rng.random(),
+            base: slots * rng.random_range(0..SWITCH_SLOTS / slots / 2),
+            slots,
+            first_chunk,
+            ports: (0..world).collect(),
+        };
+        let neighbour = JobSetup {
+            job: job.job ^ rng.random_range(1..=u16::MAX),
+            base: SWITCH_SLOTS / 2 + 64 * rng.random_range(0..4),
+            slots: 64,
+            ports: vec![100, 101],
+            key: rng.random(),
+            ..job
+        };
+        let up = draw_faults(rng);
+        let submissions = draw_submissions(rng, world, plans.len());
+        let span = Duration::from_millis(rng.random_range(1..40));
+        let death = (world > 1 && rng.random_bool(0.12)).then(|| Death {
+            rank: rng.random_range(0..world),
+            at: span.mul_f64(rng.random()),
+            told_after: rng.random_bool(0.5).then(|| Duration::from_millis(rng.random_range(0..3000))),
+        });
+        let outage = rng.random_bool(0.1).then(|| {
+            let from = span.mul_f64(rng.random());
+            Outage {
+                rank: rng.random_range(0..world),
+                from,
+                until: from + Duration::from_millis(rng.random_range(1..400)),
+            }
+        });
+        Self {
+            down: if rng.random() { up } else { draw_faults(rng) },
+            seed,
+            world,
+            slots,
+            lane_words,
+            job,
+            neighbour,
+            plans,
+            submissions,
+            up,
+            death,
+            outage,
+            intrusions: if rng.random_bool(0.4) { rng.random_range(1..12) } else { 0 },
+            stall_timeout: Duration::from_secs(if death.is_some() { 4 } else { 60 }),
+        }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
+    choices[rng.random_range(0..choices.len())]
+}
+
+fn draw_plans(rng: &mut Xoshiro256PlusPlus, world: u16, slots: u32, lane_words: u32) -> Vec<OpPlan> {
+    let lane_words = lane_words as usize;
+    let mut work = WORK_MAX.min(u64::from(world) * rng.random_range(1..600));
+    let tiny = rng.random_bool(0.25);
+    let mut plans = Vec::new();
+    while work > 0 && plans.len() < 60 {
+        let chunks = (work / u64::from(world)) as usize;
+        let chunks = if tiny { chunks.min(3) } else { chunks.max(1) };
+        let elements = match rng.random_range(0..10) {
+            0 => 0,
+            1 => rng.random_range(0..=lane_words),
+            _ => rng.random_range(0..=chunks * lane_words),
+        };
+        let exponents = rng.random_bool(0.6);
+        let lane_op = if exponents || elements == 0 { LaneOp::Sum } else { pick(rng, LaneOp::ALL) };
+        let plan = OpPlan::draw(rng, world, lane_words, elements, lane_op, exponents && elements > 0);
+        work = work.saturating_sub(plan.positions(slots) * u64::from(world));
+        plans.push(plan);
+    }
+    plans
+}
+
+fn draw_faults(rng: &mut Xoshiro256PlusPlus) -> Faults {
+    let us = Duration::from_micros;
+    Faults {
+        loss: pick(rng, &[0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.2]),
+        corruption: pick(rng, &[0.0, 0.0, 0.01, 0.05]),
+        duplication: pick(rng, &[0.0, 0.0, 0.02, 0.1, 0.3]),
+        reordering: pick(rng, &[0.0, 0.0, 0.01, 0.1]),
+        delay: pick(rng, &[us(1), us(10), us(50), us(500)]),
+        jitter: pick(rng, &[us(0), us(5), us(100), us(2_000)]),
+        straggle: pick(rng, &[us(500), us(5_000), us(100_000)]),
+    }
+}
+
+fn draw_submissions(rng: &mut Xoshiro256PlusPlus, world: u16, ops: usize) -> Vec<Vec<Duration>> {
+    // Everything at once, or each rank at its own pace.
+    let pace = pick(rng, &[0, 0, 100, 3_000]);
+    let lag = pick(rng, &[0, 0, 50, 20_000]);
+    let mut submissions = Vec::new();
+    for _ in 0..world {
+        let mut at = Duration::from_micros(rng.random_range(0..=lag));
+        let mut next = || {
+            at += Duration::from_micros(rng.random_range(0..=pace));
+            at
+        };
+        submissions.push((0..ops).map(|_| next()).collect());
+    }
+    submissions
+}

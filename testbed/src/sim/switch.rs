@@ -1,0 +1,76 @@
+//! What the simulator asks of a switch.
+
+use std::ops::Range;
+
+/// A job as a switch must know it before the first packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSetup {
+    /// Job number.
+    pub job: u16,
+    /// Epoch of the membership.
+    pub epoch: u32,
+    /// Job key.
+    pub key: u32,
+    /// First slot of the job's range, a multiple of `slots`.
+    pub base: u32,
+    /// Slots, a power of two.
+    pub slots: u32,
+    /// First chunk number of the stream; every slot of the range holds the one before it.
+    pub first_chunk: u32,
+    /// Port of each rank.
+    pub ports: Vec<u16>,
+}
+
+/// A switch under simulation.
+pub trait SimSwitch {
+    /// Takes a datagram that came in on `port` and appends what to send: port and datagram.
+    fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>);
+
+    /// A digest of everything stored for these slots, both sets of each. Equal state gives equal digests.
+    fn digest(&self, slots: Range<u32>) -> u64;
+
+    /// Slots of the whole switch.
+    fn slots(&self) -> u32;
+}
+
+/// Two switches that must do the same, byte for byte.
+#[derive(Debug)]
+pub struct Lockstep<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: SimSwitch, B: SimSwitch> Lockstep<A, B> {
+    /// Runs `first` and `second` side by side. Both must have been set up alike.
+    pub fn new(first: A, second: B) -> Self {
+        Self { first, second }
+    }
+}
+
+impl<A: SimSwitch, B: SimSwitch> SimSwitch for Lockstep<A, B> {
+    /// # Panics
+    ///
+    /// When the two switches send different packets.
+    fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>) {
+        let start = out.len();
+        self.first.process(port, datagram, out);
+        let mut other = Vec::new();
+        self.second.process(port, datagram, &mut other);
+        assert_eq!(out[start..], other, "switches differ after {datagram:02x?} from port {port}");
+    }
+
+    fn digest(&self, slots: Range<u32>) -> u64 {
+        self.first.digest(slots.clone()) ^ self.second.digest(slots).rotate_left(1)
+    }
+
+    fn slots(&self) -> u32 {
+        self.first.slots()
+    }
+}
+
+/// Folds words into a digest.
+pub(super) fn fold_digest(digest: u64, words: impl IntoIterator<Item = u32>) -> u64 {
+    words.into_iter().fold(digest, |digest, word| {
+        (digest ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+    })
+}

@@ -1,0 +1,165 @@
+//! Tensors whose results are known beforehand, and the codec that hands them to a worker.
+
+use std::rc::Rc;
+
+use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
+use netfold_wire::LaneOp;
+use netfold_wire::control::Mode;
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+
+/// Lanes at the start of each chunk in which lane `r` counts the shares of rank `r` (in sums).
+const TALLY: usize = 32;
+
+/// Added to every lane once for each unit of the agreed exponent, so that a wrong exponent shows.
+const EXPONENT_WEIGHT: i32 = 0x0101_0101;
+
+/// What a block that is not finite is given to hold.
+const NOT_A_NUMBER: i32 = i32::MIN;
+
+/// One operation with the inputs of all ranks and the exact result.
+#[derive(Debug)]
+pub struct OpPlan {
+    /// As submitted by every rank.
+    pub spec: OpSpec,
+    elements: usize,
+    inputs: Vec<Vec<i32>>,
+    exponents: Vec<Vec<u8>>,
+    expected: Vec<i32>,
+}
+
+impl OpPlan {
+    /// Draws the tensors of `world` ranks, `elements` each, in chunks of `lane_words` elements.
+    pub fn draw(
+        rng: &mut Xoshiro256PlusPlus,
+        world: u16,
+        lane_words: usize,
+        elements: usize,
+        lane_op: LaneOp,
+        exponents: bool,
+    ) -> Self {
+        let data_chunks = elements.div_ceil(lane_words) as u32;
+        let (mode, dtype) = if exponents { (Mode::Bfp32, DType::F32) } else { (Mode::I32, DType::I32) };
+        let kind = if elements == 0 { OpKind::Barrier } else { OpKind::AllReduce };
+        let descriptor = Descriptor { kind, dtype, mode, lane_op, root: 0, elements: elements as u64 };
+        let spec = OpSpec { descriptor, data_chunks, exponents, class: rng.random_range(0..16), lane_op };
+        let mut input = |rank: usize| -> Vec<i32> {
+            let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
+            let mut value = |at| {
+                if tally(at) { i32::from(at % lane_words == rank) } else { rng.random() }
+            };
+            (0..elements).map(&mut value).collect()
+        };
+        let inputs: Vec<_> = (0..usize::from(world)).map(&mut input).collect();
+        let mut block = |_| if rng.random_bool(0.02) { 255 } else { rng.random_range(30..=254) };
+        let mut proposals = |_| (0..data_chunks).map(&mut block).collect();
+        let exponents = if exponents { (0..world).map(&mut proposals).collect() } else { Vec::new() };
+        let mut plan = Self { spec, elements, inputs, exponents, expected: Vec::new() };
+        plan.expected = (0..elements).map(|at| plan.expect(at, lane_words)).collect();
+        plan
+    }
+
+    fn expect(&self, at: usize, lane_words: usize) -> i32 {
+        let exp = self.agreed((at / lane_words) as u32);
+        if exp == 255 {
+            return NOT_A_NUMBER;
+        }
+        let shares = self.inputs.iter().map(|input| input[at].wrapping_add(weight(exp)));
+        match self.spec.lane_op {
+            LaneOp::Sum => shares.fold(0, i32::wrapping_add),
+            LaneOp::Min => shares.min().unwrap_or(0),
+            LaneOp::Max => shares.max().unwrap_or(0),
+        }
+    }
+
+    /// The exponent that all ranks must agree on.
+    fn agreed(&self, chunk: u32) -> u8 {
+        self.exponents.iter().map(|proposed| proposed[chunk as usize]).max().unwrap_or(0)
+    }
+
+    /// Stream positions that the operation takes with this window.
+    pub fn positions(&self, window: u32) -> u64 {
+        let lead = if self.spec.exponents { self.spec.data_chunks.clamp(1, window) } else { 1 };
+        u64::from(lead) + u64::from(self.spec.data_chunks)
+    }
+}
+
+fn weight(exp: u8) -> i32 {
+    i32::from(exp).wrapping_mul(EXPONENT_WEIGHT)
+}
+
+/// One rank's tensors, overwritten in place by results. Everything it is asked and told is checked.
+#[derive(Debug)]
+pub(super) struct Tensors {
+    rank: usize,
+    lane_words: usize,
+    plans: Rc<Vec<OpPlan>>,
+    data: Vec<Vec<i32>>,
+    taken: Vec<Vec<bool>>,
+}
+
+impl Tensors {
+    pub(super) fn new(rank: usize, lane_words: usize, plans: Rc<Vec<OpPlan>>) -> Self {
+        let data = plans.iter().map(|plan| plan.inputs[rank].clone()).collect();
+        let taken = plans.iter().map(|plan| vec![false; plan.spec.data_chunks as usize]).collect();
+        Self { rank, lane_words, plans, data, taken }
+    }
+
+    /// Asserts that operation `op` holds its result, whole.
+    pub(super) fn assert_result(&self, op: usize) {
+        assert!(
+            self.taken[op].iter().all(|taken| *taken),
+            "rank {} reported operation {op} too early",
+            self.rank
+        );
+        assert!(
+            self.data[op] == self.plans[op].expected,
+            "rank {} has a wrong result of operation {op}",
+            self.rank
+        );
+    }
+
+    fn block(&self, op: usize, chunk: u32) -> std::ops::Range<usize> {
+        let start = chunk as usize * self.lane_words;
+        start..(start + self.lane_words).min(self.plans[op].elements)
+    }
+}
+
+impl Codec for Tensors {
+    fn exponent(&mut self, op: OpId, chunk: u32) -> u8 {
+        let op = op.0 as usize;
+        assert!(!self.taken[op][chunk as usize], "the exponent of a chunk that was overwritten");
+        self.plans[op].exponents[self.rank][chunk as usize]
+    }
+
+    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        let op = op.0 as usize;
+        assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
+        assert_eq!(exp, self.plans[op].agreed(chunk), "the agreed exponent of chunk {chunk}");
+        assert_eq!(lanes.len(), 4 * self.lane_words);
+        lanes.fill(0);
+        if exp < 255 {
+            for (word, value) in lanes.chunks_exact_mut(4).zip(&self.data[op][self.block(op, chunk)]) {
+                word.copy_from_slice(&value.wrapping_add(weight(exp)).to_be_bytes());
+            }
+        }
+    }
+
+    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        let op = op.0 as usize;
+        assert!(
+            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
+            "chunk {chunk} is delivered twice"
+        );
+        assert_eq!(usize::from(count), self.plans[op].inputs.len(), "every rank's share is in it");
+        assert_eq!(exp, self.plans[op].agreed(chunk), "the agreed exponent of chunk {chunk}");
+        let range = self.block(op, chunk);
+        for (at, word) in range.zip(lanes.chunks_exact(4)) {
+            let lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+            let value = if exp == 255 { NOT_A_NUMBER } else { lane };
+            let want = self.plans[op].expected[at];
+            assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
+            self.data[op][at] = value;
+        }
+    }
+}

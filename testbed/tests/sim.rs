@@ -1,0 +1,79 @@
+//! Thousands of simulations, each from one seed: the real workers against the reference switch and the generated
+//! pipeline in lockstep. `SIM_SEED=n` replays one and prints its scenario; `SIM_SEEDS=n` changes how many are run.
+
+use std::panic;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use netfold_testbed::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
+
+const SEEDS: u64 = 3_000;
+
+fn play(seed: u64) -> Report {
+    let scenario = Scenario::from_seed(seed);
+    let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
+    let pipeline = PipelineSwitch::new(scenario.lane_words, &jobs).expect("a generated size");
+    let reference = ReferenceSwitch::new(pipeline.slots(), scenario.lane_words, &jobs);
+    sim::run(scenario, &mut Lockstep::new(reference, pipeline))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+}
+
+/// Plays seeds on all cores and stops at the first that fails.
+fn play_all(seeds: u64) -> Vec<Report> {
+    let next = AtomicU64::new(0);
+    let reports = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        break;
+                    }
+                    let Ok(report) = panic::catch_unwind(|| play(seed)) else {
+                        next.store(seeds, Ordering::Relaxed);
+                        panic!(
+                            "seed {seed} failed; replay: SIM_SEED={seed} cargo test -p netfold-testbed --test sim -- --nocapture"
+                        );
+                    };
+                    reports.lock().unwrap().push(report);
+                }
+            });
+        }
+    });
+    reports.into_inner().unwrap()
+}
+
+#[test]
+fn every_invariant_holds_for_every_seed() {
+    if let Some(seed) = number("SIM_SEED") {
+        let scenario = Scenario::from_seed(seed);
+        println!("{:#?}", (&scenario.job, scenario.up, scenario.down, scenario.death, scenario.outage));
+        println!("{:#?}", play(seed));
+        return;
+    }
+    let start = Instant::now();
+    let reports = play_all(number("SIM_SEEDS").unwrap_or(SEEDS));
+    let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
+    println!(
+        "{} simulations in {:.1} s: {} events, {} packets sent, {} resent, {} results, {} ignored, {} forged, {} ranks gave up; \
+         longest {:.1} s of virtual time",
+        reports.len(),
+        start.elapsed().as_secs_f64(),
+        total(|r| r.events),
+        total(|r| r.sent),
+        total(|r| r.resent),
+        total(|r| r.results),
+        total(|r| r.ignored),
+        total(|r| r.forged),
+        total(|r| r.aborted),
+        reports.iter().map(|r| r.elapsed.as_secs_f64()).fold(0.0, f64::max),
+    );
+    // The seeds do meet what they are there for.
+    assert!(total(|r| r.resent) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
+}
