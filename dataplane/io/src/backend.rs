@@ -56,8 +56,8 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// On an error none of the packets was taken: [`IoError::Oversize`], [`IoError::Range`],
-    /// [`IoError::PeerGone`], [`IoError::Os`].
+    /// [`IoError::Oversize`], [`IoError::Range`] and [`IoError::PeerGone`]: none of the packets was taken.
+    /// [`IoError::Os`] when the backend is broken for good; some may have left.
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError>;
 
     /// Sleeps until something can be received, back-pressure has eased, or the waker fires (all `Ok(true)`), or until

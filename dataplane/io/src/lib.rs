@@ -15,6 +15,26 @@
 //! The trait is synchronous, one thread per instance, and costs no allocation per packet: memory belongs to the
 //! caller and is lent for the length of one call.
 //!
+//! ```
+//! use netfold_io::{PacketIo, PortId, Transmit, loopback};
+//!
+//! let (mut hub, mut spokes) = loopback::star(2, 64, 1436);
+//! let hello = Transmit { port: PortId(0), offset: 0, len: 5 };
+//! assert_eq!(spokes[1].transmit(b"hello", &[hello])?, 1);
+//!
+//! let mut batch = hub.capabilities().batch();
+//! hub.receive(&mut batch)?;
+//! let packet = batch.packets()[0];
+//! assert_eq!((packet.port, batch.bytes(&packet)), (PortId(1), &b"hello"[..]));
+//! # Ok::<(), netfold_io::IoError>(())
+//! ```
+//!
+//! # Backends and middleware
+//!
+//! [`loopback`]: rings within the process. [`udp`] (Linux): sockets, many datagrams a call. [`Null`]: nothing.
+//! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
+//! Not here yet: AF_PACKET, AF_XDP, DPDK; setting ECN bits on what is sent.
+//!
 //! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] says otherwise.
 
 mod backend;

@@ -116,6 +116,13 @@ pub struct Captured<B, W: Write> {
     frame: Vec<u8>,
 }
 
+/// Whether a packet was received or sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
 impl<B: PacketIo> Captured<B, BufWriter<File>> {
     /// Captures to a new file; an old one of that name is replaced.
     ///
@@ -162,8 +169,8 @@ impl<B: PacketIo, W: Write + Send> Captured<B, W> {
         }
     }
 
-    /// Writes datagrams that came from (`down`) or go to their ports.
-    fn capture<'a>(&mut self, packets: impl Iterator<Item = (PortId, u8, &'a [u8])>, down: bool) {
+    /// Writes datagrams, each with its port and its ECN bits.
+    fn capture<'a>(&mut self, way: Way, packets: impl Iterator<Item = (PortId, u8, &'a [u8])>) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let local = endpoint(0, self.inner.local_addr());
         for (port, ecn, datagram) in packets {
@@ -173,7 +180,7 @@ impl<B: PacketIo, W: Write + Send> Captured<B, W> {
             }
             let peer = endpoint(u32::from(port.0) + 1, self.inner.peer(port));
             let outer = Outer { source: local, destination: peer };
-            let outer = if down { outer.reversed() } else { outer };
+            let outer = if way == Way::In { outer.reversed() } else { outer };
             // Only datagrams longer than IPv4 carries are refused.
             let Ok(len) = outer.emit(datagram, ecn, &mut self.frame) else {
                 self.failed += 1;
@@ -212,7 +219,7 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
         let count = self.inner.receive(batch)?;
         if count > 0 {
             let packets = batch.packets().iter();
-            self.capture(packets.map(|packet| (packet.port, packet.ecn, batch.bytes(packet))), true);
+            self.capture(Way::In, packets.map(|packet| (packet.port, packet.ecn, batch.bytes(packet))));
         }
         Ok(count)
     }
@@ -221,7 +228,10 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
         let taken = self.inner.transmit(memory, packets)?;
         if taken > 0 {
             let packets = packets[..taken].iter();
-            self.capture(packets.filter_map(|packet| Some((packet.port, 0, packet.bytes(memory)?))), false);
+            self.capture(
+                Way::Out,
+                packets.filter_map(|packet| Some((packet.port, 0, packet.bytes(memory)?))),
+            );
         }
         Ok(taken)
     }

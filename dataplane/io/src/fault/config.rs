@@ -206,6 +206,7 @@ fn duration(text: &str) -> Result<Duration, FaultParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn both_directions_and_one() {
@@ -220,6 +221,15 @@ mod tests {
         assert_eq!(config.to_string(), "seed=0,duplicate=0.25,reorder=1,corrupt=0.125,delay=7ns..7ns");
         assert_eq!("".parse(), Ok(FaultConfig::default()));
         assert!(FaultConfig::default().rx.is_none() && !config.rx.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_config_or_an_error(text in "(rx.|tx.)?(loss|delay|hold|distance|seed|x)=?[0-9.numse,é=]{0,12}") {
+            if let Ok(config) = text.parse::<FaultConfig>() {
+                prop_assert_eq!(config.to_string().parse(), Ok(config));
+            }
+        }
     }
 
     #[test]

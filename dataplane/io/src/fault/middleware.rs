@@ -21,6 +21,8 @@ const TX_SEED: u64 = 0x7478_7478_7478_7478;
 
 /// Middleware that applies [`FaultConfig`] to what a backend receives and sends.
 ///
+/// Packets on their way when it is dropped are lost, and delayed ones leave only during its calls, `wait` above all.
+///
 /// Time is the machine's clock; which packets are hit follows from the seed and their order. Memory is bounded: when a
 /// direction holds as many packets as it may, `transmit` takes no more (back-pressure) and `receive` leaves packets
 /// with the inner backend. A direction without faults costs nothing.
@@ -114,6 +116,14 @@ impl<B: PacketIo> Faulty<B> {
 
     fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// As [`flush`](Self::flush), for callers that learn from `receive` that the peer is gone.
+    fn flush_aside(&mut self, now: Duration) -> Result<bool, IoError> {
+        match self.flush(now) {
+            Err(IoError::PeerGone) => Ok(false),
+            result => result,
+        }
     }
 
     /// Passes on what is staged and what is due; whether all of it was taken.
@@ -234,7 +244,7 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
         if !self.tx.is_clear() {
-            self.flush(self.now())?;
+            self.flush_aside(self.now())?;
         }
         if self.rx.is_clear() {
             return self.inner.receive(batch);
@@ -254,7 +264,7 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
         let deadline = self.now().saturating_add(timeout);
         loop {
             let now = self.now();
-            let flushed = self.tx.is_clear() || self.flush(now)?;
+            let flushed = self.tx.is_clear() || self.flush_aside(now)?;
             if self.starved && flushed && self.tx.has_room() {
                 self.starved = false;
                 return Ok(true);

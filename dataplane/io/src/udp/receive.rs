@@ -16,6 +16,9 @@ const GRO_STRIDE: usize = 65_536 + 5 * 64;
 /// Bytes of a batch beyond which more messages a call gain nothing.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// System calls of one `receive`: a flood from strangers, who are dropped, must not keep it for ever.
+const CALLS_MAX: usize = 16;
+
 /// How often reports about earlier sends are skipped within one call.
 const REPORTS_MAX: u32 = 16;
 
@@ -76,14 +79,17 @@ impl Receiving {
         batch.clear();
         counters.truncated += self.kept.deliver(batch);
         let stride = self.stride();
-        while batch.packets_left() > 0 && self.kept.is_empty() {
+        for _ in 0..CALLS_MAX {
+            if batch.packets_left() == 0 || self.has_kept() {
+                break;
+            }
             let room = batch.bytes_left() / stride;
             let wanted = room.min(batch.packets_left().div_ceil(self.segments)).min(MESSAGES_MAX);
+            // A batch too small for the longest message gets datagrams as long as it surely has room for one.
+            let small = batch.memory().len() < stride;
             let stop = if wanted > 0 {
                 self.receive_direct(socket, role, batch, wanted, counters)
-            } else if batch.memory().len() < stride
-                && batch.bytes_left() >= self.datagram_len_max.min(batch.memory().len())
-            {
+            } else if small && (batch.is_empty() || batch.bytes_left() >= self.datagram_len_max) {
                 self.receive_copied(socket, role, batch, counters)
             } else {
                 break;

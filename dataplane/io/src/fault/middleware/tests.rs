@@ -114,3 +114,26 @@ fn all_faults_of_sending_balance() {
     assert_eq!(io.counters().tx_packets, expected);
     assert!(counters.reordered > 100 && counters.duplicated > 100 && counters.corrupt_dropped > 100);
 }
+
+#[test]
+fn what_a_lost_peer_sent_arrives_although_sending_fails() {
+    let faults = Faults {
+        delay_min: Duration::from_millis(1),
+        delay_max: Duration::from_millis(1),
+        ..Faults::default()
+    };
+    let (mut io, mut hub) = pair(FaultConfig { tx: faults, ..FaultConfig::default() }, 8);
+    assert_eq!(send(&mut io, 1), 1);
+    assert_eq!(send(&mut hub, 2), 1);
+    drop(hub);
+    while io.tx.next_release().is_some_and(|at| at > io.now()) {
+        std::thread::yield_now();
+    }
+    assert!(io.wait(Duration::from_secs(10)).unwrap());
+    assert_eq!(collect(&mut io, 1), [2]);
+    assert!(matches!(io.receive(&mut RxBatch::new(1, 64)), Err(IoError::PeerGone)));
+    assert!(matches!(
+        io.transmit(b"x", &[Transmit { port: PortId(0), offset: 0, len: 1 }]),
+        Err(IoError::PeerGone)
+    ));
+}
