@@ -9,12 +9,16 @@ use netfold_p4::{allreduce, rust};
 /// Lanes a packet of the generated pipelines: payloads of 256, 1408 and 8192 bytes.
 const LANE_WORDS: [u32; 3] = [64, 352, 2048];
 
+/// Queue depth in packets at which frames are marked.
+const ECN_DEPTH: u32 = 16;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     for lane_words in LANE_WORDS {
         let datagram = Profile::software(lane_words);
-        let ethernet = Profile { encapsulation: Encapsulation::Ethernet, ..datagram.clone() };
+        let ethernet =
+            Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: ECN_DEPTH, ..datagram.clone() };
         for (name, profile) in [("datagram", datagram), ("ethernet", ethernet)] {
             let text = rust::generate(&allreduce::program(&profile)?)?;
             fs::write(out.join(format!("{name}_{lane_words}.rs")), text)?;

@@ -137,7 +137,11 @@ impl<'p> Build<'p> {
         let outer = (profile.encapsulation == Encapsulation::Ethernet).then(|| Outer {
             ethernet: header(&mut program, "ethernet", &[("dst", 48), ("src", 48), ("ethertype", 16)]),
             ipv4: header(&mut program, "ipv4", IPV4),
-            udp: header(&mut program, "udp", &[("src_port", 16), ("dst_port", 16), ("length", 16), ("checksum", 16)]),
+            udp: header(
+                &mut program,
+                "udp",
+                &[("src_port", 16), ("dst_port", 16), ("length", 16), ("checksum", 16)],
+            ),
         });
         let fields: Vec<_> = field::TABLE.iter().map(|field| (field.name, field.bits)).collect();
         let netfold = header(&mut program, "netfold", &fields);
@@ -167,7 +171,8 @@ impl<'p> Build<'p> {
 
     fn place(&self, header: HeaderId, name: &str) -> Place {
         let fields = &self.program.header(header).fields;
-        let index = fields.iter().position(|field| field.name == name).expect("field names below are literals");
+        let index =
+            fields.iter().position(|field| field.name == name).expect("field names below are literals");
         Place::Field(header, index as u16)
     }
 
@@ -222,7 +227,11 @@ impl<'p> Build<'p> {
         states.push(state(
             if states.is_empty() { "start" } else { "netfold" },
             netfold,
-            Next::Select { on: vec![(netfold, flags)], cases: vec![(vec![bare], bare_end)], otherwise: Some(lanes) },
+            Next::Select {
+                on: vec![(netfold, flags)],
+                cases: vec![(vec![bare], bare_end)],
+                otherwise: Some(lanes),
+            },
         ));
         states.push(State { name: "lanes".into(), extract: vec![Part::Lanes], next: Next::Accept });
         states.push(State { name: "bare".into(), extract: vec![], next: Next::Accept });
@@ -326,7 +335,13 @@ impl<'p> Build<'p> {
             action(
                 "admit",
                 id::ADMIT,
-                vec![param("base", 32), param("bit_mask", 32), param("others", 32), param("world", 16), param("group", 16)],
+                vec![
+                    param("base", 32),
+                    param("bit_mask", 32),
+                    param("others", 32),
+                    param("world", 16),
+                    param("group", 16),
+                ],
                 vec![
                     set(v.index, Expr::Param(0)),
                     set(v.bit, Expr::Param(1)),

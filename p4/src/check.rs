@@ -70,14 +70,97 @@ pub enum Problem {
 
 /// Words that P4_16 or Rust reserve and that would otherwise pass for names.
 const RESERVED: &[&str] = &[
-    "abstract", "action", "actions", "apply", "as", "async", "await", "become", "bit", "bool", "box", "break",
-    "const", "control", "continue", "crate", "default", "do", "dyn", "else", "entries", "enum", "error", "exit",
-    "extern", "false", "final", "fn", "for", "gen", "header", "header_union", "if", "impl", "in", "inout", "int",
-    "let", "list", "loop", "macro", "match", "match_kind", "mod", "move", "mut", "out", "override", "package",
-    "parser", "priority", "priv", "pub", "ref", "return", "select", "self", "size", "state", "static", "string",
-    "struct", "super", "switch", "table", "this", "trait", "transition", "true", "try", "tuple", "type", "typedef",
-    "typeof", "unsafe", "unsized", "use", "valueset", "varbit", "virtual", "void", "where", "while", "yield",
-    "accept", "reject", "hdr", "meta", "standard_metadata", "main", "pkt",
+    "abstract",
+    "action",
+    "actions",
+    "apply",
+    "as",
+    "async",
+    "await",
+    "become",
+    "bit",
+    "bool",
+    "box",
+    "break",
+    "const",
+    "control",
+    "continue",
+    "crate",
+    "default",
+    "do",
+    "dyn",
+    "else",
+    "entries",
+    "enum",
+    "error",
+    "exit",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "header",
+    "header_union",
+    "if",
+    "impl",
+    "in",
+    "inout",
+    "int",
+    "let",
+    "list",
+    "loop",
+    "macro",
+    "match",
+    "match_kind",
+    "mod",
+    "move",
+    "mut",
+    "out",
+    "override",
+    "package",
+    "parser",
+    "priority",
+    "priv",
+    "pub",
+    "ref",
+    "return",
+    "select",
+    "self",
+    "size",
+    "state",
+    "static",
+    "string",
+    "struct",
+    "super",
+    "switch",
+    "table",
+    "this",
+    "trait",
+    "transition",
+    "true",
+    "try",
+    "tuple",
+    "type",
+    "typedef",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "valueset",
+    "varbit",
+    "virtual",
+    "void",
+    "where",
+    "while",
+    "yield",
+    "accept",
+    "reject",
+    "hdr",
+    "meta",
+    "standard_metadata",
+    "main",
+    "pkt",
 ];
 
 /// Names that a target reserves in other positions only; allowed for parser states, which are printed as written.
@@ -112,10 +195,16 @@ pub(crate) fn width(program: &Program, expr: &Expr, cells: &[Field], params: &[F
         Expr::Valid(_) | Expr::Not(_) | Expr::Cond(_) => 0,
         Expr::Complement(inner) => width(program, inner, cells, params),
         Expr::Binary(op, left, _) => {
-            if is_boolean(*op) { 0 } else { width(program, left, cells, params) }
+            if is_boolean(*op) {
+                0
+            } else {
+                width(program, left, cells, params)
+            }
         }
         Expr::Concat(high, low) => width(program, high, cells, params) + width(program, low, cells, params),
-        Expr::Cell(cell) | Expr::NewCell(cell) => cells.get(usize::from(*cell)).map_or(LANE_BITS, |cell| cell.bits),
+        Expr::Cell(cell) | Expr::NewCell(cell) => {
+            cells.get(usize::from(*cell)).map_or(LANE_BITS, |cell| cell.bits)
+        }
         Expr::Lane => LANE_BITS,
     }
 }
@@ -237,7 +326,10 @@ impl<'a> Checker<'a> {
             self.part("ipv4_checksum", Part::Header(header))?;
             let length = p.header(header).len_bytes();
             if length != 20 || !p.header(header).fields.iter().any(|f| f.name == "checksum" && f.bits == 16) {
-                return fail("ipv4_checksum", Problem::Missing("a 20-byte header with a 16-bit checksum field"));
+                return fail(
+                    "ipv4_checksum",
+                    Problem::Missing("a 20-byte header with a 16-bit checksum field"),
+                );
             }
         }
         Ok(())
@@ -336,7 +428,9 @@ impl<'a> Checker<'a> {
                         return fail(at, Problem::Missing("a cell"));
                     }
                 }
-                RegisterKind::Lanes if lane_count == 0 => return fail(at, Problem::Missing("the lane vector")),
+                RegisterKind::Lanes if lane_count == 0 => {
+                    return fail(at, Problem::Missing("the lane vector"));
+                }
                 RegisterKind::Lanes => {}
             }
             limit(at, "register actions", register.actions.len(), 8)?;
@@ -357,7 +451,9 @@ impl<'a> Checker<'a> {
         }
         let mut written = BTreeSet::new();
         for (cell, cases) in &action.updates {
-            let Some(bits) = cell_bits(register, *cell) else { return fail(&at, Problem::Missing("the cell")) };
+            let Some(bits) = cell_bits(register, *cell) else {
+                return fail(&at, Problem::Missing("the cell"));
+            };
             if !written.insert(*cell) {
                 return fail(&at, Problem::Twice(format!("{}[{cell}]", register.name)));
             }
@@ -570,7 +666,8 @@ impl<'a> Checker<'a> {
         if stateful && !matches!(scope, Scope::Register { .. }) {
             return fail(at, Problem::Context("a minimum or maximum"));
         }
-        if matches!(op, BinOp::SignedGt | BinOp::SignedMin | BinOp::SignedMax) && !matches!(bits, 8 | 16 | 32) {
+        if matches!(op, BinOp::SignedGt | BinOp::SignedMin | BinOp::SignedMax) && !matches!(bits, 8 | 16 | 32)
+        {
             return fail(at, Problem::Width(bits));
         }
         Ok(if is_boolean(op) { 0 } else { bits })
@@ -584,7 +681,11 @@ impl<'a> Checker<'a> {
             Expr::Cell(cell) => cell_bits(register, *cell),
             Expr::NewCell(cell) if part == RegPart::Output => cell_bits(register, *cell),
             Expr::Lane if register.kind == RegisterKind::Lanes => Some(LANE_BITS),
-            Expr::Cond(cond) if part != RegPart::Condition && usize::from(*cond) < action.conditions.len() => Some(0),
+            Expr::Cond(cond)
+                if part != RegPart::Condition && usize::from(*cond) < action.conditions.len() =>
+            {
+                Some(0)
+            }
             _ => None,
         }
         .map_or_else(|| fail(at, Problem::Context("this part of the register's state")), Ok)

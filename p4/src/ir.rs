@@ -187,6 +187,21 @@ pub struct RegAction {
     pub output: Vec<Case>,
 }
 
+impl RegAction {
+    /// Whether the old value of a cell matters: to a condition, an update or the output.
+    pub(crate) fn reads(&self, cell: u8) -> bool {
+        let updated = self.updates.iter().find(|(other, _)| *other == cell);
+        // An update whose cases may all fail keeps the old value.
+        let kept = updated.is_some_and(|(_, cases)| cases.iter().all(|case| case.when.is_some()));
+        let output_keeps =
+            updated.is_none() && self.output.iter().any(|case| case.value.mentions(&Expr::NewCell(cell)));
+        let values =
+            self.updates.iter().flat_map(|(_, cases)| cases).chain(&self.output).map(|case| &case.value);
+        kept || output_keeps
+            || self.conditions.iter().chain(values).any(|expr| expr.mentions(&Expr::Cell(cell)))
+    }
+}
+
 /// A guarded value inside a register action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
@@ -435,6 +450,18 @@ impl Expr {
         both => Both,
         /// Either holds.
         either => Either,
+    }
+
+    /// Whether `leaf` occurs in this expression.
+    pub(crate) fn mentions(&self, leaf: &Self) -> bool {
+        self == leaf
+            || match self {
+                Self::Complement(inner) | Self::Not(inner) | Self::Cast(_, inner) => inner.mentions(leaf),
+                Self::Binary(_, left, right) | Self::Concat(left, right) => {
+                    left.mentions(leaf) || right.mentions(leaf)
+                }
+                _ => false,
+            }
     }
 
     /// Zero extension or truncation.

@@ -85,7 +85,11 @@ impl Profile {
         let mut ops = self.ops.clone();
         ops.dedup();
         if ops.is_empty() || ops != self.ops || !self.ops.is_sorted_by_key(|op| *op as u8) {
-            return bad("ops", self.ops.len() as u32, "each of sum, min, max at most once, in this order, at least one");
+            return bad(
+                "ops",
+                self.ops.len() as u32,
+                "each of sum, min, max at most once, in this order, at least one",
+            );
         }
         if self.ecn_depth >= 1 << 19 {
             return bad("ecn_depth", self.ecn_depth, "below 524288");

@@ -137,11 +137,16 @@ impl Generator<'_> {
             self.w.open(format!("enum {}Action {{", camel(&table.name)));
             for action in &table.actions {
                 let action = self.p.action(*action);
-                let params = joined(action.params.iter().map(|f| format!("{}: {}", f.name, native(f.bits))), ", ");
+                let params =
+                    joined(action.params.iter().map(|f| format!("{}: {}", f.name, native(f.bits))), ", ");
                 self.w.line(format!("{} {{ {params} }},", camel(&action.name)));
             }
             self.w.close("}");
-            self.w.open(format!("fn {}_action(id: u32, params: &[u64]) -> {}Action {{", table.name, camel(&table.name)));
+            self.w.open(format!(
+                "fn {}_action(id: u32, params: &[u64]) -> {}Action {{",
+                table.name,
+                camel(&table.name)
+            ));
             self.w.open("match id {");
             let (default, _) = &table.default;
             let others = table.actions.iter().filter(|action| *action != default);
@@ -153,7 +158,10 @@ impl Generator<'_> {
                 };
                 let action = self.p.action(*action);
                 let params = action.params.iter().enumerate();
-                let params = joined(params.map(|(i, f)| format!("{}: params[{i}] as {}", f.name, native(f.bits))), ", ");
+                let params = joined(
+                    params.map(|(i, f)| format!("{}: params[{i}] as {}", f.name, native(f.bits))),
+                    ", ",
+                );
                 self.w.line(format!(
                     "{pattern} => {}Action::{} {{ {params} }},",
                     camel(&table.name),
@@ -225,7 +233,8 @@ impl Generator<'_> {
             self.w.line(format!("cells{size}: vec![Cells{size}::default(); {size}].into_boxed_slice(),"));
         }
         for register in self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes) {
-            self.w.line(format!("{}: vec![[0; LANES]; {}].into_boxed_slice(),", register.name, register.size));
+            self.w
+                .line(format!("{}: vec![[0; LANES]; {}].into_boxed_slice(),", register.name, register.size));
         }
         for counter in &self.p.counters {
             self.w.line(format!("{}: [0; {}],", counter.name, counter.size));
@@ -276,7 +285,9 @@ impl Generator<'_> {
         self.w.open(format!("fn burst({args}) {{"));
         self.w.line("#[cfg(target_arch = \"x86_64\")]");
         self.w.open("if self.simd {");
-        self.w.line("// SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.");
+        self.w.line(
+            "// SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.",
+        );
         self.w.line("unsafe { burst_simd(self, packets, memory, verdicts) };");
         self.w.line("return;");
         self.w.close("}");
@@ -293,7 +304,9 @@ impl Generator<'_> {
         });
         self.w.close("}");
         for verb in ["insert", "delete"] {
-            self.w.open(format!("fn {verb}(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {{"));
+            self.w.open(format!(
+                "fn {verb}(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {{"
+            ));
             self.w.open("match entry.table {");
             for table in &self.p.tables {
                 let id = crate::p4info::table_id(table.id);
@@ -307,7 +320,11 @@ impl Generator<'_> {
         self.w.open("fn counters(&self, id: u32) -> &[u64] {");
         self.w.open("match id {");
         for counter in &self.p.counters {
-            self.w.line(format!("{:#010x} => &self.{},", crate::p4info::counter_id(counter.id), counter.name));
+            self.w.line(format!(
+                "{:#010x} => &self.{},",
+                crate::p4info::counter_id(counter.id),
+                counter.name
+            ));
         }
         self.w.line("_ => &[],");
         self.w.close("}");
@@ -323,7 +340,10 @@ impl Generator<'_> {
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
         self.w.line("lane_words: LANES as u32,");
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
-        let cells = joined(self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")), " + ");
+        let cells = joined(
+            self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")),
+            " + ",
+        );
         let lanes = self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes);
         let lanes = joined(lanes.map(|r| format!("{} * LANES * 4", r.size)), " + ");
         let or_zero = |text: String| if text.is_empty() { "0".to_string() } else { text };
@@ -340,7 +360,8 @@ impl Generator<'_> {
         for register in &self.p.registers {
             match &register.kind {
                 RegisterKind::Cells(cells) => {
-                    let values = cells.iter().map(|cell| format!("u32::from(cell.{}_{})", register.name, cell.name));
+                    let values =
+                        cells.iter().map(|cell| format!("u32::from(cell.{}_{})", register.name, cell.name));
                     self.w.line(format!(
                         "{:?} => self.cells{}.get(index).map(|cell| out.extend([{}])).is_some(),",
                         register.name,

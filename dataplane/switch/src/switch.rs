@@ -107,8 +107,13 @@ impl Switch {
     /// A switch over a backend, whose pipeline admits nothing but the control plane's own packets.
     pub fn new(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
-        let mut core =
-            Core { pipeline, io, groups: vec![Vec::new(); GROUPS_MAX + 1], output_dropped: 0, stopping: false };
+        let mut core = Core {
+            pipeline,
+            io,
+            groups: vec![Vec::new(); GROUPS_MAX + 1],
+            output_dropped: 0,
+            stopping: false,
+        };
         for kind in [Kind::Advance, Kind::Probe] {
             let entry = allreduce::controller_entry(CONTROLLER_PORT, kind);
             core.pipeline.insert(&entry).expect("an empty job table takes the controller's entries");
@@ -249,7 +254,8 @@ impl Core {
     ///
     /// [`EntryError::Group`] for group 0, a group above [`GROUPS_MAX`] or more than [`REPLICAS_MAX`] replicas.
     pub fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), EntryError> {
-        let place = self.groups.get_mut(usize::from(group)).filter(|_| group > 0 && replicas.len() <= REPLICAS_MAX);
+        let place =
+            self.groups.get_mut(usize::from(group)).filter(|_| group > 0 && replicas.len() <= REPLICAS_MAX);
         *place.ok_or(EntryError::Group(group))? = replicas.to_vec();
         Ok(())
     }
@@ -266,7 +272,8 @@ impl Core {
         let mut newest: Option<u32> = None;
         for slot in first_slot..end {
             for set in 0..2 {
-                let stored = self.controller_packet(Kind::Advance, slot, set, chunk).ok_or(EntryError::Param(0))?;
+                let stored =
+                    self.controller_packet(Kind::Advance, slot, set, chunk).ok_or(EntryError::Param(0))?;
                 newest = Some(match newest {
                     Some(newest) if !netfold_wire::serial::newer(stored.chunk, newest) => newest,
                     _ => stored.chunk,

@@ -36,7 +36,13 @@ fn field(field: u32, value: u64, bits: u32) -> FieldMatch {
 }
 
 fn entry(matches: Vec<FieldMatch>, priority: i32, action: u32, params: Vec<u64>) -> TableEntry {
-    TableEntry { table: p4info::table_id(id::JOB), matches, priority, action: p4info::action_id(action), params }
+    TableEntry {
+        table: p4info::table_id(id::JOB),
+        matches,
+        priority,
+        action: p4info::action_id(action),
+        params,
+    }
 }
 
 /// The entries of one member: one that admits its data and four that name the reason when a packet from its port and

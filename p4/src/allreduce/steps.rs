@@ -60,10 +60,8 @@ impl Build<'_> {
         let admitted = self.var(v.reason).eq(Expr::Const(Reason::None as u64, 8));
         let mut steps = vec![self.set(v.port, Expr::Intrinsic(Intrinsic::IngressPort))];
         steps.extend(self.checks());
-        steps.push(when(
-            admitted.clone(),
-            vec![Stmt::Apply(TableId(0)), when(admitted, self.slot_machine())],
-        ));
+        steps
+            .push(when(admitted.clone(), vec![Stmt::Apply(TableId(0)), when(admitted, self.slot_machine())]));
         let answer = |value| self.var(v.answer).eq(Expr::Const(value, 8));
         steps.push(choose(answer(REFUSED), self.reject(), vec![when(answer(SILENT), vec![Stmt::Drop])]));
         steps.push(Stmt::Count(PACKETS, self.var(v.reason).cast(32)));
@@ -89,8 +87,7 @@ impl Build<'_> {
         };
         let is_bare = (self.get("flags") & Expr::Const(u64::from(Flags::BARE.0), 8))
             .eq(Expr::Const(u64::from(Flags::BARE.0), 8));
-        let length_ok =
-            lanes().both(length_is(full)).either((!lanes()).both(is_bare).both(length_is(bare)));
+        let length_ok = lanes().both(length_is(full)).either((!lanes()).both(is_bare).both(length_is(bare)));
         let version = self.get("version").eq(Expr::Const(VERSION_VALUE, 4));
         let known_op = self
             .profile
@@ -132,11 +129,7 @@ impl Build<'_> {
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
             self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
             self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
-            choose(
-                self.var(v.controller).eq(Expr::Const(1, 8)),
-                self.controller(),
-                self.data(),
-            ),
+            choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), self.data()),
         ]
     }
 
@@ -167,6 +160,7 @@ impl Build<'_> {
         stale.push(self.reason(Reason::Stale));
         stale.extend(self.answer());
         let mut finish = self.result();
+        finish.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         finish.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
         finish.push(Stmt::Multicast(self.var(v.group)));
         finish.push(Stmt::Count(ANSWERS, zero()));
@@ -249,8 +243,7 @@ impl Build<'_> {
     /// Sends the packet back to where it came from.
     fn answer(&self) -> Vec<Stmt> {
         let v = self.vars;
-        let mut steps =
-            vec![self.set(v.answer, Expr::Const(DECIDED, 8)), Stmt::Unicast(self.var(v.port))];
+        let mut steps = vec![self.set(v.answer, Expr::Const(DECIDED, 8)), Stmt::Unicast(self.var(v.port))];
         if let Some(outer) = self.outer {
             let swaps = [
                 (outer.ethernet, "dst", "src", 48),
@@ -297,9 +290,11 @@ impl Build<'_> {
             self.place(outer.ipv4, "src"),
             self.place(outer.udp, "src_port"),
         ];
-        let mut body: Vec<_> =
-            targets.iter().enumerate().map(|(i, place)| Stmt::Assign(*place, Expr::Param(i as u16))).collect();
-        body.extend(self.fresh_outer(outer));
+        let body = targets
+            .iter()
+            .enumerate()
+            .map(|(i, place)| Stmt::Assign(*place, Expr::Param(i as u16)))
+            .collect();
         let rewrite = ActionId(self.program.actions.len() as u16);
         self.program.actions.push(Action { name: "rewrite".into(), id: id::REWRITE, params, body });
         self.program.actions.push(Action { name: "keep".into(), id: id::KEEP, params: vec![], body: vec![] });

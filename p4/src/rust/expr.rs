@@ -64,7 +64,11 @@ impl Generator<'_> {
             Expr::Concat(high, low) => {
                 let (high_bits, low_bits) = (self.bits(high, env), self.bits(low, env));
                 let ty = native(high_bits + low_bits);
-                format!("(({} as {ty}) << {low_bits} | {} as {ty})", self.expr(high, env), self.expr(low, env))
+                format!(
+                    "(({} as {ty}) << {low_bits} | {} as {ty})",
+                    self.expr(high, env),
+                    self.expr(low, env)
+                )
             }
             Expr::Cell(cell) => format!("old{cell}"),
             Expr::NewCell(cell) => format!("new{cell}"),
@@ -127,7 +131,10 @@ impl Generator<'_> {
                 span.shift()
             )
         };
-        format!("let word = {new}.to_be_bytes(); {bytes}[{}..{}].copy_from_slice(&word[{skip}..]);", span.first, span.end)
+        format!(
+            "let word = {new}.to_be_bytes(); {bytes}[{}..{}].copy_from_slice(&word[{skip}..]);",
+            span.first, span.end
+        )
     }
 }
 
@@ -180,6 +187,10 @@ impl Span {
         let total = self.word_bits() as usize / 8;
         let zeros = (self.len()..total).map(|_| "0".to_string());
         let bytes = (self.first..self.end).map(|i| format!("{bytes}[{i}]"));
-        format!("u{}::from_be_bytes([{}])", self.word_bits(), zeros.chain(bytes).collect::<Vec<_>>().join(", "))
+        format!(
+            "u{}::from_be_bytes([{}])",
+            self.word_bits(),
+            zeros.chain(bytes).collect::<Vec<_>>().join(", ")
+        )
     }
 }

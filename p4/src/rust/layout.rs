@@ -24,8 +24,12 @@ impl Layout {
     pub(super) fn new(p: &Program) -> Result<Self, RustError> {
         let mut offsets = BTreeMap::new();
         walk(p, 0, 0, &mut offsets)?;
-        let mut order: Vec<_> =
-            offsets.into_iter().map(|(key, offset)| (if key == u16::MAX { Part::Lanes } else { Part::Header(HeaderId(key)) }, offset)).collect();
+        let mut order: Vec<_> = offsets
+            .into_iter()
+            .map(|(key, offset)| {
+                (if key == u16::MAX { Part::Lanes } else { Part::Header(HeaderId(key)) }, offset)
+            })
+            .collect();
         order.sort_by_key(|(_, offset)| *offset);
         let parts: Vec<_> = order.iter().map(|(part, _)| *part).collect();
         if parts != p.deparser {
@@ -79,7 +83,9 @@ fn walk(p: &Program, state: usize, mut at: u32, offsets: &mut BTreeMap<u16, u32>
     let state = &p.parser.states[state];
     for part in &state.extract {
         let (key, name, len) = match part {
-            Part::Header(header) => (header.0, p.header(*header).name.as_str(), p.header(*header).len_bytes()),
+            Part::Header(header) => {
+                (header.0, p.header(*header).name.as_str(), p.header(*header).len_bytes())
+            }
             Part::Lanes => (u16::MAX, "lanes", p.lane_count() * 4),
         };
         if *offsets.entry(key).or_insert(at) != at {
@@ -153,7 +159,10 @@ impl Uses<'_> {
                     let updates = action.updates.iter().flat_map(|(_, cases)| cases);
                     updates.chain(&action.output).for_each(|case| self.expr(&case.value));
                 }
-                Stmt::Count(_, value) | Stmt::Unicast(value) | Stmt::Multicast(value) | Stmt::Priority(value) => {
+                Stmt::Count(_, value)
+                | Stmt::Unicast(value)
+                | Stmt::Multicast(value)
+                | Stmt::Priority(value) => {
                     self.expr(value);
                 }
                 Stmt::Remove(part) => {

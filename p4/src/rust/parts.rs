@@ -67,7 +67,10 @@ impl Generator<'_> {
         self.w.line("let mut checksum_error = false;");
         if let Some(header) = self.p.ipv4_checksum {
             let name = self.part_name(Part::Header(header));
-            self.w.line(format!("if has_{name} {{ checksum_error = rt::ipv4_checksum(&data[{u}_AT..{u}_END]) != 0; }}", u = name.to_uppercase()));
+            self.w.line(format!(
+                "if has_{name} {{ checksum_error = rt::ipv4_checksum(&data[{u}_AT..{u}_END]) != 0; }}",
+                u = name.to_uppercase()
+            ));
         }
     }
 
@@ -136,7 +139,11 @@ impl Generator<'_> {
         self.w.open("{");
         self.w.line(format!("let bytes: &[u8] = &data[{upper}_AT..{upper}_END];"));
         for (header, field) in used {
-            self.w.line(format!("{} = {};", self.field_var(header, field), self.load(header, field, "bytes")));
+            self.w.line(format!(
+                "{} = {};",
+                self.field_var(header, field),
+                self.load(header, field, "bytes")
+            ));
         }
         self.w.close("}");
     }
@@ -189,13 +196,17 @@ impl Generator<'_> {
                 Stmt::Count(counter, index) => {
                     let name = &self.p.counters[usize::from(counter.0)].name;
                     let index = self.expr(index, none);
-                    self.w.line(format!("if let Some(count) = state.{name}.get_mut({index} as usize) {{ *count += 1; }}"));
+                    self.w.line(format!(
+                        "if let Some(count) = state.{name}.get_mut({index} as usize) {{ *count += 1; }}"
+                    ));
                 }
                 Stmt::Remove(part) => {
                     let name = self.part_name(*part);
                     self.w.line(format!("cut_{name} |= has_{name}; has_{name} = false;"));
                 }
-                Stmt::Unicast(port) => self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none))),
+                Stmt::Unicast(port) => {
+                    self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none)))
+                }
                 Stmt::Multicast(group) => {
                     self.w.line(format!("send = rt::Send::Multicast({});", self.expr(group, none)));
                 }
@@ -210,14 +221,22 @@ impl Generator<'_> {
         let layout = TableLayout::new(self.p, &table);
         let mut words: Vec<Vec<String>> = vec![vec![]; layout.words];
         for (key, spot) in table.keys.iter().zip(&layout.keys) {
-            words[spot.word].push(format!("(u64::from({}) << {})", self.expr(&key.value, Env::default()), spot.shift));
+            words[spot.word].push(format!(
+                "(u64::from({}) << {})",
+                self.expr(&key.value, Env::default()),
+                spot.shift
+            ));
         }
         let words = joined(words.iter().map(|word| joined(word, " | ")), ", ");
         self.w.open(format!("match *state.{}.lookup(&[{words}]) {{", table.name));
         for action in &table.actions {
             let action = self.p.action(*action).clone();
             let params = joined(action.params.iter().map(|param| &param.name), ", ");
-            self.w.open(format!("{}Action::{} {{ {params} }} => {{", camel(&table.name), camel(&action.name)));
+            self.w.open(format!(
+                "{}Action::{} {{ {params} }} => {{",
+                camel(&table.name),
+                camel(&action.name)
+            ));
             for stmt in &action.body {
                 if let Stmt::Assign(place, value) = stmt {
                     let env = Env { params: &action.params, ..Env::default() };
@@ -265,7 +284,9 @@ impl Generator<'_> {
     ) {
         let env = Env { cells, ..Env::default() };
         let size = register.size;
-        self.w.line(format!("let Some(cell) = state.cells{size}.get_mut({index} as usize) else {{ {give_up}; }};"));
+        self.w.line(format!(
+            "let Some(cell) = state.cells{size}.get_mut({index} as usize) else {{ {give_up}; }};"
+        ));
         for (i, cell) in cells.iter().enumerate() {
             self.w.line(format!("let old{i} = cell.{}_{};", register.name, cell.name));
         }
@@ -274,7 +295,8 @@ impl Generator<'_> {
         }
         for (i, cell) in cells.iter().enumerate() {
             let update = action.updates.iter().find(|(cell, _)| usize::from(*cell) == i);
-            let value = update.map_or_else(|| format!("old{i}"), |(_, cases)| self.cases(cases, &format!("old{i}"), env));
+            let value = update
+                .map_or_else(|| format!("old{i}"), |(_, cases)| self.cases(cases, &format!("old{i}"), env));
             self.w.line(format!("let new{i} = {value};"));
             if update.is_some() {
                 self.w.line(format!("cell.{}_{} = new{i};", register.name, cell.name));
@@ -287,17 +309,29 @@ impl Generator<'_> {
     }
 
     /// A loop over the slot's lanes and, only where the action needs them, the packet's.
-    fn exec_lanes(&mut self, register: &Register, action: &RegAction, index: &str, output: Output, give_up: &str) {
+    fn exec_lanes(
+        &mut self,
+        register: &Register,
+        action: &RegAction,
+        index: &str,
+        output: Output,
+        give_up: &str,
+    ) {
         let env = Env::default();
         let lanes = self.part_name(Part::Lanes).to_uppercase();
         let writes = output == Output::Lanes;
         let updates = action.updates.first().map(|(_, cases)| cases.as_slice());
-        let mentions = |cases: &[Case]| cases.iter().any(|case| mentions_lane(&case.value));
+        let mentions = |cases: &[Case]| cases.iter().any(|case| case.value.mentions(&Expr::Lane));
         let reads = updates.is_some_and(mentions) || (writes && mentions(&action.output));
-        self.w.line(format!("let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};", register.name));
+        self.w.line(format!(
+            "let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};",
+            register.name
+        ));
         let packet = reads || writes;
         if packet {
-            self.w.line(format!("let Some(bytes) = data.get_mut({lanes}_AT..{lanes}_END) else {{ {give_up}; }};"));
+            self.w.line(format!(
+                "let Some(bytes) = data.get_mut({lanes}_AT..{lanes}_END) else {{ {give_up}; }};"
+            ));
             self.w.line("let (lanes, _) = bytes.as_chunks_mut::<4>();");
             self.w.open("for (cell, bytes) in slot.iter_mut().zip(lanes) {");
         } else {
@@ -321,14 +355,5 @@ impl Generator<'_> {
             self.w.line("*bytes = out.to_be_bytes();");
         }
         self.w.close("}");
-    }
-}
-
-fn mentions_lane(expr: &Expr) -> bool {
-    match expr {
-        Expr::Lane => true,
-        Expr::Complement(inner) | Expr::Not(inner) | Expr::Cast(_, inner) => mentions_lane(inner),
-        Expr::Binary(_, left, right) | Expr::Concat(left, right) => mentions_lane(left) || mentions_lane(right),
-        _ => false,
     }
 }

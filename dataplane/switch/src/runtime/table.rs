@@ -132,7 +132,11 @@ impl<const W: usize, A: Copy> Table<W, A> {
     /// # Errors
     ///
     /// See [`EntryError`]; the table is unchanged.
-    pub fn insert(&mut self, entry: &TableEntry, make: impl FnOnce(u32, &[u64]) -> A) -> Result<(), EntryError> {
+    pub fn insert(
+        &mut self,
+        entry: &TableEntry,
+        make: impl FnOnce(u32, &[u64]) -> A,
+    ) -> Result<(), EntryError> {
         let (value, mask) = self.key(entry)?;
         self.check_action(entry)?;
         if self.len >= self.info.size {
@@ -217,7 +221,9 @@ impl<const W: usize, A: Copy> Table<W, A> {
             value[key.word] |= field.value << key.shift;
             mask[key.word] |= field.mask << key.shift;
         }
-        if let Some((_, key)) = self.info.keys.iter().enumerate().find(|(at, key)| key.exact && given & 1 << at == 0) {
+        if let Some((_, key)) =
+            self.info.keys.iter().enumerate().find(|(at, key)| key.exact && given & 1 << at == 0)
+        {
             return Err(EntryError::Field(key.id));
         }
         let ternary = self.info.keys.iter().any(|key| !key.exact);

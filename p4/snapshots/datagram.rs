@@ -1,0 +1,505 @@
+// Generated from the program `netfold_all_reduce`; do not edit.
+// in-network all-reduce: 64 lanes of 32 bits, 4 slots x 2 sets, up to 2 children
+
+const LANES: usize = 64;
+const NETFOLD_AT: usize = 0;
+const NETFOLD_END: usize = 28;
+const LANES_AT: usize = 28;
+const LANES_END: usize = 284;
+
+#[derive(Clone, Copy, Default)]
+struct Cells8 {
+    claim_seen: u32,
+    claim_chunk: u32,
+    version_chunk: u32,
+    exponent_exponent: u8,
+}
+
+#[derive(Clone, Copy)]
+enum JobAction {
+    Admit { base: u32, bit_mask: u32, others: u32, world: u16, group: u16 },
+    AdmitController { base: u32 },
+    Deny { reason: u8 },
+    Refuse { reason: u8 },
+}
+fn job_action(id: u32, params: &[u64]) -> JobAction {
+    match id {
+        0x01000001 => JobAction::Admit { base: params[0] as u32, bit_mask: params[1] as u32, others: params[2] as u32, world: params[3] as u16, group: params[4] as u16 },
+        0x01000002 => JobAction::AdmitController { base: params[0] as u32 },
+        0x01000004 => JobAction::Refuse { reason: params[0] as u8 },
+        _ => JobAction::Deny { reason: params[0] as u8 },
+    }
+}
+static JOB: rt::TableInfo = rt::TableInfo {
+    id: 0x02000001,
+    name: "job",
+    size: 12,
+    keys: &[
+        rt::KeyInfo { id: 1, bits: 16, word: 0, shift: 48, exact: false },
+        rt::KeyInfo { id: 2, bits: 4, word: 0, shift: 44, exact: false },
+        rt::KeyInfo { id: 3, bits: 16, word: 0, shift: 28, exact: false },
+        rt::KeyInfo { id: 4, bits: 32, word: 1, shift: 32, exact: false },
+        rt::KeyInfo { id: 5, bits: 32, word: 1, shift: 0, exact: false },
+        rt::KeyInfo { id: 6, bits: 15, word: 0, shift: 13, exact: false },
+    ],
+    actions: &[
+        rt::ActionInfo { id: 0x01000001, name: "admit", params: &[32, 32, 32, 16, 16] },
+        rt::ActionInfo { id: 0x01000002, name: "admit_controller", params: &[32] },
+        rt::ActionInfo { id: 0x01000003, name: "deny", params: &[8] },
+        rt::ActionInfo { id: 0x01000004, name: "refuse", params: &[8] },
+    ],
+};
+
+/// in-network all-reduce: 64 lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
+pub(super) struct Program {
+    cells8: Box<[Cells8]>,
+    sum: Box<[[u32; LANES]]>,
+    packets: [u64; 13],
+    answers: [u64; 2],
+    job: rt::Table<2, JobAction>,
+    simd: bool,
+}
+
+impl Program {
+    /// A pipeline whose registers and counters are zero and whose tables are empty.
+    pub(super) fn new() -> Self {
+        Self {
+            cells8: vec![Cells8::default(); 8].into_boxed_slice(),
+            sum: vec![[0; LANES]; 8].into_boxed_slice(),
+            packets: [0; 13],
+            answers: [0; 2],
+            job: rt::Table::new(&JOB, job_action(0x01000003, &[5])),
+            simd: rt::simd(),
+        }
+    }
+}
+
+#[inline(always)]
+#[allow(unused, clippy::all, reason = "generated")]
+fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
+    let length = data.len();
+    let mut m_port: u16 = 0;
+    let mut m_reason: u8 = 0;
+    let mut m_answer: u8 = 0;
+    let mut m_bit_mask: u32 = 0;
+    let mut m_others: u32 = 0;
+    let mut m_world: u16 = 0;
+    let mut m_group: u16 = 0;
+    let mut m_index: u32 = 0;
+    let mut m_seen: u32 = 0;
+    let mut m_stored: u32 = 0;
+    let mut m_diff: u32 = 0;
+    let mut m_duplicate: u32 = 0;
+    let mut m_missing: u32 = 0;
+    let mut m_controller: u8 = 0;
+    let mut has_netfold = false;
+    let mut has_lanes = false;
+    let mut cut_lanes = false;
+    let mut f_netfold_version: u8 = 0;
+    let mut f_netfold_kind: u8 = 0;
+    let mut f_netfold_flags: u8 = 0;
+    let mut f_netfold_op: u8 = 0;
+    let mut f_netfold_reason: u8 = 0;
+    let mut f_netfold_job: u16 = 0;
+    let mut f_netfold_slot: u16 = 0;
+    let mut f_netfold_set: u8 = 0;
+    let mut f_netfold_epoch: u32 = 0;
+    let mut f_netfold_key: u32 = 0;
+    let mut f_netfold_chunk: u32 = 0;
+    let mut f_netfold_bitmap: u32 = 0;
+    let mut f_netfold_count: u16 = 0;
+    let mut f_netfold_exp_next: u8 = 0;
+    'parser: {
+        if length < NETFOLD_END { break 'parser; }
+        has_netfold = true;
+        {
+            let bytes: &[u8] = &data[NETFOLD_AT..NETFOLD_END];
+            f_netfold_version = ((u8::from_be_bytes([bytes[0]]) >> 4) & 0xf) as u8;
+            f_netfold_kind = ((u8::from_be_bytes([bytes[0]]) >> 0) & 0xf) as u8;
+            f_netfold_flags = u8::from_be_bytes([bytes[1]]);
+            f_netfold_op = ((u8::from_be_bytes([bytes[2]]) >> 4) & 0xf) as u8;
+            f_netfold_reason = u8::from_be_bytes([bytes[3]]);
+            f_netfold_job = u16::from_be_bytes([bytes[4], bytes[5]]);
+            f_netfold_slot = ((u16::from_be_bytes([bytes[6], bytes[7]]) >> 1) & 0x7fff) as u16;
+            f_netfold_set = ((u8::from_be_bytes([bytes[7]]) >> 0) & 0x1) as u8;
+            f_netfold_epoch = u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+            f_netfold_key = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+            f_netfold_chunk = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+            f_netfold_bitmap = u32::from_be_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
+            f_netfold_count = u16::from_be_bytes([bytes[24], bytes[25]]);
+            f_netfold_exp_next = u8::from_be_bytes([bytes[27]]);
+        }
+        if f_netfold_flags & 0x80 == 0x80 {
+        } else {
+            if length < LANES_END { break 'parser; }
+            has_lanes = true;
+        }
+    }
+    let mut checksum_error = false;
+    let mut send = rt::Send::Drop;
+    m_port = port;
+    if has_netfold {
+        if (f_netfold_version == 0x1_u8) {
+            if ((has_lanes && ((length as u32) == 0x11c_u32)) || ((!has_lanes && ((f_netfold_flags & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
+                if !(f_netfold_op == 0x0_u8) {
+                    m_reason = 0x4_u8;
+                }
+            } else {
+                m_reason = 0x2_u8;
+            }
+        } else {
+            m_reason = 0x3_u8;
+        }
+    } else {
+        m_reason = 0x2_u8;
+    }
+    if (m_reason == 0x0_u8) {
+        match *state.job.lookup(&[(u64::from(m_port) << 48) | (u64::from(f_netfold_kind) << 44) | (u64::from(f_netfold_job) << 28) | (u64::from(f_netfold_slot) << 13), (u64::from(f_netfold_key) << 32) | (u64::from(f_netfold_epoch) << 0)]) {
+            JobAction::Admit { base, bit_mask, others, world, group } => {
+                m_index = base;
+                m_bit_mask = bit_mask;
+                m_others = others;
+                m_world = world;
+                m_group = group;
+            }
+            JobAction::AdmitController { base } => {
+                m_index = base;
+                m_controller = 0x1_u8;
+            }
+            JobAction::Deny { reason } => {
+                m_reason = reason;
+            }
+            JobAction::Refuse { reason } => {
+                m_reason = reason;
+                m_answer = 0x1_u8;
+            }
+        }
+        if (m_reason == 0x0_u8) {
+            m_index = m_index.wrapping_add((((f_netfold_slot as u16) << 1 | f_netfold_set as u16) as u32));
+            if (f_netfold_kind == 0x6_u8) {
+                {
+                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                    let old0 = cell.claim_seen;
+                    let old1 = cell.claim_chunk;
+                    let new0 = old0;
+                    let new1 = old1;
+                    m_seen = old0;
+                }
+                {
+                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                    let old0 = cell.version_chunk;
+                    let new0 = old0;
+                    m_stored = old0;
+                }
+            } else {
+                {
+                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                    let old0 = cell.claim_seen;
+                    let old1 = cell.claim_chunk;
+                    let cond0 = (f_netfold_chunk == old1);
+                    let cond1 = (f_netfold_chunk.wrapping_sub(old1).cast_signed() > 0x0_u32.cast_signed());
+                    let new0 = if cond1 { m_bit_mask } else if cond0 { (old0 | m_bit_mask) } else { old0 };
+                    cell.claim_seen = new0;
+                    let new1 = if cond1 { f_netfold_chunk } else { old1 };
+                    cell.claim_chunk = new1;
+                    m_seen = if cond0 { old0 } else { 0 };
+                }
+                {
+                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                    let old0 = cell.version_chunk;
+                    let cond0 = (f_netfold_chunk.wrapping_sub(old0).cast_signed() > 0x0_u32.cast_signed());
+                    let new0 = if cond0 { f_netfold_chunk } else { old0 };
+                    cell.version_chunk = new0;
+                    m_stored = old0;
+                }
+            }
+            m_diff = f_netfold_chunk.wrapping_sub(m_stored);
+            m_duplicate = (m_seen & m_bit_mask);
+            m_missing = (m_others & !m_seen);
+            if (m_controller == 0x1_u8) {
+                if ((f_netfold_kind == 0x7_u8) && (m_diff.cast_signed() > 0x0_u32.cast_signed())) {
+                    {
+                        let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                        let old0 = cell.exponent_exponent;
+                        let new0 = 0x0_u8;
+                        cell.exponent_exponent = new0;
+                    }
+                    {
+                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                        for cell in slot.iter_mut() {
+                            let old0 = *cell;
+                            let new0: u32 = 0x0_u32;
+                            *cell = new0;
+                        }
+                    }
+                } else {
+                    f_netfold_chunk = m_stored;
+                    f_netfold_bitmap = m_seen;
+                }
+                m_answer = 0x2_u8;
+                send = rt::Send::Unicast(m_port);
+            } else {
+                if (0x0_u32.cast_signed() > m_diff.cast_signed()) {
+                    f_netfold_kind = 0x4_u8;
+                    cut_lanes |= has_lanes; has_lanes = false;
+                    f_netfold_flags = (f_netfold_flags | 0x80_u8);
+                    m_reason = 0xa_u8;
+                    m_answer = 0x2_u8;
+                    send = rt::Send::Unicast(m_port);
+                } else {
+                    if (m_duplicate != 0x0_u32) {
+                        if (m_missing == 0x0_u32) {
+                            {
+                                let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                let old0 = cell.exponent_exponent;
+                                let new0 = old0;
+                                f_netfold_exp_next = new0;
+                            }
+                            if has_lanes {
+                                {
+                                    let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
+                                    let (lanes, _) = bytes.as_chunks_mut::<4>();
+                                    for (cell, bytes) in slot.iter_mut().zip(lanes) {
+                                        let old0 = *cell;
+                                        let new0: u32 = old0;
+                                        let out: u32 = new0;
+                                        *bytes = out.to_be_bytes();
+                                    }
+                                }
+                            }
+                            f_netfold_kind = 0x2_u8;
+                            f_netfold_flags = (f_netfold_flags & 0xfe_u8);
+                            f_netfold_bitmap = (m_others | m_bit_mask);
+                            f_netfold_count = m_world;
+                            m_answer = 0x2_u8;
+                            send = rt::Send::Unicast(m_port);
+                            if let Some(count) = state.answers.get_mut(0x1_u32 as usize) { *count += 1; }
+                        } else {
+                            m_reason = 0xb_u8;
+                        }
+                    } else {
+                        if (m_missing == 0x0_u32) {
+                            if (m_diff != 0x0_u32) {
+                                {
+                                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    let old0 = cell.exponent_exponent;
+                                    let new0 = f_netfold_exp_next;
+                                    cell.exponent_exponent = new0;
+                                    f_netfold_exp_next = new0;
+                                }
+                                if has_lanes {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
+                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
+                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
+                                            let old0 = *cell;
+                                            let lane = u32::from_be_bytes(*bytes);
+                                            let new0: u32 = lane;
+                                            *cell = new0;
+                                            let out: u32 = new0;
+                                            *bytes = out.to_be_bytes();
+                                        }
+                                    }
+                                } else {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        for cell in slot.iter_mut() {
+                                            let old0 = *cell;
+                                            let new0: u32 = 0x0_u32;
+                                            *cell = new0;
+                                        }
+                                    }
+                                }
+                            } else {
+                                {
+                                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    let old0 = cell.exponent_exponent;
+                                    let new0 = old0.max(f_netfold_exp_next);
+                                    cell.exponent_exponent = new0;
+                                    f_netfold_exp_next = new0;
+                                }
+                                if has_lanes {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
+                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
+                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
+                                            let old0 = *cell;
+                                            let lane = u32::from_be_bytes(*bytes);
+                                            let new0: u32 = old0.wrapping_add(lane);
+                                            *cell = new0;
+                                            let out: u32 = new0;
+                                            *bytes = out.to_be_bytes();
+                                        }
+                                    }
+                                }
+                            }
+                            f_netfold_kind = 0x2_u8;
+                            f_netfold_flags = (f_netfold_flags & 0xfe_u8);
+                            f_netfold_bitmap = (m_others | m_bit_mask);
+                            f_netfold_count = m_world;
+                            m_answer = 0x2_u8;
+                            send = rt::Send::Multicast(m_group);
+                            if let Some(count) = state.answers.get_mut(0x0_u32 as usize) { *count += 1; }
+                        } else {
+                            if (m_diff != 0x0_u32) {
+                                {
+                                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    let old0 = cell.exponent_exponent;
+                                    let new0 = f_netfold_exp_next;
+                                    cell.exponent_exponent = new0;
+                                }
+                                if has_lanes {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
+                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
+                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
+                                            let old0 = *cell;
+                                            let lane = u32::from_be_bytes(*bytes);
+                                            let new0: u32 = lane;
+                                            *cell = new0;
+                                        }
+                                    }
+                                } else {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        for cell in slot.iter_mut() {
+                                            let old0 = *cell;
+                                            let new0: u32 = 0x0_u32;
+                                            *cell = new0;
+                                        }
+                                    }
+                                }
+                            } else {
+                                {
+                                    let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    let old0 = cell.exponent_exponent;
+                                    let new0 = old0.max(f_netfold_exp_next);
+                                    cell.exponent_exponent = new0;
+                                }
+                                if has_lanes {
+                                    {
+                                        let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
+                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
+                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
+                                            let old0 = *cell;
+                                            let lane = u32::from_be_bytes(*bytes);
+                                            let new0: u32 = old0.wrapping_add(lane);
+                                            *cell = new0;
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if (m_answer == 0x1_u8) {
+        f_netfold_kind = 0x5_u8;
+        f_netfold_reason = m_reason;
+        cut_lanes |= has_lanes; has_lanes = false;
+        f_netfold_flags = (f_netfold_flags | 0x80_u8);
+        m_answer = 0x2_u8;
+        send = rt::Send::Unicast(m_port);
+    } else {
+        if (m_answer == 0x0_u8) {
+            send = rt::Send::Drop;
+        }
+    }
+    if let Some(count) = state.packets.get_mut((m_reason as u32) as usize) { *count += 1; }
+    if send == rt::Send::Drop { return rt::Verdict::DROP; }
+    if has_netfold {
+        let bytes: &mut [u8] = &mut data[NETFOLD_AT..NETFOLD_END];
+        let word = ((u8::from_be_bytes([bytes[0]]) & !0xf) | (((f_netfold_kind as u8) << 0) & 0xf)).to_be_bytes(); bytes[0..1].copy_from_slice(&word[0..]);
+        let word = (f_netfold_flags as u8).to_be_bytes(); bytes[1..2].copy_from_slice(&word[0..]);
+        let word = (f_netfold_reason as u8).to_be_bytes(); bytes[3..4].copy_from_slice(&word[0..]);
+        let word = (f_netfold_chunk as u32).to_be_bytes(); bytes[16..20].copy_from_slice(&word[0..]);
+        let word = (f_netfold_bitmap as u32).to_be_bytes(); bytes[20..24].copy_from_slice(&word[0..]);
+        let word = (f_netfold_count as u16).to_be_bytes(); bytes[24..26].copy_from_slice(&word[0..]);
+        let word = (f_netfold_exp_next as u8).to_be_bytes(); bytes[27..28].copy_from_slice(&word[0..]);
+    }
+    let mut sent = length;
+    if cut_lanes { sent = LANES_AT; }
+    rt::Verdict { send, len: sent as u32 }
+}
+
+#[inline(always)]
+fn burst_body(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
+    for received in packets {
+        let start = received.offset as usize;
+        let verdict = match memory.get_mut(start..start + received.len as usize) {
+            Some(data) => packet(state, received.port.0, data),
+            None => rt::Verdict::DROP,
+        };
+        verdicts.push(verdict);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn burst_simd(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
+    burst_body(state, packets, memory, verdicts);
+}
+
+impl rt::Pipeline for Program {
+    fn info(&self) -> &'static rt::PipelineInfo {
+        static INFO: rt::PipelineInfo = rt::PipelineInfo {
+            name: "netfold_all_reduce",
+            fingerprint: 0x11b47e1be4e750f4,
+            lane_words: LANES as u32,
+            entries: 8,
+            bookkeeping_bytes: 8 * size_of::<Cells8>(),
+            lane_bytes: 8 * LANES * 4,
+        };
+        &INFO
+    }
+    fn burst(&mut self, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
+        #[cfg(target_arch = "x86_64")]
+        if self.simd {
+            // SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.
+            unsafe { burst_simd(self, packets, memory, verdicts) };
+            return;
+        }
+        burst_body(self, packets, memory, verdicts);
+    }
+    fn set_simd(&mut self, on: bool) {
+        self.simd = on && rt::simd();
+    }
+    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) {
+        let _ = (instance, queue_depth, frame);
+    }
+    fn insert(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {
+        match entry.table {
+            0x02000001 => self.job.insert(entry, job_action),
+            other => Err(rt::EntryError::Table(other)),
+        }
+    }
+    fn delete(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {
+        match entry.table {
+            0x02000001 => self.job.delete(entry),
+            other => Err(rt::EntryError::Table(other)),
+        }
+    }
+    fn counters(&self, id: u32) -> &[u64] {
+        match id {
+            0x12000001 => &self.packets,
+            0x12000002 => &self.answers,
+            _ => &[],
+        }
+    }
+    fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {
+        match name {
+            "claim" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.claim_seen), u32::from(cell.claim_chunk)])).is_some(),
+            "version" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.version_chunk)])).is_some(),
+            "exponent" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.exponent_exponent)])).is_some(),
+            "sum" => self.sum.get(index).map(|lanes| out.extend(lanes)).is_some(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Expressions as P4_16 text, parenthesised wherever the reader would have to know precedence.
+
+use super::Printer;
+use crate::check::width;
+use crate::ir::*;
+
+/// What names mean at the place where an expression is printed.
+#[derive(Clone, Default)]
+pub(super) struct Names<'a> {
+    params: &'a [Field],
+    action: Option<&'a RegAction>,
+    lane: Option<&'a str>,
+    new: [Option<String>; 2],
+}
+
+impl<'a> Names<'a> {
+    /// In a control block.
+    pub(super) fn control() -> Self {
+        Self::default()
+    }
+
+    /// In an action with parameters.
+    pub(super) fn action(params: &'a [Field]) -> Self {
+        Self { params, ..Self::default() }
+    }
+
+    /// In a register action; `lane` is the packet's lane.
+    pub(super) fn register(action: &'a RegAction, lane: Option<&'a str>) -> Self {
+        Self { action: Some(action), lane, ..Self::default() }
+    }
+
+    /// From now on the new value of `cell` is `value`.
+    pub(super) fn set_new(&mut self, cell: u8, value: String) {
+        self.new[usize::from(cell)] = Some(value);
+    }
+}
+
+impl Printer<'_> {
+    pub(super) fn place(&self, place: Place) -> String {
+        match place {
+            Place::Field(header, field) => {
+                format!("hdr.{}.{}", self.p.header(header).name, self.p.field(header, field).name)
+            }
+            Place::Meta(meta) => format!("meta.{}", self.p.metadata[usize::from(meta.0)].name),
+        }
+    }
+
+    pub(super) fn expr(&self, expr: &Expr, names: Names<'_>) -> String {
+        self.text(expr, &names)
+    }
+
+    fn text(&self, expr: &Expr, names: &Names<'_>) -> String {
+        match expr {
+            Expr::Const(value, bits) => format!("{bits}w{value:#x}"),
+            Expr::Field(header, field) => self.place(Place::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(Place::Meta(*meta)),
+            Expr::Param(param) => names.params[usize::from(*param)].name.clone(),
+            Expr::Intrinsic(intrinsic) => match intrinsic {
+                Intrinsic::IngressPort => "(bit<16>)standard_metadata.ingress_port",
+                Intrinsic::PacketLength => "standard_metadata.packet_length",
+                Intrinsic::ChecksumError => "(standard_metadata.checksum_error == 1w1)",
+                Intrinsic::Instance => "standard_metadata.egress_rid",
+                Intrinsic::QueueDepth => "standard_metadata.enq_qdepth",
+            }
+            .into(),
+            Expr::Valid(part) => format!("{}.isValid()", self.part(*part)),
+            Expr::Complement(inner) => format!("~({})", self.text(inner, names)),
+            Expr::Not(inner) => format!("!({})", self.text(inner, names)),
+            Expr::Binary(op, left, right) => self.binary(*op, left, right, names),
+            Expr::Cast(bits, inner) => {
+                let same = width(self.p, inner, &[], names.params) == *bits;
+                let inner = self.text(inner, names);
+                if same { inner } else { format!("(bit<{bits}>)({inner})") }
+            }
+            Expr::Concat(high, low) => format!("({} ++ {})", self.text(high, names), self.text(low, names)),
+            Expr::Cell(cell) => format!("old{cell}"),
+            Expr::NewCell(cell) => {
+                names.new[usize::from(*cell)].clone().unwrap_or_else(|| format!("old{cell}"))
+            }
+            Expr::Lane => names.lane.unwrap_or_default().into(),
+            Expr::Cond(cond) => match names.action {
+                Some(action) => self.text(&action.conditions[usize::from(*cond)], names),
+                None => "false".into(),
+            },
+        }
+    }
+
+    fn binary(&self, op: BinOp, left: &Expr, right: &Expr, names: &Names<'_>) -> String {
+        let bits = match left {
+            Expr::Cell(_) | Expr::NewCell(_) | Expr::Lane => self.register_bits(right, names),
+            _ => self.register_bits(left, names),
+        };
+        let (l, r) = (self.text(left, names), self.text(right, names));
+        let signed = |text: &str| {
+            if text.starts_with('(') {
+                format!("(int<{bits}>){text}")
+            } else {
+                format!("(int<{bits}>)({text})")
+            }
+        };
+        match op {
+            BinOp::Add => format!("({l} + {r})"),
+            BinOp::Sub => format!("({l} - {r})"),
+            BinOp::And => format!("({l} & {r})"),
+            BinOp::Or => format!("({l} | {r})"),
+            BinOp::Eq => format!("({l} == {r})"),
+            BinOp::Ne => format!("({l} != {r})"),
+            BinOp::Gt => format!("({l} > {r})"),
+            BinOp::SignedGt => format!("({} > {})", signed(&l), signed(&r)),
+            BinOp::Max => format!("({l} > {r} ? {l} : {r})"),
+            BinOp::SignedMin => format!("({} < {} ? {l} : {r})", signed(&l), signed(&r)),
+            BinOp::SignedMax => format!("({} > {} ? {l} : {r})", signed(&l), signed(&r)),
+            BinOp::Both => format!("({l} && {r})"),
+            BinOp::Either => format!("({l} || {r})"),
+        }
+    }
+
+    /// Width of an operand; cells and lanes that stand alone are 32 bits wide wherever signedness matters.
+    fn register_bits(&self, expr: &Expr, names: &Names<'_>) -> u32 {
+        width(self.p, expr, &[], names.params)
+    }
+}
