@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_SNAPSHOTS=1 cargo test -p netfold-p4 --test snapshots` rewrites the committed files.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -13,8 +15,14 @@ use netfold_wire::LaneOp;
 
 fn programs() -> Vec<(&'static str, Program)> {
     let hardware = Profile::hardware();
-    let small =
-        Profile { ops: vec![LaneOp::Sum], workers: 2, slots: 4, jobs: 1, ecn_depth: 0, ..hardware.clone() };
+    let small = Profile {
+        ops: vec![LaneOp::Sum],
+        workers: 2,
+        slots: 4,
+        jobs: 1,
+        ecn_depth: 0,
+        ..Profile::hardware()
+    };
     let datagram = Profile { encapsulation: Encapsulation::Datagram, ..small.clone() };
     let build = |profile| allreduce::program(profile).expect("the profiles are in range");
     vec![("hardware", build(&hardware)), ("sum_only", build(&small)), ("datagram", build(&datagram))]

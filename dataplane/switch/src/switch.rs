@@ -1,7 +1,7 @@
 //! The switch loop and its control handle.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -137,11 +137,8 @@ impl Switch {
         let mut verdicts = Vec::with_capacity(capabilities.burst_max);
         let mut output = Vec::with_capacity(capabilities.burst_max * REPLICAS_MAX);
         loop {
-            loop {
-                match self.calls.try_recv() {
-                    Ok(call) => call(&mut self.core),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
+            while let Ok(call) = self.calls.try_recv() {
+                call(&mut self.core);
             }
             if self.core.stopping {
                 return Ok(self.core.counters());

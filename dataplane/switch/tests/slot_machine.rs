@@ -1,5 +1,7 @@
 //! The slot machine of the generated pipelines, packet by packet: every row of the rules, in both encapsulations.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Member, job_entries, job_wide_entries};
 use netfold_p4::p4info;
