@@ -35,7 +35,11 @@ pub const TABLE: &[Field] = &[
     field("bitmap", 32, "children whose share is in the lanes; bit r is child r"),
     field("count", 16, "workers whose share is in the lanes"),
     field("exp", 8, "block exponent of the lanes in this packet, biased as in binary32"),
-    field("exp_next", 8, "largest block exponent proposed for the chunk one look-ahead later; 255: not finite"),
+    field(
+        "exp_next",
+        8,
+        "largest block exponent proposed for the chunk one look-ahead later; 255: not finite",
+    ),
 ];
 
 /// Where a field lies: offset and width in bits from the start of the header.

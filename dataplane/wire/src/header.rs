@@ -455,8 +455,8 @@ mod tests {
     use proptest::prelude::*;
 
     const BYTES: [u8; LEN + 4] = [
-        0x11, 0x81, 0x23, 0x00, 0x01, 0x02, 0x00, 0x0b, 0xaa, 0xbb, 0xcc, 0xdd, 0x10, 0x20, 0x30, 0x40, 0xff, 0xff,
-        0xff, 0xfe, 0x00, 0x00, 0x00, 0x05, 0x00, 0x02, 0x7f, 0x80, 1, 2, 3, 4,
+        0x11, 0x81, 0x23, 0x00, 0x01, 0x02, 0x00, 0x0b, 0xaa, 0xbb, 0xcc, 0xdd, 0x10, 0x20, 0x30, 0x40, 0xff,
+        0xff, 0xff, 0xfe, 0x00, 0x00, 0x00, 0x05, 0x00, 0x02, 0x7f, 0x80, 1, 2, 3, 4,
     ];
 
     fn repr() -> Repr {
@@ -513,13 +513,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            if let Ok(packet) = Packet::new_checked(&bytes[..]) {
-                if let Ok(repr) = Repr::parse(&packet) {
-                    let mut again = bytes.clone();
-                    repr.emit(&mut Packet::new_unchecked(&mut again[..]));
-                    prop_assert_eq!(&again, &bytes, "a parsed header is emitted as it came");
-                    prop_assert!(!repr.to_string().is_empty());
-                }
+            if let Ok(repr) = Packet::new_checked(&bytes[..]).and_then(|packet| Repr::parse(&packet)) {
+                let mut again = bytes.clone();
+                repr.emit(&mut Packet::new_unchecked(&mut again[..]));
+                prop_assert_eq!(&again, &bytes, "a parsed header is emitted as it came");
+                prop_assert!(!repr.to_string().is_empty());
             }
         }
     }
