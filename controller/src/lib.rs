@@ -17,6 +17,23 @@
 //! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. A controller for
 //! tenants or several switches replaces the server and the pool, and keeps what is between them.
 //!
+//! # Example
+//!
+//! ```no_run
+//! use netfold_controller::{JobEvent, Server, SwitchDriver, admission::Config};
+//! # fn serve(driver: Box<dyn SwitchDriver>, unix_time_s: u32) -> Result<(), netfold_controller::ServerError> {
+//! let server = Server::bind(([0, 0, 0, 0], 20038).into(), Config::new(unix_time_s), driver)?
+//!     .on_event(|event| match event {
+//!         JobEvent::Started { name, placement, .. } => println!("{name}: {} slots", placement.slots),
+//!         JobEvent::Ended { name, reason, .. } => println!("{name}: {reason}"),
+//!         _ => {}
+//!     })
+//!     .spawn()?;
+//! println!("workers connect to {}", server.local_addr());
+//! server.shutdown()
+//! # }
+//! ```
+//!
 //! # What is stored
 //!
 //! Nothing. Epochs stay unique over restarts because their floor comes from the caller; see

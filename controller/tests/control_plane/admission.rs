@@ -362,6 +362,20 @@ fn any_failing_call_of_a_withdrawal_is_made_up_for() {
 }
 
 #[test]
+fn the_first_chunk_is_newer_than_all_that_the_slots_hold() {
+    let half = 1_u32 << 31;
+    for stored in [1, half / 2, half / 2 + 1, half - 1, half, half + 1, u32::MAX] {
+        let mut bench = bench();
+        bench.fake.lock().chunks[100..140].fill([stored, 0]);
+        // The bench checks the first chunk of every job that starts against all its slots.
+        let members = bench.start("demo", 2, 5000);
+        let first = bench.heard[&members[0]].admission().unwrap().first_chunk;
+        assert_eq!(first, if stored > half { 1 } else { stored + 1 });
+        bench.finish();
+    }
+}
+
+#[test]
 fn shutdown_tells_everybody_and_empties_the_switch() {
     let mut bench = bench();
     let running = bench.start("a", 2, 5000);
