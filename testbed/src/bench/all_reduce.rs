@@ -25,10 +25,10 @@ use netfold_p4::entry::EntryError;
 use serde::Serialize;
 
 pub use fabric::Transport;
+pub use pattern::{Number, Pattern, Reduction};
 
 use bound::Bound;
 use fabric::LocalSwitch;
-use pattern::{Number, Pattern};
 
 /// Data moved by the timed iterations of one size, over all workers, unless a number of iterations is given.
 const MOVED_BYTES: u64 = 1 << 30;
@@ -329,6 +329,8 @@ fn rank<T: Number>(
     let before = worker.stats().worker.resent;
     let mut tensor = vec![T::default(); count];
     let mut outcome = Outcome::default();
+    let Config { workers, mode, op, payload_bytes, .. } = *config;
+    let reduction = Reduction { workers, mode, op, payload_bytes };
     for iteration in 0..config.warmup + iterations {
         T::fill(pattern, rank, &mut tensor);
         worker.barrier().map_err(failed)?;
@@ -337,7 +339,7 @@ fn rank<T: Number>(
         if iteration >= config.warmup {
             outcome.times.push(begun.elapsed());
         }
-        outcome.wrong += T::wrong(pattern, config, &tensor);
+        outcome.wrong += T::wrong(pattern, &reduction, &tensor);
     }
     outcome.digest = T::digest(&tensor);
     outcome.retransmits = worker.stats().worker.resent - before;

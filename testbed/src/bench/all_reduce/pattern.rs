@@ -5,17 +5,29 @@ use netfold::{Element, Mode, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::Config;
-
 /// Length of the tables: prime, so that no chunk size divides it and a chunk in the wrong place does not go unnoticed.
 const PERIOD: usize = 4099;
 
 /// Every further period is half as large, down to 2^-12, and then from the start: blocks of many exponents.
 const SCALES: usize = 13;
 
-/// One period of every rank's values, and what becomes of them.
+/// What a tensor went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reduction {
+    /// Number of workers.
+    pub workers: u16,
+    /// How tensors travelled.
+    pub mode: Mode,
+    /// The reduction.
+    pub op: ReduceOp,
+    /// Lanes of a packet in bytes, which decides which elements share an exponent.
+    pub payload_bytes: u32,
+}
+
+/// One period of every rank's values, and what becomes of them. The same seed and number of workers give the same on
+/// every rank.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub struct Pattern {
     floats: Vec<Vec<f32>>,
     /// Sum and largest magnitude over the ranks, exact in `f64`.
     float_sum: Vec<f64>,
@@ -27,7 +39,8 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(seed: u64, workers: u16) -> Self {
+    /// The values of `workers` ranks.
+    pub fn new(seed: u64, workers: u16) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let floats: Vec<Vec<f32>> =
             (0..workers).map(|_| (0..PERIOD).map(|_| rng.random_range(-1.0..1.0)).collect()).collect();
@@ -51,15 +64,19 @@ impl Pattern {
 }
 
 /// An element type that the benchmark measures.
-pub(super) trait Number: Element + Default {
+pub trait Number: Element + Default {
     /// Name in the type column.
     const NAME: &'static str;
 
     /// Fills a tensor with a rank's values.
+    ///
+    /// # Panics
+    ///
+    /// If the pattern has no such rank.
     fn fill(pattern: &Pattern, rank: u16, tensor: &mut [Self]);
 
     /// Counts the elements that are not the reduction of all ranks' values within the mode's bound.
-    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64;
+    fn wrong(pattern: &Pattern, reduction: &Reduction, tensor: &[Self]) -> u64;
 
     /// A digest of all bits.
     fn digest(tensor: &[Self]) -> u64;
@@ -78,10 +95,10 @@ impl Number for f32 {
 
     /// The bound of a block: one quantum for each worker, by the exponent of the block's largest magnitude over all
     /// workers, and the rounding of the sum to `f32`.
-    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64 {
-        let lanes = if config.mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
-        let quantizer = Quantizer::new(lanes, config.workers);
-        let block_len = quantizer.block_elements(config.payload_bytes as usize);
+    fn wrong(pattern: &Pattern, reduction: &Reduction, tensor: &[Self]) -> u64 {
+        let lanes = if reduction.mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
+        let quantizer = Quantizer::new(lanes, reduction.workers);
+        let block_len = quantizer.block_elements(reduction.payload_bytes as usize);
         let mut largest = Vec::with_capacity(block_len);
         let mut wrong = 0;
         for (index, block) in tensor.chunks(block_len).enumerate() {
@@ -91,7 +108,7 @@ impl Number for f32 {
             largest
                 .extend((0..block.len()).map(place).map(|(column, scale)| pattern.float_max[column] * scale));
             let quantum = f64::from(quantizer.quantum(quantizer.exponent(&largest)));
-            let allowed = quantum * f64::from(config.workers);
+            let allowed = quantum * f64::from(reduction.workers);
             for (i, &value) in block.iter().enumerate() {
                 let (column, scale) = place(i);
                 let want = pattern.float_sum[column] * f64::from(scale);
@@ -117,8 +134,8 @@ impl Number for i32 {
         tensor.chunks_mut(PERIOD).for_each(|values| values.copy_from_slice(&row[..values.len()]));
     }
 
-    fn wrong(pattern: &Pattern, config: &Config, tensor: &[Self]) -> u64 {
-        let want = match config.op {
+    fn wrong(pattern: &Pattern, reduction: &Reduction, tensor: &[Self]) -> u64 {
+        let want = match reduction.op {
             ReduceOp::Min => &pattern.int_min,
             ReduceOp::Max => &pattern.int_max,
             _ => &pattern.int_sum,
@@ -141,6 +158,9 @@ fn digest(words: impl Iterator<Item = u32>) -> u64 {
 mod tests {
     use super::*;
 
+    const BFP16: Reduction =
+        Reduction { workers: 1, mode: Mode::Bfp16, op: ReduceOp::Sum, payload_bytes: 1408 };
+
     fn reduced(pattern: &Pattern, workers: u16, count: usize) -> Vec<f32> {
         let mut sum = vec![0.0_f64; count];
         let mut share = vec![0.0_f32; count];
@@ -153,7 +173,7 @@ mod tests {
 
     #[test]
     fn right_sums_pass_and_each_kind_of_wrong_one_is_counted() {
-        let config = Config { workers: 3, ..Config::default() };
+        let config = Reduction { workers: 3, ..BFP16 };
         let pattern = Pattern::new(1, 3);
         let right = reduced(&pattern, 3, 20_000);
         assert_eq!(f32::wrong(&pattern, &config, &right), 0);
@@ -176,7 +196,7 @@ mod tests {
     #[test]
     fn integers_are_exact() {
         let pattern = Pattern::new(2, 2);
-        let config = |op| Config { workers: 2, mode: Mode::I32, op, ..Config::default() };
+        let config = |op| Reduction { workers: 2, mode: Mode::I32, op, ..BFP16 };
         let (mut a, mut b) = (vec![0; 9_000], vec![0; 9_000]);
         i32::fill(&pattern, 0, &mut a);
         i32::fill(&pattern, 1, &mut b);

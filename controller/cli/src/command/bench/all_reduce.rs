@@ -1,0 +1,134 @@
+//! `netfold bench all-reduce`.
+
+use clap::Args;
+use netfold::{Mode, ReduceOp};
+use netfold_testbed::bench::all_reduce::{AllReduceBench, Config, Row, Transport};
+
+use super::Tagged;
+use crate::error::CliError;
+use crate::output::Output;
+use crate::size::{self, ByteRange};
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold bench all-reduce --bytes 4KiB..64MiB
+  netfold bench all-reduce --workers 8 --bytes 64MiB --mode bfp32 --transport udp --loss 0.01
+  netfold bench all-reduce --mode i32 --op max --bytes 1MiB --json
+
+algbw is tensor bytes of one rank over the time; busbw is that times 2(n-1)/n, what a ring would move over each link.
+bound is the share of what a plain forwarder reaches on the same transport with the same packets and window.";
+
+/// All-reduces over a switch, every element checked, against a plain forwarder.
+///
+/// Switch and workers are threads of this process, over rings in memory or real UDP sockets. The columns are those of
+/// nccl-tests; a result outside the mode's error bound counts as wrong, and then the exit code is 1.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct AllReduce {
+    /// Number of workers.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
+    workers: u16,
+    /// Tensor sizes of one rank: one, or FIRST..LAST, doubling.
+    #[arg(long, value_name = "SIZES", default_value = "4KiB..64MiB")]
+    bytes: ByteRange,
+    /// How tensors travel: bfp16, bfp32 or i32.
+    #[arg(long, default_value_t = Mode::Bfp16)]
+    mode: Mode,
+    /// The reduction: sum, or min and max with --mode i32.
+    #[arg(long, default_value = "sum", value_parser = reduce_op)]
+    op: ReduceOp,
+    /// What carries the packets: loopback or udp.
+    #[arg(long, default_value_t = Transport::Loopback)]
+    transport: Transport,
+    /// Share of packets to lose on purpose, each way.
+    #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
+    loss: f64,
+    /// Seed of losses and tensors.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Payload of a packet in bytes: 256, 1408 or 8192.
+    #[arg(long, default_value_t = 1408)]
+    payload: u32,
+    /// Slots of the job, a power of two: the packets in flight.
+    #[arg(long, default_value_t = 256)]
+    slots: u32,
+    /// Iterations before the timed ones.
+    #[arg(long, default_value_t = 1)]
+    warmup: u32,
+    /// Timed iterations; 3 to 20 by size if not given.
+    #[arg(long)]
+    iterations: Option<u32>,
+}
+
+impl AllReduce {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        if self.mode != Mode::I32 && self.op != ReduceOp::Sum {
+            return Err(CliError::Usage(format!("--op {} needs integers: add --mode i32", self.op)));
+        }
+        let mut bench = AllReduceBench::new(self.config())?;
+        heading(output)?;
+        let mut wrong = 0;
+        for bytes in self.bytes.doubling() {
+            let bar = output.bar(1, "{spinner} {msg}");
+            bar.set_message(size::human(bytes));
+            let row = bench.measure(bytes)?;
+            bar.finish_and_clear();
+            show(output, &row)?;
+            wrong += row.wrong;
+        }
+        if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            workers: self.workers,
+            mode: self.mode,
+            op: self.op,
+            transport: self.transport,
+            payload_bytes: self.payload,
+            slots: self.slots,
+            loss: self.loss,
+            seed: self.seed,
+            warmup: self.warmup,
+            iterations: self.iterations,
+        }
+    }
+}
+
+fn heading(output: &Output) -> Result<(), CliError> {
+    output.line(format_args!(
+        "{:>12}{:>12}{:>6}{:>7}{:>12}{:>12}{:>12}{:>8}{:>8}{:>9}",
+        "size B",
+        "count",
+        "type",
+        "redop",
+        "time us",
+        "algbw MB/s",
+        "busbw MB/s",
+        "bound",
+        "#wrong",
+        "resent"
+    ))
+}
+
+fn show(output: &Output, row: &Row) -> Result<(), CliError> {
+    output.event(&Tagged { event: "all_reduce", row })?;
+    output.line(format_args!(
+        "{:>12}{:>12}{:>6}{:>7}{:>12.1}{:>12.1}{:>12.1}{:>6.0} %{:>8}{:>9}",
+        row.bytes,
+        row.count,
+        row.dtype,
+        row.redop,
+        row.time_us,
+        row.algbw,
+        row.busbw,
+        row.bound_ratio * 100.0,
+        row.wrong,
+        row.retransmits
+    ))
+}
+
+fn reduce_op(text: &str) -> Result<ReduceOp, String> {
+    let named = ReduceOp::ALL.iter().copied().find(|op| op.name() == text);
+    named.ok_or_else(|| format!("unknown reduction '{text}': expected sum, min or max"))
+}

@@ -1,0 +1,62 @@
+//! `netfold bench fold`.
+
+use std::time::Duration;
+
+use clap::Args;
+use netfold_testbed::bench::fold::{FoldBench, FoldRow, run};
+
+use super::Tagged;
+use crate::error::CliError;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold bench fold
+  netfold bench fold --rounds 2001 --json";
+
+/// The switch's pipeline in cache, against a plain loop over the same bytes.
+///
+/// From received bytes to the packets to send, for every payload. The time of a packet is a fixed cost plus its lanes;
+/// the lanes are compared with a loop that loads, swaps, adds and stores.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Fold {
+    /// Timed rounds of each kind; medians are reported.
+    #[arg(long, default_value_t = FoldBench::default().rounds as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Length of a round in microseconds.
+    #[arg(long, default_value_t = FoldBench::default().round.as_micros() as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    round_us: u64,
+}
+
+impl Fold {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        output.line(format_args!(
+            "{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}",
+            "payload B", "parses", "fixed ns", "lanes ns", "loop ns", "lane ratio", "packet ns", "Mpps"
+        ))?;
+        let bench = FoldBench { rounds: self.rounds as usize, round: Duration::from_micros(self.round_us) };
+        let mut shown = Ok(());
+        run(&bench, |row| {
+            if shown.is_ok() {
+                shown = show(output, row);
+            }
+        })?;
+        shown
+    }
+}
+
+fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
+    output.event(&Tagged { event: "fold", row })?;
+    output.line(format_args!(
+        "{:>10}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}",
+        row.payload_bytes,
+        row.encapsulation,
+        row.fixed_ns,
+        row.lanes_ns,
+        row.plain_loop_ns,
+        row.lane_ratio,
+        row.total_ns,
+        row.mpps
+    ))
+}

@@ -1,0 +1,49 @@
+//! `netfold bench`: measurements, each against a bound taken in the same run.
+
+mod all_reduce;
+mod fold;
+mod quantize;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Measure all-reduces and the kernels they are made of.
+///
+/// Every figure comes with what the machine could do at best, measured in the same run: absolute times alone mean little
+/// on a shared machine.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// All-reduces over a switch, every element checked, against a plain forwarder.
+    AllReduce(all_reduce::AllReduce),
+    /// The switch's pipeline in cache, against a plain loop over the same bytes.
+    Fold(fold::Fold),
+    /// Quantising and packing tensors and back, against memcpy.
+    Quantize(quantize::Quantize),
+}
+
+/// A row with the event's name in front.
+#[derive(Serialize)]
+struct Tagged<'a, T> {
+    event: &'static str,
+    #[serde(flatten)]
+    row: &'a T,
+}
+
+impl Bench {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self.what {
+            What::AllReduce(bench) => bench.run(output),
+            What::Fold(bench) => bench.run(output),
+            What::Quantize(bench) => bench.run(output),
+        }
+    }
+}

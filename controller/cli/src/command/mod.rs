@@ -1,0 +1,59 @@
+//! The commands: one module each.
+
+mod bench;
+mod demo;
+mod p4;
+mod switch;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::CliError;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold demo                                   see a network train, gradients summed by a switch
+  netfold switch --listen 0.0.0.0:20038          run a switch
+  netfold worker --switch HOST:20038 --job test --rank 0 --world 2 --bytes 1MiB
+                                                 take part in a job on it
+  netfold bench all-reduce --bytes 4KiB..64MiB   measure";
+
+/// Gradients of distributed training, summed inside the network.
+#[derive(Debug, Parser)]
+#[command(name = "netfold", version, about, after_help = EXAMPLES, propagate_version = true)]
+pub(crate) struct Cli {
+    /// Print one JSON object a line on standard output, and nothing else there.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Train a neural network over a switch and compare with the same training in one process.
+    Demo(demo::Demo),
+    /// Run a software switch until it is told to stop.
+    Switch(switch::SwitchCommand),
+    /// Take part in a job: all-reduces whose results are checked, or the demo's training.
+    Worker(worker::Worker),
+    /// Measure all-reduces and the kernels they are made of.
+    Bench(bench::Bench),
+    /// Print the aggregation pipeline for a target, or what it consists of.
+    P4(p4::P4),
+}
+
+impl Command {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self {
+            Self::Demo(command) => command.run(output),
+            Self::Switch(command) => command.run(output),
+            Self::Worker(command) => command.run(output),
+            Self::Bench(command) => command.run(output),
+            Self::P4(command) => command.run(output),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `netfold p4`: the aggregation pipeline as text.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use netfold_p4::ir::{Program, RegisterKind};
+use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4::{allreduce, p4info, v1model};
+use netfold_wire::LaneOp;
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::Output;
+use crate::size::{grouped, human};
+
+const EMIT_EXAMPLES: &str = "\
+Examples:
+  netfold p4 emit --target v1model                       to standard output
+  netfold p4 emit --target v1model --lanes 16 --workers 8 -o small.p4
+  netfold p4 emit --target v1model -o all_reduce.p4 && p4c-bm2-ss all_reduce.p4 -o all_reduce.json";
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  netfold p4 info                                        what the pipeline consists of
+  netfold p4 info --format p4info > all_reduce.p4info.txt";
+
+/// Print the aggregation pipeline for a target, or what it consists of.
+#[derive(Debug, Args)]
+pub(crate) struct P4 {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Print the pipeline as a program for a target.
+    #[command(after_help = EMIT_EXAMPLES)]
+    Emit(Emit),
+    /// Print what the pipeline consists of.
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(Info),
+}
+
+/// Print the pipeline as a program for a target.
+///
+/// The same options always give the same bytes.
+#[derive(Debug, Args)]
+struct Emit {
+    /// What to print for.
+    #[arg(long, value_enum)]
+    target: Target,
+    #[command(flatten)]
+    profile: ProfileOptions,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Print what the pipeline consists of: registers, tables and their sizes, or P4Info for control planes.
+#[derive(Debug, Args)]
+struct Info {
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    profile: ProfileOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// P4_16 for bmv2's simple_switch, through p4c-bm2-ss.
+    V1model,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// An overview for people.
+    Text,
+    /// P4Info in protobuf's text format.
+    P4info,
+}
+
+/// What the pipeline is specialised for.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Profile")]
+struct ProfileOptions {
+    /// 32-bit lanes a packet.
+    #[arg(long, default_value_t = Profile::hardware().lane_words)]
+    lanes: u32,
+    /// Slots of the switch, a power of two; each has two sets.
+    #[arg(long, default_value_t = Profile::hardware().slots)]
+    slots: u32,
+    /// Jobs at once.
+    #[arg(long, default_value_t = Profile::hardware().jobs)]
+    jobs: u32,
+    /// Workers of a job, at most.
+    #[arg(long, default_value_t = Profile::hardware().workers)]
+    workers: u32,
+    /// Lane operations, any of sum, min and max.
+    #[arg(long, value_delimiter = ',', value_parser = lane_op, default_value = "sum,min,max")]
+    ops: Vec<LaneOp>,
+    /// Egress queues; 1 means no priorities.
+    #[arg(long, default_value_t = Profile::hardware().priorities)]
+    priorities: u32,
+    /// Queue depth in packets at which ECN marks; 0 never marks.
+    #[arg(long, default_value_t = Profile::hardware().ecn_depth)]
+    ecn_depth: u32,
+    /// Parse Netfold datagrams without Ethernet, IPv4 and UDP, as the software switch on sockets does.
+    #[arg(long)]
+    datagram: bool,
+}
+
+impl ProfileOptions {
+    fn profile(&self) -> Profile {
+        Profile {
+            encapsulation: if self.datagram { Encapsulation::Datagram } else { Encapsulation::Ethernet },
+            lane_words: self.lanes,
+            slots: self.slots,
+            jobs: self.jobs,
+            workers: self.workers,
+            ops: self.ops.clone(),
+            priorities: self.priorities,
+            ecn_depth: if self.datagram { 0 } else { self.ecn_depth },
+        }
+    }
+
+    fn program(&self) -> Result<Program, CliError> {
+        allreduce::program(&self.profile()).map_err(|error| CliError::Profile(error.to_string()))
+    }
+}
+
+/// A text that was printed, with `--json`.
+#[derive(Serialize)]
+struct Printed<'a> {
+    event: &'static str,
+    format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// What a pipeline consists of, with `--json`.
+#[derive(Serialize)]
+struct Overview {
+    event: &'static str,
+    name: String,
+    lane_words: u32,
+    slots: u32,
+    workers: u32,
+    jobs: u32,
+    state_bytes: u64,
+    tables: Vec<Table>,
+    registers: usize,
+    counters: usize,
+}
+
+#[derive(Serialize)]
+struct Table {
+    name: String,
+    size: u32,
+    keys: usize,
+    actions: usize,
+}
+
+impl P4 {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self.what {
+            What::Emit(emit) => emit.run(output),
+            What::Info(info) => info.run(output),
+        }
+    }
+}
+
+impl Emit {
+    fn run(self, output: &Output) -> Result<(), CliError> {
+        let program = self.profile.program()?;
+        let Target::V1model = self.target;
+        let text = v1model::print(&program).map_err(|error| CliError::Profile(error.to_string()))?;
+        if let Some(path) = &self.output {
+            std::fs::File::create(path)
+                .and_then(|mut file| file.write_all(text.as_bytes()))
+                .map_err(|source| CliError::File { path: path.clone(), source })?;
+        }
+        print(output, "v1model", &text, self.output)
+    }
+}
+
+impl Info {
+    fn run(self, output: &Output) -> Result<(), CliError> {
+        let program = self.profile.program()?;
+        if self.format == Format::P4info {
+            return print(output, "p4info", &p4info::text(&program), None);
+        }
+        let overview = overview(&program, &self.profile.profile());
+        output.event(&overview)?;
+        output.line(format_args!("{}: {}", program.name, program.about))?;
+        output.line(format_args!(
+            "  {} lanes of 32 bits, {} slots x 2 sets, up to {} jobs of {} workers",
+            overview.lane_words, overview.slots, overview.jobs, overview.workers
+        ))?;
+        output.line(format_args!(
+            "  {} of state in {} registers, {} counters",
+            human(overview.state_bytes),
+            overview.registers,
+            overview.counters
+        ))?;
+        for table in &overview.tables {
+            output.line(format_args!(
+                "  table {:<16} {:>8} entries, {} keys, {} actions",
+                table.name,
+                grouped(u64::from(table.size)),
+                table.keys,
+                table.actions
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows a text, or with `--json` one event that holds it. A text that went to a file is not repeated.
+fn print(output: &Output, format: &'static str, text: &str, file: Option<PathBuf>) -> Result<(), CliError> {
+    let named = file.as_ref().map(|path| path.display().to_string());
+    output.event(&Printed {
+        event: "p4",
+        format,
+        text: named.is_none().then_some(text),
+        file: named,
+        bytes: text.len(),
+    })?;
+    if file.is_some() { Ok(()) } else { output.line(format_args!("{}", text.trim_end_matches('\n'))) }
+}
+
+fn lane_op(text: &str) -> Result<LaneOp, String> {
+    let named = LaneOp::ALL.iter().copied().find(|op| op.name() == text);
+    named.ok_or_else(|| format!("unknown lane operation '{text}': expected sum, min or max"))
+}
+
+fn overview(program: &Program, profile: &Profile) -> Overview {
+    let cells = |register: &netfold_p4::ir::Register| match &register.kind {
+        RegisterKind::Cells(fields) => fields.len() as u64,
+        RegisterKind::Lanes => u64::from(program.lane_count()),
+    };
+    Overview {
+        event: "p4_info",
+        name: program.name.clone(),
+        lane_words: profile.lane_words,
+        slots: profile.slots,
+        workers: profile.workers,
+        jobs: profile.jobs,
+        // A target keeps every cell in 32 bits.
+        state_bytes: program
+            .registers
+            .iter()
+            .map(|register| u64::from(register.size) * cells(register) * 4)
+            .sum(),
+        tables: program
+            .tables
+            .iter()
+            .map(|table| Table {
+                name: table.name.clone(),
+                size: table.size,
+                keys: table.keys.len(),
+                actions: table.actions.len(),
+            })
+            .collect(),
+        registers: program.registers.len(),
+        counters: program.counters.len(),
+    }
+}

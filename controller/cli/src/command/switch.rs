@@ -1,0 +1,334 @@
+//! `netfold switch`: a software switch with its control port, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use netfold_controller::admission::Config;
+use netfold_controller::{JobEvent, Limits, Server, ServerError, ServerHandle};
+use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_io::pcap::{Captured, Resolution};
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{IoError, PacketIo};
+use netfold_p4::profile::Profile;
+use netfold_switch::switch::GROUPS_MAX;
+use netfold_switch::{Handle, PAYLOADS, PipelineInfo, Switch, SwitchCounters, datagram_pipeline};
+use netfold_wire::control::Refusal;
+use netfold_wire::{UDP_PORT, header};
+
+use crate::driver::{LocalDriver, PORTS_MAX};
+use crate::error::{CliError, refusal_name};
+use crate::event::{Counters, Event, Listening};
+use crate::lifetime::Stop;
+use crate::output::{Output, Tone};
+use crate::size::{self, grouped, human};
+
+/// How often the command looks at the request to stop.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Job events that wait to be printed; more are dropped, since the control plane must not wait for a terminal.
+const EVENTS_MAX: usize = 256;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold switch                                   on this machine only, port 20038
+  netfold switch --listen 0.0.0.0:20038            for workers on other hosts
+  netfold switch --loss 0.02 --seed 7              loses packets on purpose
+  netfold switch --pcap switch.pcap                for Wireshark
+
+Workers use the same port by TCP (to join) and UDP (for data).";
+
+/// Run a software switch until it is told to stop.
+///
+/// Prints what state memory it holds, which jobs come and go, and on SIGINT or SIGTERM what it has counted.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SwitchCommand {
+    /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
+    listen: SocketAddr,
+    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames).
+    #[arg(long, default_value_t = 1408)]
+    payload: u32,
+    /// Slots to share out among jobs, a power of two up to what the pipeline was built with.
+    #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
+    slots: u32,
+    /// Share of packets to lose on purpose, each way.
+    #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
+    loss: f64,
+    /// More faults, as in `duplicate=0.01,reorder=0.05,delay=1ms..5ms`; overrides --loss.
+    #[arg(long, value_name = "FAULTS")]
+    faults: Option<FaultConfig>,
+    /// Seed of all faults.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write every packet to this file, as Wireshark reads it.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Seconds that a job waits for its workers, from the first.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    join_timeout: u64,
+    /// Print the counters every so many seconds as well.
+    #[arg(long, value_name = "SECONDS")]
+    every: Option<u32>,
+    /// Stop when standard input ends, as it does when the process at its other end is gone.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
+
+/// A switch that runs, and its control port.
+struct Running {
+    handle: Handle,
+    switch: JoinHandle<Result<SwitchCounters, IoError>>,
+    server: ServerHandle,
+    jobs: Receiver<JobEvent>,
+    address: SocketAddr,
+    info: &'static PipelineInfo,
+}
+
+impl SwitchCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        let stop = Stop::on_signals()?;
+        if self.exit_with_stdin {
+            stop.with_stdin();
+        }
+        let running = self.start()?;
+        self.announce(output, &running)?;
+        let counted = self.attend(output, &stop, &running);
+        let last = running.end();
+        counted?;
+        show_counters(output, &counters(&last?, true))
+    }
+
+    fn start(&self) -> Result<Running, CliError> {
+        let payload = self.payload;
+        let pipeline = datagram_pipeline(payload).ok_or_else(|| {
+            CliError::Usage(format!(
+                "there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}"
+            ))
+        })?;
+        let info = pipeline.info();
+        if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
+            let most = info.entries / 2;
+            return Err(CliError::Usage(format!(
+                "--slots {} does not fit: a power of two up to {most}",
+                self.slots
+            )));
+        }
+        let (io, address) = self.open()?;
+        let switch = Switch::new(pipeline, io);
+        let handle = switch.handle();
+        let limits = Limits {
+            slots: self.slots,
+            lane_words: payload / 4,
+            ports_max: PORTS_MAX,
+            groups_max: GROUPS_MAX as u16,
+            udp_port: address.port(),
+            sees_source: false,
+        };
+        let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
+        let server = self.control(address, &handle, &limits)?.on_event(move |event| {
+            // A terminal that does not keep up costs lines, not the control plane's time.
+            let _ = events.try_send(event.clone());
+        });
+        let switch = std::thread::Builder::new()
+            .name("netfold-switch".into())
+            .spawn(move || switch.run())
+            .map_err(|source| CliError::Spawn { name: "the switch's thread".into(), source })?;
+        let server = server.spawn().map_err(CliError::Control)?;
+        Ok(Running { handle, switch, server, jobs, address, info })
+    }
+
+    /// Opens the data path, with the faults and the capture that were asked for.
+    fn open(&self) -> Result<(Box<dyn PacketIo>, SocketAddr), CliError> {
+        let config =
+            UdpConfig { datagram_len_max: header::LEN + self.payload as usize, ..UdpConfig::default() };
+        let io = UdpIo::bind(self.listen, config).map_err(|error| match error {
+            IoError::Bind { address, source } => CliError::listen(address, source),
+            other => CliError::Switch(other),
+        })?;
+        let address = io.local_addr().unwrap_or(self.listen);
+        let mut io: Box<dyn PacketIo> = Box::new(io);
+        if let Some(path) = &self.pcap {
+            let captured = Captured::create(io, path, Resolution::Micro)
+                .map_err(|source| CliError::File { path: path.clone(), source })?;
+            io = Box::new(captured);
+        }
+        let mut faults = self.faults.unwrap_or_else(|| FaultConfig::with_loss(self.seed, self.loss));
+        faults.seed = self.seed;
+        if !(faults.rx.is_none() && faults.tx.is_none()) {
+            io = Box::new(Faulty::new(io, faults));
+        }
+        Ok((io, address))
+    }
+
+    /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
+    fn control(&self, address: SocketAddr, handle: &Handle, limits: &Limits) -> Result<Server, CliError> {
+        let bind = |address| {
+            let mut config = Config::new(epoch_floor());
+            config.join_timeout = Duration::from_secs(self.join_timeout);
+            config.jobs_max = Profile::software(limits.lane_words).jobs as usize;
+            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), limits.clone())))
+        };
+        let any = SocketAddr::new(address.ip(), 0);
+        let server = match bind(address) {
+            Err(ServerError::Bind { .. }) if self.listen.port() == 0 => bind(any),
+            other => other,
+        };
+        server.map_err(|error| match error {
+            ServerError::Bind { address, source } => CliError::listen(address, source),
+            other => CliError::Control(other),
+        })
+    }
+
+    fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
+        let Running { info, address, .. } = running;
+        let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
+        let state_bytes = lane_bytes + bookkeeping_bytes;
+        let slot_sets = info.entries;
+        output.event(&Event::Listening(Listening {
+            address: address.to_string(),
+            control: running.server.local_addr().to_string(),
+            payload_bytes: self.payload,
+            slots: self.slots,
+            slot_sets,
+            lane_bytes,
+            bookkeeping_bytes,
+            state_bytes,
+            pipeline: format!("{:016x}", info.fingerprint),
+        }))?;
+        output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
+        output.line(format_args!("  data      UDP {address}"))?;
+        output.line(format_args!("  control   TCP {}", running.server.local_addr()))?;
+        output.line(format_args!(
+            "  state     {}: {} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
+            human(state_bytes),
+            grouped(u64::from(slot_sets / 2)),
+            lane_bytes / u64::from(slot_sets.max(1)),
+            bookkeeping_bytes / u64::from(slot_sets.max(1)),
+        ))?;
+        output.line(format_args!("  pipeline  {} {:016x}", info.name, info.fingerprint))?;
+        output.line(format_args!("Stop it with Ctrl-C.\n"))
+    }
+
+    /// Prints what happens until a stop is asked for or the switch ends.
+    fn attend(&self, output: &Output, stop: &Stop, running: &Running) -> Result<(), CliError> {
+        let every = self.every.map(|seconds| Duration::from_secs(u64::from(seconds.max(1))));
+        let mut shown = Instant::now();
+        while !stop.requested() && !running.switch.is_finished() && !running.server.is_finished() {
+            match running.jobs.recv_timeout(GLANCE) {
+                Ok(event) => show_job(output, &event)?,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            if every.is_some_and(|every| shown.elapsed() >= every) {
+                shown = Instant::now();
+                if let Ok(counted) = running.handle.call(|core| core.counters()) {
+                    show_counters(output, &counters(&counted, false))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Ends all jobs, then the switch, and returns what it has counted.
+    fn end(self) -> Result<SwitchCounters, CliError> {
+        let served = self.server.shutdown();
+        self.handle.stop();
+        let counters = self.switch.join().map_err(|_| CliError::SwitchPanicked)?.map_err(CliError::Switch)?;
+        served.map_err(CliError::Control)?;
+        Ok(counters)
+    }
+}
+
+/// Epochs begin at the Unix time, so that they are above those of an earlier run of this switch.
+fn epoch_floor() -> u32 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().try_into().unwrap_or(u32::MAX)
+}
+
+fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
+    match event {
+        JobEvent::Started { name, world, mode, placement, .. } => {
+            output.event(&Event::JobStarted {
+                job: name.clone(),
+                workers: *world,
+                mode: mode.to_string(),
+                slots: placement.slots,
+            })?;
+            output.line(format_args!("job '{name}': {world} workers, {mode}, {} slots", placement.slots))
+        }
+        JobEvent::Ended { name, reason, .. } => {
+            output.event(&Event::JobEnded { job: name.clone(), reason: reason.to_string() })?;
+            output.line(format_args!("job '{name}': over, {reason}"))
+        }
+        JobEvent::NotStarted { name, reason, message } => refused(output, name, *reason, message),
+        JobEvent::Refused { peer, reason, message } => refused(output, &peer.to_string(), *reason, message),
+        JobEvent::SwitchFailed { job, message } => {
+            output.event(&Event::Refused {
+                who: format!("job {job}"),
+                reason: "switch_failed".into(),
+                message: message.clone(),
+            })?;
+            output.line(format_args!("job number {job}: not withdrawn yet: {message}"))
+        }
+        // That a member left in peace is not worth a line.
+        _ => Ok(()),
+    }
+}
+
+fn refused(output: &Output, who: &str, reason: Refusal, message: &str) -> Result<(), CliError> {
+    output.event(&Event::Refused {
+        who: who.to_owned(),
+        reason: refusal_name(reason).to_owned(),
+        message: message.to_owned(),
+    })?;
+    output.line(format_args!("refused '{who}': {message}"))
+}
+
+fn counters(counted: &SwitchCounters, last: bool) -> Counters {
+    Counters {
+        last,
+        packets_in: counted.io.rx_packets,
+        bytes_in: counted.io.rx_bytes,
+        packets_out: counted.io.tx_packets,
+        bytes_out: counted.io.tx_bytes,
+        results: counted.results,
+        repeated: counted.repeated,
+        unknown_source: counted.unknown_source,
+        output_dropped: counted.output_dropped,
+        fault_dropped: counted.io.fault_dropped,
+        capture_failed: counted.io.capture_failed,
+        packets: counted.packets.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
+    }
+}
+
+fn show_counters(output: &Output, c: &Counters) -> Result<(), CliError> {
+    output.event(&Event::Counters(c.clone()))?;
+    output.line(format_args!(
+        "in {} packets ({}), out {} ({}); {} results, {} repeated",
+        grouped(c.packets_in),
+        human(c.bytes_in),
+        grouped(c.packets_out),
+        human(c.bytes_out),
+        grouped(c.results),
+        grouped(c.repeated)
+    ))?;
+    let reasons = c.packets.iter().map(|(reason, &count)| (reason.as_str(), count));
+    let others = [
+        ("unknown source", c.unknown_source),
+        ("output full", c.output_dropped),
+        ("lost on purpose", c.fault_dropped),
+        ("not captured", c.capture_failed),
+    ];
+    for (reason, count) in reasons.filter(|(reason, _)| *reason != "none").chain(others) {
+        if count > 0 {
+            output.line(format_args!("  {reason:<16}{:>12}", grouped(count)))?;
+        }
+    }
+    Ok(())
+}

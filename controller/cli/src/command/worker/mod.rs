@@ -1,0 +1,158 @@
+//! `netfold worker`: one worker of a job, by hand.
+
+mod checked;
+mod training;
+
+use std::time::Duration;
+
+use clap::Args;
+use netfold::{Communicator, Mode};
+
+use crate::error::CliError;
+use crate::event::{Done, Event};
+use crate::lifetime;
+use crate::output::Output;
+use crate::size::{Bytes, grouped, human};
+
+const EXAMPLES: &str = "\
+Examples, with a switch on the host 'tor':
+  host a:  netfold worker --switch tor:20038 --job test --rank 0 --world 2 --bytes 16MiB
+  host b:  netfold worker --switch tor:20038 --job test --rank 1 --world 2 --bytes 16MiB
+                                     all-reduces whose every element is checked
+  netfold worker --switch tor:20038 --job demo --rank 0 --world 4 --train
+                                     the demo's training; the same on ranks 1 to 3";
+
+/// Take part in a job: all-reduces whose results are checked, or the demo's training.
+///
+/// All workers of a job must be started with the same settings, each with a rank of its own. The job begins when all have
+/// joined.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Worker {
+    /// The switch's control port, HOST:PORT.
+    #[arg(long, value_name = "ADDR")]
+    switch: String,
+    /// Name of the job, the same on all its workers.
+    #[arg(long, value_name = "NAME")]
+    job: String,
+    /// This worker's rank, from 0.
+    #[arg(long)]
+    rank: u16,
+    /// Number of workers.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32))]
+    world: u16,
+    /// How tensors travel: bfp16, bfp32 or i32.
+    #[arg(long, default_value_t = Mode::Bfp16)]
+    mode: Mode,
+    /// Slots to ask for, a power of two: the packets in flight.
+    #[arg(long, default_value_t = 256)]
+    slots: u32,
+    /// Seconds to wait for the other ranks, when joining and while they compute.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Tensor bytes of each all-reduce.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "train")]
+    bytes: Bytes,
+    /// All-reduces to do.
+    #[arg(long, default_value_t = 10, conflicts_with = "train")]
+    iterations: u32,
+    /// Train the demo's network instead.
+    #[arg(long)]
+    train: bool,
+    /// Passes over the training images.
+    #[arg(long, default_value_t = 30, requires = "train")]
+    epochs: u32,
+    /// Images of one step, over all workers.
+    #[arg(long, default_value_t = 64, requires = "train")]
+    batch: usize,
+    /// Seed of weights and images, or of the tensors.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Exit when standard input ends, as it does when the process at its other end is gone.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
+
+/// What a worker did, for its last line.
+#[derive(Debug, Default)]
+struct Work {
+    seconds: f64,
+    elements: u64,
+    wrong: u64,
+    digest: Option<u64>,
+}
+
+impl Worker {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        if self.rank >= self.world {
+            let (rank, world) = (self.rank, self.world);
+            return Err(CliError::Usage(format!(
+                "--rank {rank} does not fit --world {world}: ranks are 0 to {}",
+                world - 1
+            )));
+        }
+        if self.exit_with_stdin {
+            lifetime::exit_with_stdin();
+        }
+        let mut communicator = self.join().map_err(|source| self.failed(source))?;
+        output.event(&Event::Joined {
+            job: self.job.clone(),
+            rank: self.rank,
+            workers: self.world,
+            mode: self.mode.to_string(),
+        })?;
+        output
+            .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank, self.world, self.mode))?;
+        let work = if self.train {
+            self.train(output, &mut communicator)?
+        } else {
+            self.all_reduces(output, &mut communicator)?
+        };
+        let stats = communicator.stats().worker;
+        communicator.leave().map_err(|source| self.failed(source))?;
+        let done = Done {
+            rank: self.rank,
+            seconds: work.seconds,
+            digest: work.digest.map(|digest| format!("{digest:016x}")),
+            elements: work.elements,
+            packets_sent: stats.sent,
+            packets_received: stats.results,
+            retransmits: stats.resent,
+            wire_bytes: stats.sent_bytes,
+            f32_bytes: work.elements * 4,
+            wrong: work.wrong,
+        };
+        show_done(output, &done)?;
+        if work.wrong > 0 { Err(CliError::Wrong { wrong: work.wrong }) } else { Ok(()) }
+    }
+
+    fn join(&self) -> Result<Communicator, netfold::Error> {
+        let timeout = Duration::from_secs(self.timeout);
+        Communicator::builder()
+            .job(self.job.as_str())
+            .rank(self.rank)
+            .world_size(self.world)
+            .switch(self.switch.as_str())?
+            .mode(self.mode)
+            .slots(self.slots)
+            .join_timeout(timeout)
+            .stall_timeout(timeout)
+            .connect()
+    }
+
+    fn failed(&self, source: netfold::Error) -> CliError {
+        CliError::Job { rank: self.rank, source }
+    }
+}
+
+fn show_done(output: &Output, done: &Done) -> Result<(), CliError> {
+    output.event(&Event::Done(done.clone()))?;
+    output.line(format_args!(
+        "done in {:.2} s: {} elements, {} packets sent ({}), {} of them again",
+        done.seconds,
+        grouped(done.elements),
+        grouped(done.packets_sent),
+        human(done.wire_bytes),
+        grouped(done.retransmits)
+    ))
+}

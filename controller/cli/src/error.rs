@@ -1,0 +1,178 @@
+//! Why a command failed: what happened, what caused it and what to do about it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use netfold_controller::ServerError;
+use netfold_io::IoError;
+use netfold_testbed::bench::all_reduce::BenchError;
+use netfold_testbed::bench::fold::FoldError;
+use netfold_testbed::train::{ConfigError, DigitsError};
+
+use netfold_wire::control::Refusal;
+
+use crate::lifetime::INTERRUPTED;
+
+/// Why a command failed. The message says what happened, the sources say why, and [`CliError::advice`] what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// Arguments that do not parse or do not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// An address to listen on belongs to another program.
+    #[error("cannot listen on {address}: the port is in use")]
+    PortInUse { address: SocketAddr, source: io::Error },
+    /// An address to listen on is not to be had for another reason.
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// A file cannot be written.
+    #[error("cannot write {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    /// Signal handlers cannot be installed.
+    #[error("cannot install signal handlers")]
+    Signals(#[source] io::Error),
+    /// The switch's packet input or output failed.
+    #[error("the switch cannot move packets any more")]
+    Switch(#[source] IoError),
+    /// The switch's control port failed.
+    #[error("the switch's control port failed")]
+    Control(#[source] ServerError),
+    /// The switch's loop ended unasked.
+    #[error("the switch's thread ended: its message is above")]
+    SwitchPanicked,
+    /// A worker's job failed.
+    #[error("rank {rank}: {source}")]
+    Job { rank: u16, source: netfold::Error },
+    /// The gradients of a step were not summed.
+    #[error("the sum of a layer came back with another length; this is a bug, please report it")]
+    Length,
+    /// The training's settings do not fit together.
+    #[error(transparent)]
+    Training(#[from] ConfigError),
+    /// The data set that is built in is broken.
+    #[error("the data set that is built into this program is broken; this is a bug, please report it")]
+    Digits(#[from] DigitsError),
+    /// A benchmark could not be run.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// The pipeline's benchmark could not be run.
+    #[error("the pipeline's benchmark could not be run")]
+    Fold(#[from] FoldError),
+    /// A result was not what it must be.
+    #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
+    Wrong { wrong: u64 },
+    /// A child process cannot be started or waited for.
+    #[error("cannot run {name}")]
+    Spawn { name: String, source: io::Error },
+    /// A child process ended before its time.
+    #[error("{name} ended before its time ({status}{})", last_words(.said.as_ref()))]
+    ChildDied { name: String, status: ExitStatus, said: Option<(String, String)> },
+    /// Children said nothing for too long.
+    #[error("nothing was heard of the switch and the workers for {seconds} s")]
+    Silent { seconds: u64 },
+    /// The training does not agree with its reference. The summary has said so.
+    #[error("the training does not agree with its reference")]
+    Disagrees,
+    /// A pipeline cannot be made for such a profile.
+    #[error("there is no such pipeline: {0}")]
+    Profile(String),
+    /// SIGINT or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn last_words(said: Option<&(String, String)>) -> String {
+    said.map(|(_, message)| format!(": {message}")).unwrap_or_default()
+}
+
+/// The name of a refusal on the wire, which is its name for programs too.
+pub(crate) fn refusal_name(reason: Refusal) -> &'static str {
+    match reason {
+        Refusal::Protocol => "protocol",
+        Refusal::Version => "version",
+        Refusal::Argument => "argument",
+        Refusal::RankTaken => "rank_taken",
+        Refusal::WorldMismatch => "world_mismatch",
+        Refusal::ModeMismatch => "mode_mismatch",
+        Refusal::Slots => "slots",
+        Refusal::Busy => "busy",
+        Refusal::PeersMissing => "peers_missing",
+        Refusal::JobRunning => "job_running",
+        _ => "refused",
+    }
+}
+
+impl CliError {
+    /// A failure to listen on an address, told apart by its cause.
+    pub(crate) fn listen(address: SocketAddr, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::AddrInUse {
+            Self::PortInUse { address, source }
+        } else {
+            Self::Listen { address, source }
+        }
+    }
+
+    /// A stable name for programs; listed in `docs/operations.md`.
+    pub(crate) fn kind(&self) -> &str {
+        match self {
+            Self::Usage(_) | Self::Training(_) | Self::Profile(_) => "usage",
+            Self::PortInUse { .. } => "port_in_use",
+            Self::Listen { .. } => "listen",
+            Self::File { .. } => "file",
+            Self::Output(_) => "output",
+            Self::Signals(_) => "signals",
+            Self::Switch(_) | Self::Control(_) | Self::SwitchPanicked => "switch",
+            Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => refusal_name(*reason),
+            Self::Job { source, .. } => source.kind(),
+            Self::Length | Self::Digits(_) => "bug",
+            Self::Bench(error) => error.kind(),
+            Self::Fold(_) => "bug",
+            Self::Wrong { .. } => "wrong",
+            Self::Spawn { .. } => "spawn",
+            Self::ChildDied { .. } => "child_died",
+            Self::Silent { .. } => "silent",
+            Self::Disagrees => "disagrees",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// What to do, where the message does not say so itself.
+    pub(crate) fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::PortInUse { .. } => {
+                "choose another port with --listen (port 0 takes any free one), or stop the program that has it".into()
+            }
+            Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
+            Self::File { .. } => "choose a path that can be written".into(),
+            Self::ChildDied { said: Some((kind, _)), .. } if kind == "peer_lost" => {
+                "a worker was killed or crashed; run the command again".into()
+            }
+            Self::ChildDied { .. } => "run the command again; a signal in the status means that something killed it".into(),
+            Self::Silent { .. } => "the machine may be overloaded; try fewer --workers or fewer --epochs".into(),
+            _ => return None,
+        })
+    }
+
+    /// The process's exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Training(_) | Self::Profile(_) => 2,
+            Self::Interrupted => INTERRUPTED,
+            _ => 1,
+        }
+    }
+
+    /// Whether nothing more is to be said: the reader is gone, or the summary has said it.
+    pub(crate) fn silent(&self) -> bool {
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Disagrees => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What `--json` prints: one of these a line. `docs/operations.md` describes every key; scripts may rely on them.
+//!
+//! `netfold demo` reads the events of the processes it starts by the same definitions.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of output of `switch`, `worker` and `demo`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// A switch is ready.
+    Listening(Listening),
+    /// A job has begun on a switch.
+    JobStarted { job: String, workers: u16, mode: String, slots: u32 },
+    /// A job is over on a switch.
+    JobEnded { job: String, reason: String },
+    /// A worker was turned away by a switch, or a job came to nothing.
+    Refused { who: String, reason: String, message: String },
+    /// What a switch has counted since its start.
+    Counters(Counters),
+    /// A worker takes part in its job.
+    Joined { job: String, rank: u16, workers: u16, mode: String },
+    /// One all-reduce of a worker's loop.
+    AllReduce(AllReduce),
+    /// Quality of the model before the first epoch (0) and after each.
+    Epoch(Epoch),
+    /// A worker has finished.
+    Done(Done),
+    /// The demo has started a process.
+    Started { name: String, pid: u32 },
+    /// A training in the demo is compared with its reference.
+    Summary(Summary),
+    /// The command failed.
+    Error { kind: String, message: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Listening {
+    /// UDP address of the data path.
+    pub(crate) address: String,
+    /// TCP address of the control port, which workers are given.
+    pub(crate) control: String,
+    pub(crate) payload_bytes: u32,
+    pub(crate) slots: u32,
+    pub(crate) slot_sets: u32,
+    pub(crate) lane_bytes: u64,
+    pub(crate) bookkeeping_bytes: u64,
+    pub(crate) state_bytes: u64,
+    /// Digest of the pipeline that was compiled in, in hexadecimal.
+    pub(crate) pipeline: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Counters {
+    /// Whether the switch stops after this.
+    #[serde(rename = "final")]
+    pub(crate) last: bool,
+    pub(crate) packets_in: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) results: u64,
+    pub(crate) repeated: u64,
+    pub(crate) unknown_source: u64,
+    pub(crate) output_dropped: u64,
+    pub(crate) fault_dropped: u64,
+    pub(crate) capture_failed: u64,
+    /// Packets by what became of them; `none` were folded or answered.
+    pub(crate) packets: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AllReduce {
+    pub(crate) rank: u16,
+    pub(crate) iteration: u32,
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+    pub(crate) time_us: f64,
+    #[serde(rename = "algbw_MBps")]
+    pub(crate) algbw: f64,
+    #[serde(rename = "busbw_MBps")]
+    pub(crate) busbw: f64,
+    pub(crate) wrong: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Epoch {
+    pub(crate) rank: u16,
+    pub(crate) epoch: u32,
+    pub(crate) train_loss: f64,
+    pub(crate) test_loss: f64,
+    pub(crate) test_accuracy: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) rank: u16,
+    pub(crate) seconds: f64,
+    /// Digest of the trained model, in hexadecimal; nothing after a loop of all-reduces.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) digest: Option<String>,
+    /// Tensor elements that were summed.
+    pub(crate) elements: u64,
+    /// Datagrams sent, those sent again included.
+    pub(crate) packets_sent: u64,
+    /// Results received.
+    pub(crate) packets_received: u64,
+    pub(crate) retransmits: u64,
+    /// Bytes sent: Netfold header and lanes.
+    pub(crate) wire_bytes: u64,
+    /// Bytes of the same elements as `f32` without any header.
+    pub(crate) f32_bytes: u64,
+    pub(crate) wrong: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) agrees: bool,
+    pub(crate) final_loss: f64,
+    pub(crate) reference_loss: f64,
+    pub(crate) seconds: f64,
+    pub(crate) wire_bytes: u64,
+    pub(crate) f32_bytes: u64,
+    pub(crate) retransmits: u64,
+    pub(crate) workers: u16,
+    pub(crate) mode: String,
+    pub(crate) loss: f64,
+    pub(crate) epochs: u32,
+    /// Largest difference of the training losses at any epoch, over the reference's.
+    pub(crate) loss_difference: f64,
+    pub(crate) test_accuracy: f64,
+    pub(crate) reference_accuracy: f64,
+    /// Whether all workers hold the same model, bit for bit.
+    pub(crate) identical: bool,
+    pub(crate) packets_up: u64,
+    pub(crate) packets_down: u64,
+}

@@ -1,0 +1,54 @@
+//! When a command ends before its work does: on a signal, or with its parent.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::error::CliError;
+
+/// Exit code of a command that a signal ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// A request to stop, which a command looks at where it can end in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Makes SIGINT and SIGTERM requests to stop. A second one ends the process at once.
+    pub(crate) fn on_signals() -> Result<Self, CliError> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.0.clone())
+                .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
+                .map_err(CliError::Signals)?;
+        }
+        Ok(stop)
+    }
+
+    /// Whether a stop was asked for.
+    pub(crate) fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a stop when standard input ends, which it does when the process at its other end is gone.
+    pub(crate) fn with_stdin(&self) {
+        let stop = self.0.clone();
+        on_stdin_end(move || stop.store(true, Ordering::Relaxed));
+    }
+}
+
+/// Ends this process when standard input ends.
+pub(crate) fn exit_with_stdin() {
+    on_stdin_end(|| std::process::exit(i32::from(INTERRUPTED)));
+}
+
+fn on_stdin_end(then: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        // Standard input as a stream that ends; what it says is of no interest.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        then();
+    });
+}

@@ -1,0 +1,121 @@
+//! What goes to the terminal: text for people, or one JSON object a line.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Where results go. Events are printed with `--json` only, lines without it only; both on standard output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+    colour: bool,
+}
+
+/// How a word stands out on a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tone {
+    /// A heading or a result.
+    Strong,
+    /// All is well.
+    Good,
+    /// Something is wrong.
+    Bad,
+}
+
+#[derive(Serialize)]
+struct ErrorEvent<'a> {
+    event: &'static str,
+    kind: &'a str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        let colour = !json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { json, colour }
+    }
+
+    /// Prints an event as one JSON object, with `--json` only.
+    pub(crate) fn event(&self, event: &impl Serialize) -> Result<(), CliError> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(event).expect("events are plain structs with string keys");
+        line.push(b'\n');
+        write(&line)
+    }
+
+    /// Prints a line for people, without `--json` only.
+    pub(crate) fn line(&self, text: fmt::Arguments<'_>) -> Result<(), CliError> {
+        if self.json {
+            return Ok(());
+        }
+        write(format!("{text}\n").as_bytes())
+    }
+
+    /// Text that stands out where the terminal can show it.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Strong => 1,
+            Tone::Good => 32,
+            Tone::Bad => 31,
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A progress bar on standard error, if that is a terminal and `--json` was not given; otherwise it shows nothing.
+    pub(crate) fn bar(&self, length: u64, template: &str) -> ProgressBar {
+        let visible = !self.json && io::stderr().is_terminal();
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::with_draw_target(Some(length), target).with_style(style.progress_chars("━╸─"))
+    }
+
+    /// Reports why the command failed. Best effort: there is nowhere to report a failure of this.
+    pub(crate) fn error(&self, error: &CliError) {
+        if error.silent() {
+            return;
+        }
+        if self.json {
+            let event = ErrorEvent {
+                event: "error",
+                kind: error.kind(),
+                message: chain(error).join(": "),
+                advice: error.advice(),
+            };
+            let _ = self.event(&event);
+            return;
+        }
+        let mut text = format!("error: {error}\n");
+        for cause in chain(error).iter().skip(1) {
+            text += &format!("  cause: {cause}\n");
+        }
+        if let Some(advice) = error.advice() {
+            text += &format!("  help: {advice}\n");
+        }
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// An error and its sources, outermost first.
+fn chain(error: &dyn Error) -> Vec<String> {
+    let mut texts = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(error) = source {
+        texts.push(error.to_string());
+        source = error.source();
+    }
+    texts
+}
+
+fn write(bytes: &[u8]) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(CliError::Output)
+}
