@@ -236,13 +236,21 @@ impl Core {
         Ok(())
     }
 
-    /// Removes entries; those that are not there are passed over and the first such error is returned.
+    /// Removes entries; all or none.
     ///
     /// # Errors
     ///
-    /// [`EntryError::NotFound`] when an entry was not there.
+    /// [`EntryError::NotFound`] when an entry is not there; then nothing was removed.
     pub fn delete(&mut self, entries: &[TableEntry]) -> Result<(), EntryError> {
-        entries.iter().map(|entry| self.pipeline.delete(entry)).fold(Ok(()), Result::and)
+        for (i, entry) in entries.iter().enumerate() {
+            if let Err(error) = self.pipeline.delete(entry) {
+                for done in &entries[..i] {
+                    let _ = self.pipeline.insert(done);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Sets the replicas of a multicast group; none deletes it.
@@ -266,18 +274,16 @@ impl Core {
     pub fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, EntryError> {
         let end = first_slot.checked_add(slots).filter(|end| end * 2 <= self.pipeline.info().entries);
         let end = end.ok_or(EntryError::Param(0))?;
-        let mut newest: Option<u32> = None;
+        // After an ADVANCE every slot holds `chunk` or something newer, so distances from `chunk` have one order.
+        let mut newest = None;
         for slot in first_slot..end {
             for set in 0..2 {
                 let stored =
                     self.controller_packet(Kind::Advance, slot, set, chunk).ok_or(EntryError::Param(0))?;
-                newest = Some(match newest {
-                    Some(newest) if !netfold_wire::serial::newer(stored.chunk, newest) => newest,
-                    _ => stored.chunk,
-                });
+                newest = newest.max(Some(stored.chunk.wrapping_sub(chunk)));
             }
         }
-        newest.ok_or(EntryError::Param(1))
+        newest.map(|distance| chunk.wrapping_add(distance)).ok_or(EntryError::Param(1))
     }
 
     /// Reads a (slot, set) by a PROBE packet: chunk and bitmap are in the answer.
@@ -328,3 +334,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

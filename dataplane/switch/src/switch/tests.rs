@@ -1,0 +1,78 @@
+//! The control side of the switch, over the null backend.
+
+use netfold_io::Null;
+use netfold_p4::allreduce::{Member, job_entries};
+
+use super::*;
+use crate::datagram_pipeline;
+
+fn switch() -> Switch {
+    Switch::new(datagram_pipeline(256).unwrap(), Box::new(Null::new(1024)))
+}
+
+fn member(rank: u8) -> Member {
+    Member {
+        port: u16::from(rank),
+        source: 0,
+        rank,
+        job: 1,
+        epoch: 1,
+        key: 1,
+        base: 0,
+        slots: 4,
+        world: 2,
+        group: 1,
+    }
+}
+
+#[test]
+fn entries_go_in_and_out_all_or_none() {
+    let mut core = switch().core;
+    let (first, second) = (job_entries(&member(0)), job_entries(&member(1)));
+    let both = [first.clone(), second.clone()].concat();
+    core.insert(&second[2..3]).unwrap();
+    assert_eq!(core.insert(&both), Err(EntryError::Exists));
+    core.insert(&first).expect("the failed insertion left nothing behind");
+    assert_eq!(core.delete(&both), Err(EntryError::NotFound));
+    core.delete(&first).expect("the failed deletion took nothing away");
+    core.delete(&second[2..3]).unwrap();
+}
+
+#[test]
+fn advance_finds_the_newest_chunk_of_the_range_across_the_wrap() {
+    let mut core = switch().core;
+    assert_eq!(core.advance(4, 4, 1), Ok(1), "fresh slots move on to what is asked");
+    for chunk in [0x7fff_0000, 0xfffe_0000] {
+        core.advance(4, 4, chunk).unwrap();
+    }
+    assert_eq!(core.advance(5, 1, 7), Ok(7), "7 is newer than 2^32 - 2^17");
+    assert_eq!(core.advance(4, 4, u32::MAX), Ok(7), "the slot that is ahead stays ahead");
+    assert_eq!(core.probe(4, 0).map(|repr| repr.chunk), Some(u32::MAX));
+    assert_eq!(core.advance(1023, 1, 1), Ok(1));
+    assert_eq!(core.advance(1024, 1, 1), Err(EntryError::Param(0)));
+    assert_eq!(core.advance(u32::MAX, 2, 1), Err(EntryError::Param(0)));
+    assert_eq!(core.advance(0, 0, 1), Err(EntryError::Param(1)));
+}
+
+#[test]
+fn groups_have_limits() {
+    let mut core = switch().core;
+    let replica = Replica { port: 1, instance: 1 };
+    assert_eq!(core.set_group(0, &[replica]), Err(EntryError::Group(0)));
+    assert_eq!(core.set_group(1025, &[replica]), Err(EntryError::Group(1025)));
+    assert_eq!(core.set_group(1, &[replica; REPLICAS_MAX + 1]), Err(EntryError::Group(1)));
+    assert_eq!(core.set_group(1024, &[replica; REPLICAS_MAX]), Ok(()));
+}
+
+#[test]
+fn calls_run_on_the_switch_and_fail_once_it_has_stopped() {
+    let switch = switch();
+    let handle = switch.handle();
+    let thread = std::thread::spawn(move || switch.run());
+    let lanes = handle.call(|core| core.pipeline().info().lane_words);
+    assert_eq!(lanes, Ok(64));
+    handle.stop();
+    let counters = thread.join().unwrap().unwrap();
+    assert_eq!(counters.results, 0);
+    assert_eq!(handle.call(|_| ()), Err(CallError));
+}
