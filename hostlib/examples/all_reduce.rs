@@ -15,7 +15,8 @@ const ELEMENTS: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(switch), Some(rank), Some(world)) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(switch), Some(rank), Some(world)) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err("usage: all_reduce SWITCH RANK WORLD_SIZE".into());
     };
     let (rank, world): (u16, u16) = (rank.parse()?, world.parse()?);

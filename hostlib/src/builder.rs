@@ -18,6 +18,9 @@ use crate::session::Session;
 /// Longest job name in bytes, as the control port takes it.
 const JOB_NAME_LEN_MAX: usize = 64;
 
+/// Shortest retransmission time-out over a transport that loses nothing.
+const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
+
 type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
@@ -166,13 +169,7 @@ impl Builder {
             Some(wrap) => wrap(io),
             None => io,
         };
-        let mut config = WorkerConfig::new(admission, rank, world);
-        if let Some(timeout) = self.stall_timeout {
-            config.stall_timeout = timeout;
-            config.rto_max = config.rto_max.min(timeout);
-            config.rto_initial = config.rto_initial.min(timeout);
-            config.rto_min = config.rto_min.min(timeout);
-        }
+        let config = self.worker_config(admission, rank, world, io.capabilities().lossless);
         let lane_bytes = config.admission.lane_words as usize * 4;
         let need = config.datagram_len_max();
         let worker = Worker::new(config)?;
@@ -183,13 +180,32 @@ impl Builder {
         let mailbox = Arc::new(Mailbox::new(io.waker()));
         let line = session.as_ref().map(Session::line);
         let engine = Engine::new(io, worker, Arc::clone(&mailbox), line.clone());
-        let mut threads = vec![spawn("netfold-engine", move || engine.run())?];
-        if let Some(session) = session {
-            let mailbox = Arc::clone(&mailbox);
-            threads.push(spawn("netfold-control", move || session.watch(&mailbox))?);
-        }
+        let threads = vec![spawn("netfold-engine", move || engine.run())?];
         let mode = self.mode;
-        Ok(Communicator::new(Parts { mailbox, threads, control: line, rank, world, mode, lane_bytes }))
+        let inbox = Arc::clone(&mailbox);
+        let mut comm =
+            Communicator::new(Parts { mailbox, threads, control: line, rank, world, mode, lane_bytes });
+        if let Some(session) = session {
+            comm.add_thread(spawn("netfold-control", move || session.watch(&inbox))?);
+        }
+        Ok(comm)
+    }
+
+    fn worker_config(&self, admission: Admission, rank: u16, world: u16, lossless: bool) -> WorkerConfig {
+        let mut config = WorkerConfig::new(admission, rank, world);
+        if lossless {
+            // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
+            // processor is no loss.
+            config.rto_min = RTO_MIN_LOSSLESS;
+            config.rto_initial = RTO_MIN_LOSSLESS;
+        }
+        if let Some(timeout) = self.stall_timeout {
+            config.stall_timeout = timeout;
+            config.rto_max = config.rto_max.min(timeout);
+            config.rto_initial = config.rto_initial.min(timeout);
+            config.rto_min = config.rto_min.min(timeout);
+        }
+        config
     }
 
     /// Rank and world size, checked.
@@ -228,7 +244,9 @@ impl Builder {
             udp_port: udp.port(),
         };
         let admission = session.join(&request, self.join_timeout)?;
-        let io = udp.towards(SocketAddr::new(session.peer(), admission.udp_port))?;
+        let mut switch = session.peer();
+        switch.set_port(admission.udp_port);
+        let io = udp.towards(switch)?;
         Ok((io, admission, session))
     }
 }
@@ -239,7 +257,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
 
 #[cfg(target_os = "linux")]
 mod udp {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::SocketAddr;
 
     use netfold_io::udp::{UdpConfig, UdpIo};
     use netfold_io::{PacketIo, PortId};
@@ -250,8 +268,10 @@ mod udp {
     pub(super) struct Socket(UdpIo);
 
     impl Socket {
-        pub(super) fn bind(local: IpAddr) -> Result<Self, Error> {
-            Ok(Self(UdpIo::bind(SocketAddr::new(local, 0), UdpConfig::default())?))
+        /// On any free port of this address.
+        pub(super) fn bind(mut local: SocketAddr) -> Result<Self, Error> {
+            local.set_port(0);
+            Ok(Self(UdpIo::bind(local, UdpConfig::default())?))
         }
 
         pub(super) fn port(&self) -> u16 {
@@ -267,7 +287,7 @@ mod udp {
 
 #[cfg(not(target_os = "linux"))]
 mod udp {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::SocketAddr;
 
     use netfold_io::{IoError, PacketIo};
 
@@ -277,7 +297,7 @@ mod udp {
     pub(super) struct Socket;
 
     impl Socket {
-        pub(super) fn bind(_: IpAddr) -> Result<Self, Error> {
+        pub(super) fn bind(_: SocketAddr) -> Result<Self, Error> {
             Err(IoError::Unsupported("UDP on this operating system").into())
         }
 

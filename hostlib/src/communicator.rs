@@ -108,6 +108,11 @@ impl Communicator {
         Self { mailbox, threads, control, rank, world, mode, lane_bytes }
     }
 
+    /// A thread to join when the communicator is closed.
+    pub(crate) fn add_thread(&mut self, thread: JoinHandle<()>) {
+        self.threads.push(thread);
+    }
+
     /// This worker's rank, from 0.
     pub fn rank(&self) -> u16 {
         self.rank

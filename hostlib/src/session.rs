@@ -5,7 +5,7 @@
 //! that this rank is lost.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -118,8 +118,8 @@ impl Events {
 pub(crate) struct Session {
     events: Events,
     line: Line,
-    peer: IpAddr,
-    local: IpAddr,
+    peer: SocketAddr,
+    local: SocketAddr,
 }
 
 impl Session {
@@ -138,7 +138,7 @@ impl Session {
     fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let (peer, local) = (stream.peer_addr()?.ip(), stream.local_addr()?.ip());
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let sender = stream.try_clone()?;
         Ok(Self {
             events: Events { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 },
@@ -148,13 +148,13 @@ impl Session {
         })
     }
 
-    /// The switch's IP address.
-    pub(crate) fn peer(&self) -> IpAddr {
+    /// The control port's address; packets go to another port there.
+    pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// This side's IP address: packets must come from it.
-    pub(crate) fn local(&self) -> IpAddr {
+    /// This side's address; packets must come from another port there.
+    pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 

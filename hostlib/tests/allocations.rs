@@ -1,0 +1,90 @@
+//! The engine allocates for an operation, not for a packet.
+#![expect(unsafe_code, reason = "a counting allocator")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use netfold::{Admission, Communicator, Mode, ReduceOp};
+use netfold_io::{IoError, PacketIo, Received, loopback::star};
+use netfold_wire::{Kind, Packet};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract, handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A switch for one worker turns packets round in place, without allocating itself.
+fn mirror(mut io: impl PacketIo) {
+    let mut batch = io.capabilities().batch();
+    let mut packets = Vec::with_capacity(4096);
+    loop {
+        match io.receive(&mut batch) {
+            Ok(0) => drop(io.wait(Duration::from_secs(1)).unwrap()),
+            Ok(_) => {}
+            Err(IoError::PeerGone) => return,
+            Err(error) => panic!("{error}"),
+        }
+        packets.clear();
+        let (received, memory) = batch.split();
+        for &packet in received {
+            let Received { port, offset, len, .. } = packet;
+            Packet::new_unchecked(&mut memory[offset as usize..][..len as usize])
+                .set_kind_raw(Kind::Result as u8);
+            packets.push(packet.to(port));
+        }
+        let mut taken = 0;
+        while taken < packets.len() {
+            match io.transmit(memory, &packets[taken..]) {
+                Ok(count) => taken += count,
+                Err(IoError::PeerGone) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hundred_times_the_packets_cost_no_more_allocations() {
+    let (hub, mut spokes) = star(1, 64, 2048);
+    let switch = thread::spawn(move || mirror(hub));
+    let admission =
+        Admission { job: 1, epoch: 1, key: 1, slots: 16, first_chunk: 1, lane_words: 64, udp_port: 0 };
+    let mut comm = Communicator::builder()
+        .rank(0)
+        .world_size(1)
+        .mode(Mode::Bfp16)
+        .transport(Box::new(spokes.remove(0)), admission)
+        .connect()
+        .unwrap();
+    let mut count = |tensor: &mut [f32]| {
+        comm.all_reduce(tensor, ReduceOp::Sum).unwrap(); // first uses of anything
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        comm.all_reduce(tensor, ReduceOp::Sum).unwrap();
+        ALLOCATIONS.load(Ordering::Relaxed) - before
+    };
+    let small = count(&mut [1.0; 1280]); // 10 packets
+    let large = count(&mut vec![1.0; 1_280_000]); // 10,000 packets
+    assert!(large <= small + 2, "{small} allocations for 10 packets, {large} for 10,000");
+    assert!(small < 20, "{small} allocations for one operation");
+    drop(comm);
+    switch.join().unwrap();
+}
