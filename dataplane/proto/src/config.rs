@@ -28,7 +28,7 @@ pub struct WorkerConfig {
     pub world: u16,
     /// Shortest retransmission time-out. Default 2 ms.
     pub rto_min: Duration,
-    /// Longest retransmission time-out, back-off included. Default 500 ms.
+    /// Longest retransmission time-out, back-off included. Default 200 ms.
     pub rto_max: Duration,
     /// Retransmission time-out before the first measurement. Default 20 ms.
     pub rto_initial: Duration,
@@ -47,7 +47,7 @@ impl WorkerConfig {
             rank,
             world,
             rto_min: Duration::from_millis(2),
-            rto_max: Duration::from_millis(500),
+            rto_max: Duration::from_millis(200),
             rto_initial: Duration::from_millis(20),
             stall_timeout: Duration::from_secs(60),
             ops_max: 1024,

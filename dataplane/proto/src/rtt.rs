@@ -12,11 +12,10 @@ pub(crate) struct Rtt {
     max: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
-    low: Duration,
+    low: Option<Duration>,
     base: Duration,
     backoff: u32,
     backed_off_at: Instant,
-    measured: bool,
 }
 
 impl Rtt {
@@ -26,53 +25,58 @@ impl Rtt {
             max,
             smoothed: None,
             variation: Duration::ZERO,
-            low: Duration::ZERO,
+            low: None,
             base: initial,
             backoff: 0,
             backed_off_at: Instant::ZERO,
-            measured: false,
         }
     }
 
-    /// Takes a measurement from a chunk that was sent once.
+    /// Takes a measurement from a chunk that was sent once. RFC 6298 sections 2.2 and 2.3.
     ///
-    /// RFC 6298 section 3 (Karn): "RTT samples MUST NOT be made using segments that were retransmitted"; section 5.7:
-    /// a back-off stands until such a sample comes.
+    /// Section 3 (Karn): "RTT samples MUST NOT be made using segments that were retransmitted".
     pub(crate) fn sample(&mut self, rtt: Duration) {
-        if !self.measured {
-            // What stood in for a measurement so far was an upper bound.
-            self.measured = true;
-            self.smoothed = None;
-        }
-        self.update(rtt);
-    }
-
-    /// Takes the time since the *first* transmission of a chunk that was sent several times: an upper bound of the
-    /// round trip, which stands in until there is a measurement. Under heavy loss that may take long, and without any
-    /// figure [early loss detection](crate::recovery) cannot begin.
-    pub(crate) fn bound(&mut self, rtt: Duration) {
-        if self.smoothed.is_none() {
-            self.update(rtt);
-        }
-    }
-
-    /// RFC 6298 sections 2.2 and 2.3.
-    fn update(&mut self, rtt: Duration) {
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
                 self.variation = rtt / 2;
-                self.low = rtt;
+                // What stood in so far was a guess.
+                self.low = Some(rtt);
             }
             Some(smoothed) => {
                 self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
                 self.smoothed = Some((smoothed * 7 + rtt) / 8);
-                // Falls at once, rises slowly when the path has become longer.
-                self.low = if rtt < self.low { rtt } else { self.low + (rtt - self.low) / 64 };
+                self.lower(rtt);
             }
         }
         self.base = self.smoothed.unwrap_or(rtt) + self.variation * 4;
         self.backoff = 0;
+    }
+
+    /// Takes the time since the *last* transmission of a chunk that was sent several times. Whether it is a round trip
+    /// is not known: the answer may be to an earlier transmission, or brought about by another rank's.
+    ///
+    /// RFC 6298 section 5.7 lets a back-off stand until there is a measurement. Where many ranks' shares make a chunk
+    /// and losses are common, few chunks are ever sent once and that may be never, so a back-off also ends when an
+    /// answer comes as soon after a resend as the estimate says: then loss made the timer expire, not a longer path.
+    /// If the path did become longer, answers come at other times, the back-off stands and yields a measurement.
+    pub(crate) fn answered_again(&mut self, since_last: Duration) {
+        if self.smoothed.is_none() {
+            // Until there is a measurement it stands in as the low, so that early loss detection can begin.
+            self.lower(since_last);
+        }
+        if self.low.is_some_and(|low| since_last >= low) && since_last <= self.base.clamp(self.min, self.max)
+        {
+            self.backoff = 0;
+        }
+    }
+
+    /// The low falls at once, and rises slowly when the path has become longer.
+    fn lower(&mut self, rtt: Duration) {
+        self.low = Some(match self.low {
+            Some(low) if rtt > low => low + (rtt - low) / 64,
+            _ => rtt,
+        });
     }
 
     /// RFC 6298 section 5.5: doubles the time-out because a chunk sent at `sent_at` was not answered. At most once a
@@ -99,9 +103,9 @@ impl Rtt {
         self.variation
     }
 
-    /// The recent low of the round trip, once there is one.
+    /// The recent low of the round trip, once there is one or something that stands in.
     pub(crate) fn low(&self) -> Option<Duration> {
-        self.smoothed.map(|_| self.low)
+        self.low
     }
 }
 
@@ -140,15 +144,27 @@ mod tests {
     }
 
     #[test]
-    fn an_upper_bound_stands_in_only_until_a_measurement() {
+    fn an_answer_in_time_after_a_resend_ends_the_back_off() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
-        rtt.bound(ms(80));
-        rtt.bound(ms(2));
-        assert_eq!((rtt.smoothed(), rtt.low()), (Some(ms(80)), Some(ms(80))));
-        rtt.sample(ms(4));
-        assert_eq!((rtt.smoothed(), rtt.rto()), (Some(ms(4)), ms(12)));
-        rtt.bound(ms(80));
-        assert_eq!(rtt.smoothed(), Some(ms(4)));
+        rtt.sample(ms(8)); // RTO 24 ms
+        let expire = |rtt: &mut Rtt| rtt.expired(Instant::from_nanos(1), Instant::from_nanos(1));
+        expire(&mut rtt);
+        rtt.answered_again(ms(5));
+        assert_eq!(rtt.rto(), ms(48), "too soon: the answer was to an earlier transmission");
+        rtt.answered_again(ms(25));
+        assert_eq!(rtt.rto(), ms(48), "too late: the path may be longer than thought");
+        rtt.answered_again(ms(9));
+        assert_eq!(rtt.rto(), ms(24));
+        assert_eq!(rtt.smoothed(), Some(ms(8)), "no measurement");
+    }
+
+    #[test]
+    fn a_guess_stands_in_only_until_a_measurement() {
+        let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
+        rtt.answered_again(ms(4));
+        assert_eq!((rtt.smoothed(), rtt.low(), rtt.rto()), (None, Some(ms(4)), ms(50)));
+        rtt.sample(ms(8));
+        assert_eq!((rtt.low(), rtt.rto()), (Some(ms(8)), ms(24)));
     }
 
     #[test]

@@ -33,8 +33,6 @@ pub(crate) struct Slot {
     pub(crate) position: u64,
     /// Number of the operation that holds the position; meaningless while idle.
     pub(crate) op: u64,
-    /// When the position was first sent.
-    pub(crate) first_sent_at: Instant,
     /// When the position was last sent.
     pub(crate) sent_at: Instant,
     /// How often the position was sent.
@@ -81,7 +79,6 @@ impl Slots {
             .map(|index| Slot {
                 position: u64::from(index.wrapping_sub(first_chunk) & (count - 1)),
                 op: 0,
-                first_sent_at: Instant::ZERO,
                 sent_at: Instant::ZERO,
                 sends: 0,
                 proposed: 0,

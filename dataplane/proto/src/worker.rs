@@ -204,6 +204,7 @@ impl Worker {
             self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
             return;
         }
+        self.recovery.detect(now, &mut self.slots, &self.rtt);
         recovery::expire(now, &mut self.slots, &mut self.rtt);
         self.stats.rto = self.rtt.rto();
     }
@@ -320,7 +321,7 @@ impl Worker {
         match (slot.state(), slot.loss) {
             (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
             (State::Lost, Loss::Overtaken) => self.stats.resent_early += 1,
-            _ => slot.first_sent_at = now,
+            _ => {}
         }
         self.stats.resent = self.stats.resent_timeout + self.stats.resent_early;
         self.stats.sent += 1;

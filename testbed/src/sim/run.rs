@@ -63,6 +63,8 @@ struct Rank {
     alive: bool,
     done: usize,
     aborted: Option<(Duration, AbortReason)>,
+    /// The worker's next deadline as of its last call.
+    deadline: Option<Instant>,
 }
 
 /// Something that will happen.
@@ -87,7 +89,7 @@ struct Simulation<'s> {
     /// By time, ties in order of creation.
     agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
     serial: u64,
-    /// A packet of each direction, for the intruder.
+    /// DATA that reached the switch and a RESULT that was taken, for the intruder.
     seen_up: Option<(u16, Rc<[u8]>)>,
     seen_down: Option<(u16, Rc<[u8]>)>,
     out: Vec<(u16, Vec<u8>)>,
@@ -116,6 +118,7 @@ impl<'s> Simulation<'s> {
                 alive: true,
                 done: 0,
                 aborted: None,
+                deadline: None,
             }
         };
         let positions = plans.iter().map(|plan| plan.positions(job.slots)).sum();
@@ -169,7 +172,7 @@ impl<'s> Simulation<'s> {
     /// Plays the next event, a worker's deadline or something on the agenda; false when there is none.
     fn step(&mut self) -> bool {
         let live = self.ranks.iter().enumerate().filter(|(_, rank)| rank.alive);
-        let deadlines = live.filter_map(|(index, rank)| Some((rank.worker.next_deadline()?, index)));
+        let deadlines = live.filter_map(|(index, rank)| Some((rank.deadline?, index)));
         let deadline = deadlines.min().map(|(at, index)| (Duration::from_nanos(at.as_nanos()), index));
         let next = self.agenda.peek().map(|Reverse((at, ..))| *at);
         match (deadline, next) {
@@ -238,11 +241,13 @@ impl<'s> Simulation<'s> {
         let now = self.instant();
         let Rank { worker, tensors, .. } = &mut self.ranks[index];
         match worker.handle_packet(now, &bytes, tensors) {
-            Handled::Result => self.referee.took(index, Packet::new_unchecked(&bytes[..]).chunk()),
+            Handled::Result => {
+                self.referee.took(index, Packet::new_unchecked(&bytes[..]).chunk());
+                self.seen_down = Some((rank, bytes));
+            }
             Handled::Aborted => {}
             _ => self.report.ignored += 1,
         }
-        self.seen_down = Some((rank, bytes));
         self.poll(rank);
     }
 
@@ -258,7 +263,8 @@ impl<'s> Simulation<'s> {
             self.travel(fate, || Happening::AtSwitch(rank, Rc::clone(&bytes)));
         }
         let at = self.now;
-        let Rank { worker, tensors, done, aborted, .. } = &mut self.ranks[index];
+        let Rank { worker, tensors, done, aborted, deadline, .. } = &mut self.ranks[index];
+        *deadline = worker.next_deadline();
         while let Some(event) = worker.poll_event() {
             match event {
                 WorkerEvent::OpDone(OpId(op)) => {

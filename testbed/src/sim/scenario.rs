@@ -14,7 +14,7 @@ use super::tensors::OpPlan;
 pub(super) const SWITCH_SLOTS: u32 = netfold_p4::profile::SLOTS_DEFAULT;
 
 /// Positions x ranks of one simulation, at most about: what keeps one in milliseconds.
-const WORK_MAX: u64 = 6_000;
+const WORK_MAX: u64 = 3_000;
 
 /// A rank that dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +132,44 @@ impl Scenario {
             up,
             death,
             outage,
-            intrusions: if rng.random_bool(0.4) { rng.random_range(1..12) } else { 0 },
-            stall_timeout: Duration::from_secs(if death.is_some() { 4 } else { 60 }),
+            intrusions: if rng.random_bool(0.3) { rng.random_range(1..9) } else { 0 },
+            stall_timeout: Duration::from_secs(if death.is_some() { 1 } else { 60 }),
+        }
+    }
+}
+
+impl Scenario {
+    /// One operation of `chunks` data chunks on every rank at once, over links with these faults in both directions and
+    /// no other mishap: what measures how the protocol bears loss.
+    pub fn plain(seed: u64, world: u16, slots: u32, chunks: usize, faults: Faults) -> Self {
+        let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+        let lane_words = 64;
+        let plans = vec![OpPlan::draw(rng, world, lane_words, chunks * lane_words, LaneOp::Sum, false)];
+        let job = JobSetup {
+            job: 1,
+            epoch: 1,
+            key: 1,
+            base: 0,
+            slots,
+            first_chunk: 1,
+            ports: (0..world).collect(),
+        };
+        let neighbour = JobSetup { job: 2, base: SWITCH_SLOTS / 2, ports: vec![100, 101], ..job };
+        Self {
+            seed,
+            world,
+            slots,
+            lane_words: lane_words as u32,
+            job,
+            neighbour,
+            plans,
+            submissions: vec![vec![Duration::ZERO]; usize::from(world)],
+            up: faults,
+            down: faults,
+            death: None,
+            outage: None,
+            intrusions: 0,
+            stall_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -145,7 +145,7 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.recovery.detect(&mut self.slots, &self.rtt);
+        self.recovery.detect(now, &mut self.slots, &self.rtt);
     }
 
     fn note_result(&mut self, now: Instant, index: u16, repr: &Repr, len: usize) {
@@ -157,7 +157,7 @@ impl Worker {
         if slot.sends == 1 {
             self.rtt.sample(now - slot.sent_at);
         } else {
-            self.rtt.bound(now - slot.first_sent_at);
+            self.rtt.answered_again(now - slot.sent_at);
         }
         self.recovery.answered(now, slot, &self.rtt);
         self.note_rtt();
