@@ -5,7 +5,7 @@ use netfold_proto::DType;
 
 use crate::buffer::{Storage, Tensor};
 
-/// A type that tensors may be made of: `f32`, [`f16`], [`bf16`] or `i32`.
+/// A type that tensors may be made of: `f32`, [`f16`](struct@f16), [`bf16`] or `i32`.
 ///
 /// Sealed: each one has its own coding on the wire.
 pub trait Element: Copy + Default + Send + Sync + 'static + sealed::Sealed {

@@ -51,7 +51,7 @@ pub const EXPONENT_MIN: u8 = 30;
 /// The block exponent that means: the block holds NaN or an infinity on some worker.
 pub const EXPONENT_NON_FINITE: u8 = 255;
 
-/// Floating-point element types that blocks are quantised from: `f32`, [`f16`] and [`bf16`].
+/// Floating-point element types that blocks are quantised from: `f32`, [`f16`](struct@f16) and [`bf16`].
 pub trait Float: Element + vector::Vector {
     /// The same value in binary32. Exact.
     fn to_f32(self) -> f32;
