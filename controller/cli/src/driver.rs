@@ -46,7 +46,7 @@ impl LocalDriver {
 
 impl SwitchDriver for LocalDriver {
     fn limits(&self) -> Limits {
-        self.limits.clone()
+        self.limits
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {

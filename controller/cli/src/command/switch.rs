@@ -171,7 +171,7 @@ impl SwitchCommand {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = Duration::from_secs(self.join_timeout);
             config.jobs_max = Profile::software(limits.lane_words).jobs as usize;
-            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), limits.clone())))
+            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), *limits)))
         };
         let any = SocketAddr::new(address.ip(), 0);
         let server = match bind(address) {

@@ -33,7 +33,7 @@ pub(crate) struct Quantize {
 
 impl Quantize {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        if self.payload == 0 || self.payload % 4 != 0 {
+        if self.payload == 0 || !self.payload.is_multiple_of(4) {
             return Err(CliError::Usage(format!("--payload {} is not a multiple of 4 bytes", self.payload)));
         }
         let config = Config {

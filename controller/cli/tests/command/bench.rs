@@ -1,0 +1,70 @@
+//! `netfold bench`: the keys that scripts rely on.
+
+use std::process::Stdio;
+
+use crate::process::{netfold, number, run, text};
+
+#[test]
+fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
+    for (more, redop) in [("--mode bfp16 --transport udp", "sum"), ("--mode i32 --op max", "max")] {
+        let (code, lines) =
+            run(&format!("bench all-reduce --workers 2 --bytes 4KiB..16KiB --iterations 2 {more}"));
+        assert_eq!((code, lines.len()), (Some(0), 3), "{lines:?}");
+        for (line, bytes) in lines.iter().zip([4096.0, 8192.0, 16384.0]) {
+            assert_eq!(text(line, "op"), "all_reduce");
+            assert_eq!(text(line, "redop"), redop);
+            assert_eq!((number(line, "bytes"), number(line, "count")), (bytes, bytes / 4.0));
+            assert_eq!(number(line, "wrong"), 0.0, "{line}");
+            for key in
+                ["workers", "loss", "time_us", "algbw_MBps", "busbw_MBps", "bound_ratio", "retransmits"]
+            {
+                number(line, key);
+            }
+            for key in ["type", "mode", "transport"] {
+                text(line, key);
+            }
+        }
+    }
+}
+
+#[test]
+fn fold_lines_have_their_keys() {
+    let (code, lines) = run("bench fold --rounds 3 --round-us 20");
+    assert_eq!(code, Some(0), "{lines:?}");
+    for payload in [256.0, 1408.0, 8192.0] {
+        assert!(lines.iter().any(|line| number(line, "payload_bytes") == payload), "{payload}");
+    }
+    for line in &lines {
+        text(line, "mode");
+        assert!(number(line, "fixed_ns") > 0.0 && number(line, "mpps") > 0.0, "{line}");
+        number(line, "lane_ratio");
+    }
+}
+
+#[test]
+fn quantize_lines_have_their_keys() {
+    let (code, lines) = run("bench quantize --bytes 1MiB --repetitions 1");
+    assert_eq!((code, lines.len()), (Some(0), 4));
+    for line in &lines {
+        assert!(["quantize", "dequantize"].contains(&text(line, "direction")));
+        assert!(["bfp32", "bfp16"].contains(&text(line, "mode")));
+        assert!(number(line, "ratio_to_memcpy") > 0.0, "{line}");
+    }
+}
+
+#[test]
+fn tables_are_for_people_and_a_closed_pipe_is_no_error() {
+    let output = netfold("bench all-reduce --workers 2 --bytes 4KiB --iterations 1").output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(table.lines().count(), 2, "{table}");
+    for column in ["size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong"] {
+        assert!(table.lines().next().unwrap().contains(column), "{table}");
+    }
+
+    let mut command = netfold("p4 info --format p4info");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code().is_some(), "no signal, no panic");
+}

@@ -1,0 +1,136 @@
+//! Workers by hand on one switch: what they compute, and how they learn that something is missing.
+
+use std::time::{Duration, Instant};
+
+use crate::process::{Process, number, run, text};
+
+/// Within this time every worker must know that another is gone.
+const LEARNT: Duration = Duration::from_secs(5);
+
+fn workers(control: &str, job: &str, ranks: &[(u16, &str)], world: u16) -> Vec<Process> {
+    ranks
+        .iter()
+        .map(|(rank, more)| {
+            Process::start(&format!(
+                "worker --switch {control} --job {job} --rank {rank} --world {world} {more}"
+            ))
+        })
+        .collect()
+}
+
+#[test]
+fn every_mode_is_summed_right_over_udp() {
+    let (mut switch, control) = Process::switch("--loss 0.01 --seed 3");
+    for mode in ["bfp16", "bfp32", "i32"] {
+        let more = format!("--mode {mode} --bytes 100003 --iterations 3");
+        let mut running = workers(&control, mode, &[(0, &more), (1, &more), (2, &more)], 3);
+        assert_eq!(text(&switch.event("job_started"), "job"), mode);
+        for worker in &mut running {
+            for iteration in 1..=3 {
+                let line = worker.event("all_reduce");
+                assert_eq!(number(&line, "iteration"), f64::from(iteration));
+                assert_eq!(number(&line, "count"), 25_000.0);
+                assert_eq!(number(&line, "wrong"), 0.0, "{line}");
+            }
+            assert_eq!(number(&worker.event("done"), "elements"), 75_000.0);
+            assert!(worker.wait().success());
+        }
+        assert!(text(&switch.event("job_ended"), "reason").contains("left"));
+    }
+}
+
+#[test]
+fn all_learn_that_a_worker_was_killed_and_the_switch_lives_on() {
+    let (mut switch, control) = Process::switch("");
+    let long = "--bytes 1MiB --iterations 100000";
+    let mut running = workers(&control, "doomed", &[(0, long), (1, long), (2, long), (3, long)], 4);
+    running.iter_mut().for_each(|worker| {
+        worker.event("all_reduce");
+    });
+    running[2].child.kill().unwrap();
+    let killed = Instant::now();
+    for rank in [0, 1, 3] {
+        let error = running[rank].event("error");
+        assert!(killed.elapsed() < LEARNT, "rank {rank} took {:?}", killed.elapsed());
+        assert_eq!(text(&error, "kind"), "peer_lost", "{error}");
+        assert!(text(&error, "message").contains("rank 2"), "{error}");
+        assert_eq!(running[rank].wait().code(), Some(1));
+    }
+    assert!(text(&switch.event("job_ended"), "reason").contains('2'));
+
+    let short = "--bytes 1MiB --iterations 2";
+    for worker in &mut workers(&control, "doomed", &[(0, short), (1, short)], 2) {
+        worker.event("done");
+        assert!(worker.wait().success());
+    }
+}
+
+#[test]
+fn all_learn_that_the_switch_was_killed() {
+    let (mut switch, control) = Process::switch("");
+    let long = "--bytes 64KiB --iterations 1000000";
+    let mut running = workers(&control, "orphaned", &[(0, long), (1, long)], 2);
+    running.iter_mut().for_each(|worker| {
+        worker.event("all_reduce");
+    });
+    switch.child.kill().unwrap();
+    let killed = Instant::now();
+    for worker in &mut running {
+        let error = worker.event("error");
+        assert!(killed.elapsed() < LEARNT, "took {:?}", killed.elapsed());
+        assert_eq!(text(&error, "kind"), "switch_lost", "{error}");
+    }
+}
+
+#[test]
+fn missing_workers_are_named() {
+    let (mut switch, control) = Process::switch("--join-timeout 1");
+    for mut worker in workers(&control, "lonely", &[(0, ""), (2, "")], 4) {
+        let error = worker.event("error");
+        assert_eq!(text(&error, "kind"), "peers_missing", "{error}");
+        let message = text(&error, "message");
+        assert!(message.contains('1') && message.contains('3'), "{message}");
+    }
+    assert_eq!(text(&switch.event("refused"), "reason"), "peers_missing");
+}
+
+#[test]
+fn ranks_that_differ_are_told_so() {
+    let (mut switch, control) = Process::switch("");
+    let ranks = [(0, "--bytes 4KiB"), (1, "--bytes 8KiB")];
+    for mut worker in workers(&control, "lengths", &ranks, 2) {
+        let error = worker.event("error");
+        assert_eq!(text(&error, "kind"), "mismatch", "{error}");
+        assert!(
+            text(&error, "message").contains("1024") && text(&error, "message").contains("2048"),
+            "{error}"
+        );
+    }
+
+    // Whichever of the two comes second is refused.
+    let _workers = workers(&control, "modes", &[(0, "--mode bfp16"), (1, "--mode bfp32")], 2);
+    assert_eq!(text(&switch.event("refused"), "reason"), "mode_mismatch");
+}
+
+#[test]
+fn no_switch_is_a_clear_error() {
+    let (code, lines) = run("worker --switch 127.0.0.1:1 --job x --rank 0 --world 1");
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(1), "connect"), "{error}");
+    assert!(text(error, "message").contains("127.0.0.1:1"), "{error}");
+    let (_, lines) = run("worker --switch no-such-host.invalid:1 --job x --rank 0 --world 1");
+    assert_eq!(text(lines.last().unwrap(), "kind"), "address");
+}
+
+#[test]
+fn a_worker_by_hand_can_train() {
+    let (_switch, control) = Process::switch("");
+    let train = "--train --epochs 1 --mode bfp32";
+    let mut running = workers(&control, "train", &[(0, train), (1, train)], 2);
+    let before = number(&running[0].event("epoch"), "train_loss");
+    let after = number(&running[0].event("epoch"), "train_loss");
+    assert!(after < before);
+    let digests: Vec<String> =
+        running.iter_mut().map(|worker| text(&worker.event("done"), "digest").to_owned()).collect();
+    assert_eq!(digests[0], digests[1]);
+}

@@ -1,0 +1,10 @@
+//! Runs the built `netfold` binary: what it prints, how it ends, and that what it starts ends with it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod arguments;
+mod bench;
+mod demo;
+mod jobs;
+mod p4;
+mod process;
+mod switch;

@@ -1,0 +1,43 @@
+//! `netfold p4`.
+
+use crate::process::{netfold, number, run, text};
+
+fn stdout(arguments: &str) -> Vec<u8> {
+    let output = netfold(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments}");
+    output.stdout
+}
+
+#[test]
+fn emission_is_the_same_every_time_and_follows_the_profile() {
+    let first = stdout("p4 emit --target v1model");
+    assert_eq!(first, stdout("p4 emit --target v1model"));
+    assert!(first.ends_with(b"main;\n"));
+    assert_ne!(first, stdout("p4 emit --target v1model --slots 256"));
+    assert_ne!(first, stdout("p4 emit --target v1model --ops sum"));
+    assert_ne!(first, stdout("p4 emit --target v1model --datagram"));
+
+    let path = std::env::temp_dir().join(format!("netfold-emit-{}.p4", std::process::id()));
+    let output = netfold("p4 emit --target v1model -o").arg(&path).output().unwrap();
+    let written = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert_eq!(written, first);
+}
+
+#[test]
+fn info_counts_state_and_p4info_has_the_tables() {
+    let (_, lines) = run("p4 info --slots 512");
+    // Lanes of both sets, and the bookkeeping on top.
+    assert!(number(&lines[0], "state_bytes") > 512.0 * 2.0 * 256.0, "{}", lines[0]);
+    let p4info = String::from_utf8(stdout("p4 info --format p4info")).unwrap();
+    assert!(p4info.contains("tables {") && p4info.contains("registers {"), "{p4info}");
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    let (code, lines) = run("p4 emit --target v1model -o /nowhere/at/all.p4");
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(1), "file"), "{error}");
+    assert!(text(error, "message").contains("/nowhere/at/all.p4"));
+}

@@ -1,0 +1,54 @@
+//! `netfold switch` by itself.
+
+use std::net::{TcpListener, UdpSocket};
+
+use crate::process::{Process, number, run, text};
+
+#[test]
+fn says_what_it_holds_and_counts_strangers() {
+    let mut switch = Process::start("switch --listen 127.0.0.1:0 --slots 64");
+    let listening = switch.event("listening");
+    let state = number(&listening, "state_bytes");
+    assert_eq!(state, number(&listening, "lane_bytes") + number(&listening, "bookkeeping_bytes"));
+    assert_eq!(number(&listening, "lane_bytes"), number(&listening, "slot_sets") * 1408.0);
+
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..3 {
+        socket.send_to(b"not a netfold packet", text(&listening, "address")).unwrap();
+    }
+    switch.signal("TERM");
+    let counters = switch.event("counters");
+    assert_eq!(counters["final"], true);
+    assert_eq!(number(&counters, "unknown_source"), 3.0);
+    assert_eq!(number(&counters["packets"], "none"), 0.0);
+    assert!(switch.wait().success());
+}
+
+#[test]
+fn ends_with_its_standard_input() {
+    // The harness gives it an empty one.
+    let (code, lines) = run("switch --listen 127.0.0.1:0 --exit-with-stdin");
+    assert_eq!(code, Some(0));
+    assert_eq!(text(lines.last().unwrap(), "event"), "counters");
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [udp.local_addr().unwrap(), tcp.local_addr().unwrap()] {
+        let (code, lines) = run(&format!("switch --listen {address}"));
+        let error = lines.last().unwrap();
+        assert_eq!((code, text(error, "kind")), (Some(1), "port_in_use"), "{error}");
+        assert!(text(error, "message").contains(&address.to_string()), "{error}");
+        assert!(text(error, "advice").contains("--listen"), "{error}");
+    }
+}
+
+#[test]
+fn a_foreign_address_and_an_unwritable_capture_are_errors() {
+    let (_, lines) = run("switch --listen 192.0.2.1:0");
+    assert_eq!(text(lines.last().unwrap(), "kind"), "listen");
+    let (_, lines) = run("switch --listen 127.0.0.1:0 --pcap /nowhere/at/all.pcap");
+    assert_eq!(text(lines.last().unwrap(), "kind"), "file");
+}
