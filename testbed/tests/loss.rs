@@ -38,7 +38,7 @@ fn measure(world: u16, loss: f64) -> Report {
         straggle: Duration::ZERO,
     };
     let scenario = Scenario::plain(1, world, SLOTS, CHUNKS, faults);
-    let mut switch = ReferenceSwitch::new(SLOTS, scenario.lane_words, &[scenario.job.clone()]);
+    let mut switch = ReferenceSwitch::new(SLOTS, scenario.lane_words, std::slice::from_ref(&scenario.job));
     sim::run(scenario, &mut switch)
 }
 
