@@ -41,12 +41,12 @@ fn play_all(seeds: u64) -> Vec<Report> {
                             "seed {seed} failed; replay: SIM_SEED={seed} cargo test -p netfold-testbed --test sim -- --nocapture"
                         );
                     };
-                    reports.lock().unwrap().push(report);
+                    reports.lock().expect("no thread panics while it holds the list").push(report);
                 }
             });
         }
     });
-    reports.into_inner().unwrap()
+    reports.into_inner().expect("no thread panics while it holds the list")
 }
 
 #[test]
