@@ -1,1 +1,56 @@
-fn main() {}
+//! Netfold's development tasks. CI runs `cargo xtask lint` and then `cargo xtask test`, as people do.
+
+mod fuzz;
+mod lint;
+mod packages;
+mod process;
+mod snapshots;
+mod test;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Netfold's development tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the tests need, then run every test, a bounded fuzz run and `tidy`; end with a total
+    Test(test::Arguments),
+    /// Formatting, clippy and documentation, warnings denied
+    Lint,
+    /// Run the fuzz targets for a bounded time each
+    Fuzz(fuzz::Arguments),
+    /// Check what clippy cannot: sizes, names, dependency arrows, documentation against code
+    Tidy(tidy::Arguments),
+    /// Compare the committed P4 programs with what is printed now, or rewrite them
+    Snapshots(snapshots::Arguments),
+    /// What CI runs: `lint`, then `test`
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Lint => lint::run(),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Tidy(arguments) => tidy::run(&arguments),
+        Task::Snapshots(arguments) => snapshots::run(&arguments),
+        Task::Ci => lint::run().and_then(|()| test::run(&test::Arguments::default())),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

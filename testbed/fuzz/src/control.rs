@@ -1,0 +1,241 @@
+//! Any lines and any order of events at the control port, over a switch that fails now and then.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
+use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::executor::{Executor, Task};
+use netfold_controller::message::{Lines, decode, encode};
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_wire::control::{Event, LINE_LEN_MAX, Mode, Request};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::input::Input;
+
+const STEPS_MAX: usize = 200;
+
+/// A switch that refuses by the bits of a pattern.
+struct Fickle {
+    pattern: u32,
+}
+
+struct Scene {
+    now: Duration,
+    coordinator: Coordinator,
+    executor: Executor,
+    tasks: VecDeque<Task>,
+    /// Open sessions and what they were answered.
+    sessions: BTreeMap<SessionId, u32>,
+}
+
+/// Reads the data as lines of the control port, then as a history of it.
+pub fn run(data: &[u8]) {
+    lines(data);
+    let mut input = Input::new(data);
+    let mut scene = Scene::new(&mut input);
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        scene.step(&mut input);
+        scene.collect();
+    }
+    scene.end();
+}
+
+/// Lines are cut and read; what is read is written and read again.
+fn lines(data: &[u8]) {
+    let mut lines = Lines::default();
+    for piece in data.chunks(97) {
+        lines.push(piece);
+        while let Ok(Some(line)) = lines.next_line() {
+            assert!(line.len() < LINE_LEN_MAX);
+            read(&line);
+        }
+    }
+    read(data);
+}
+
+fn read(line: &[u8]) {
+    match decode(line) {
+        Ok(request) => {
+            let text = serde_json::to_string(&request).expect("requests are plain values");
+            assert_eq!(decode(text.as_bytes()), Ok(request));
+        }
+        Err(refused) => {
+            let said = encode(&refused.into());
+            assert!(said.len() <= LINE_LEN_MAX && said.ends_with(b"\n"));
+        }
+    }
+    if let Ok(event) = serde_json::from_slice::<Event>(line) {
+        let text = serde_json::to_string(&event).expect("events are plain values");
+        assert_eq!(serde_json::from_str::<Event>(&text).expect("what was written is read"), event);
+    }
+}
+
+impl Scene {
+    fn new(input: &mut Input<'_>) -> Self {
+        let limits = Limits {
+            slots: 64,
+            lane_words: 64,
+            ports_max: 8,
+            groups_max: 3,
+            udp_port: 20038,
+            sees_source: input.below(2) == 1,
+        };
+        let config = Config { sessions_max: 12, jobs_max: 3, pending_joins_max: 8, ..Config::new(1000) };
+        let pattern = if input.below(4) == 0 { input.word() } else { 0 };
+        Self {
+            now: Duration::from_secs(1),
+            coordinator: Coordinator::new(config, limits, StdRng::seed_from_u64(1)),
+            executor: Executor::new(Box::new(Fickle { pattern })),
+            tasks: VecDeque::new(),
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(10) {
+            0 | 1 => {
+                let peer = SocketAddr::from((Ipv4Addr::new(10, 0, 0, input.byte()), 40_000));
+                if let Ok(id) = self.coordinator.open(self.now, peer) {
+                    self.sessions.insert(id, 0);
+                }
+            }
+            2..=4 => self.say(input),
+            5 => {
+                if let Some(id) = self.pick(input) {
+                    let losses = [Loss::Closed, Loss::Silent, Loss::Protocol, Loss::Slow];
+                    self.coordinator.close(id, losses[input.below(losses.len())]);
+                }
+            }
+            6 => {
+                self.now += Duration::from_millis(u64::from(input.word() >> (16 + input.below(16))));
+                self.coordinator.handle_timeout(self.now);
+            }
+            7 => {
+                let line = input.bytes(200).to_vec();
+                if let (Some(id), Ok(request)) = (self.pick(input), decode(&line)) {
+                    self.coordinator.request(self.now, id, request);
+                }
+            }
+            _ => self.work(),
+        }
+    }
+
+    fn say(&mut self, input: &mut Input<'_>) {
+        let Some(id) = self.pick(input) else { return };
+        let request = match input.below(8) {
+            0 => Request::Alive {},
+            1 => Request::Leave {},
+            _ => Request::Join {
+                version: if input.below(32) == 0 { input.byte() } else { 1 },
+                job: ["a", "b", "c", ""][input.below(4)].into(),
+                rank: input.below(5) as u16,
+                world: input.below(5) as u16,
+                mode: Mode::ALL[usize::from(input.below(16) == 0)],
+                slots: 1 << input.below(10),
+                udp_port: input.byte().into(),
+            },
+        };
+        self.coordinator.request(self.now, id, request);
+    }
+
+    fn pick(&mut self, input: &mut Input<'_>) -> Option<SessionId> {
+        let count = self.sessions.len();
+        (count > 0).then(|| self.sessions.keys().nth(input.below(count)).copied())?
+    }
+
+    /// The switch carries out one task.
+    fn work(&mut self) {
+        if let Some(task) = self.tasks.pop_front() {
+            let outcome = self.executor.run(task);
+            self.coordinator.handle_outcome(self.now, outcome);
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.coordinator.poll_output() {
+            match output {
+                Output::Send { session, event } => {
+                    assert!(encode(&event).len() <= LINE_LEN_MAX);
+                    let answers =
+                        self.sessions.get_mut(&session).expect("an event for a session that is closed");
+                    if let Event::Admitted(admission) = &event {
+                        *answers += 1;
+                        assert_eq!(*answers, 1, "admitted twice");
+                        assert!(admission.slots.is_power_of_two());
+                    }
+                }
+                Output::Close { session } => {
+                    assert!(self.sessions.remove(&session).is_some(), "closed twice");
+                }
+                Output::Task(task) => self.tasks.push_back(task),
+                Output::Log(event) => assert!(!format!("{event:?}").is_empty()),
+            }
+        }
+    }
+
+    /// After a shutdown every session is closed, and once the switch obeys, nothing of it is held.
+    fn end(&mut self) {
+        self.coordinator.shutdown();
+        self.collect();
+        assert!(self.sessions.is_empty(), "sessions stay open after a shutdown");
+        for _ in 0..1000 {
+            self.work();
+            self.collect();
+            if self.tasks.is_empty() {
+                let Some(deadline) = self.coordinator.next_deadline() else { break };
+                self.now = self.now.max(deadline);
+                self.coordinator.handle_timeout(self.now);
+                self.collect();
+            }
+        }
+        assert!(self.tasks.is_empty() && self.coordinator.is_idle());
+    }
+}
+
+impl Fickle {
+    fn call(&mut self) -> Result<(), DriverError> {
+        let fails = self.pattern & 1 == 1;
+        self.pattern >>= 1;
+        if fails { Err(EntryError::Full(0).into()) } else { Ok(()) }
+    }
+}
+
+impl SwitchDriver for Fickle {
+    fn limits(&self) -> Limits {
+        Limits { slots: 64, lane_words: 64, ports_max: 8, groups_max: 3, udp_port: 20038, sees_source: false }
+    }
+
+    fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn unbind_port(&mut self, _port: u16) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn insert(&mut self, _entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn delete(&mut self, _entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn set_group(&mut self, _group: u16, _replicas: &[Replica]) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn delete_group(&mut self, _group: u16) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn advance(&mut self, _first_slot: u32, _slots: u32, chunk: u32) -> Result<u32, DriverError> {
+        self.call().map(|()| chunk.wrapping_add(self.pattern >> 8))
+    }
+}

@@ -1,0 +1,141 @@
+//! Bounded fuzz runs on the stable toolchain.
+//!
+//! The package `testbed/fuzz` is not a member of the workspace because it alone is built with coverage instrumentation.
+//! The flags are those that cargo-fuzz passes when no sanitizer is asked for; they work on stable Rust, and giving
+//! `--target` keeps them away from build scripts. Corpus, build and failing inputs lie in `fuzz/` of the target folder.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{self, cargo, heading};
+use crate::{packages, tree};
+
+/// The fuzz targets.
+pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control"];
+
+/// Seconds a target unless told otherwise.
+pub(crate) const SECONDS: u64 = 20;
+
+/// Lines of a failing target's log that are shown.
+const FAILURE_LINES: usize = 60;
+
+const MANIFEST: &str = "testbed/fuzz/Cargo.toml";
+
+/// Instrumentation: counters and comparisons of every edge, for libFuzzer.
+const COVERAGE: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg",
+    "fuzzing",
+];
+
+/// Run the fuzz targets for a bounded time each
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// One target; all of them when it is left out
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
+    target: Option<String>,
+    /// Seconds for each target
+    #[arg(long, default_value_t = SECONDS)]
+    seconds: u64,
+    /// Run one input instead, as a failing run prints it
+    #[arg(long, value_name = "FILE", requires = "target")]
+    replay: Option<PathBuf>,
+}
+
+/// Runs one target or all.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let fuzzers = Fuzzers::build()?;
+    match (&arguments.target, &arguments.replay) {
+        (Some(target), Some(file)) => fuzzers.replay(target, file),
+        (Some(target), None) => fuzzers.run(target, arguments.seconds),
+        (None, _) => TARGETS.iter().try_for_each(|target| fuzzers.run(target, arguments.seconds)),
+    }
+}
+
+/// The built fuzz targets.
+pub(crate) struct Fuzzers {
+    programs: PathBuf,
+    state: PathBuf,
+    /// Guided by coverage; otherwise inputs are drawn at random, which finds less.
+    guided: bool,
+}
+
+impl Fuzzers {
+    /// Builds all targets.
+    pub(crate) fn build() -> Result<Self> {
+        heading("fuzz targets");
+        let guided = packages::cpp_compiler()?;
+        let host = host()?;
+        let state = target_folder()?.join("fuzz");
+        let build = state.join("build");
+        let mut command = cargo(&["build", "--release", "--manifest-path", MANIFEST, "--target", &host]);
+        command.arg("--target-dir").arg(&build).env_remove("CARGO_ENCODED_RUSTFLAGS");
+        if guided {
+            command.args(TARGETS.iter().flat_map(|target| ["--bin", target]));
+            command.env("RUSTFLAGS", COVERAGE.join(" "));
+        } else {
+            println!("without it the targets get random inputs instead of inputs guided by coverage");
+            command.args(["--no-default-features", "--bin", "random"]).env("RUSTFLAGS", "--cfg fuzzing");
+        }
+        process::run(&mut command)?;
+        Ok(Self { programs: build.join(host).join("release"), state, guided })
+    }
+
+    /// Feeds one target for a bounded time.
+    pub(crate) fn run(&self, target: &str, seconds: u64) -> Result<()> {
+        heading(&format!("fuzz {target}"));
+        if !self.guided {
+            let mut command = Command::new(self.programs.join("random"));
+            return process::run(command.args([target, &seconds.to_string()]));
+        }
+        let corpus = self.state.join("corpus").join(target);
+        let failures = self.state.join("failures").join(target);
+        for folder in [&corpus, &failures] {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        let log = self.state.join(format!("{target}.log"));
+        let file = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+        let mut command = Command::new(self.programs.join(target));
+        command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048", "-max_len=4096"]);
+        command.arg(format!("-max_total_time={seconds}"));
+        command.arg(format!("-artifact_prefix={}/", failures.display()));
+        command.arg(&corpus).current_dir(tree::root()).stderr(file);
+        let done = process::run(&mut command);
+        let said = std::fs::read(&log)?;
+        let said = String::from_utf8_lossy(&said);
+        if done.is_ok() {
+            said.lines().filter(|line| line.starts_with("stat::")).for_each(|line| println!("{line}"));
+            return Ok(());
+        }
+        let shown = said.lines().count().saturating_sub(FAILURE_LINES);
+        said.lines().skip(shown).for_each(|line| println!("{line}"));
+        done.with_context(|| format!("run the input again: cargo xtask fuzz {target} --replay FILE"))
+    }
+
+    fn replay(&self, target: &str, file: &Path) -> Result<()> {
+        if !self.guided {
+            bail!("replaying needs libFuzzer, which needs a C++ compiler");
+        }
+        process::run(Command::new(self.programs.join(target)).arg(file))
+    }
+}
+
+/// The triple of this machine, as rustc names it.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    Ok(host.to_string())
+}
+
+fn target_folder() -> Result<PathBuf> {
+    let folder = tree::metadata()?["target_directory"].as_str().map(PathBuf::from);
+    folder.context("cargo metadata names no target folder")
+}

@@ -1,0 +1,65 @@
+//! System packages that the tests need, installed only where they are missing and only where that can be done without
+//! asking anybody.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use crate::process;
+
+/// Makes sure that there is a C++ compiler, which libFuzzer is built with. False when there is none and none could be
+/// installed; why, and what to do, was printed.
+pub(crate) fn cpp_compiler() -> Result<bool> {
+    if std::env::var_os("CXX").is_some() || process::works("c++", &["--version"]) {
+        return Ok(true);
+    }
+    println!("no C++ compiler (c++); libFuzzer is built with one");
+    if install("g++")? && process::works("c++", &["--version"]) {
+        return Ok(true);
+    }
+    println!("could not install it: run `apt-get install g++` as root, or set CXX");
+    Ok(false)
+}
+
+/// Says which checks the tests leave out because an optional program is missing.
+pub(crate) fn say_optional() {
+    let optional = [
+        ("p4c-bm2-ss", "the real P4 compiler on the printed programs (see p4.org)"),
+        ("tshark", "a real dissector on written captures (package tshark)"),
+    ];
+    for (program, what) in optional {
+        if !process::works(program, &["--version"]) {
+            println!("left out, because {program} is not on PATH: {what}");
+        }
+    }
+}
+
+/// Installs a Debian package when that needs no questions; false when it cannot be done.
+fn install(package: &str) -> Result<bool> {
+    if !process::works("apt-get", &["--version"]) {
+        return Ok(false);
+    }
+    let prefix: &[&str] = if is_root() {
+        &[]
+    } else if process::works("sudo", &["-n", "true"]) {
+        &["sudo", "-n"]
+    } else {
+        return Ok(false);
+    };
+    let apt = |arguments: &[&str]| {
+        let words: Vec<&str> =
+            prefix.iter().copied().chain(["apt-get", "-q", "-y"]).chain(arguments.iter().copied()).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        process::run(&mut command)
+    };
+    let installed = apt(&["update"]).and_then(|()| apt(&["install", "--no-install-recommends", package]));
+    if let Err(error) = &installed {
+        println!("{error:#}");
+    }
+    Ok(installed.is_ok())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}

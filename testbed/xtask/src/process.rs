@@ -1,0 +1,76 @@
+//! Running other programs: what is run is shown first, and a failure names it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tree;
+
+/// The cargo that runs this program, in the repository's root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(tree::root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs a program to its end, with its output passed on.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = show(command);
+    let started = Instant::now();
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    finish(&line, status, started)
+}
+
+/// Runs a program to its end; each line of its standard output is shown and then handed over.
+pub(crate) fn run_reading(command: &mut Command, mut line_read: impl FnMut(&str)) -> Result<()> {
+    let line = show(command);
+    let started = Instant::now();
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let output = child.stdout.take().context("standard output was piped")?;
+    let mut terminal = std::io::stdout();
+    let mut bytes = Vec::new();
+    let mut reader = BufReader::new(output);
+    while reader.read_until(b'\n', &mut bytes)? > 0 {
+        terminal.write_all(&bytes)?;
+        line_read(String::from_utf8_lossy(&bytes).trim_end());
+        bytes.clear();
+    }
+    finish(&line, child.wait()?, started)
+}
+
+/// Whether a program of that name can be started and succeeds; its output is thrown away.
+pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
+    let quiet = Command::new(program)
+        .args(arguments)
+        .current_dir(tree::root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+/// A heading before a step.
+pub(crate) fn heading(text: &str) {
+    println!("\n== {text}");
+}
+
+fn show(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let words = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    let line = std::iter::once(name.to_string()).chain(words).collect::<Vec<_>>().join(" ");
+    println!("$ {line}");
+    line
+}
+
+fn finish(line: &str, status: ExitStatus, started: Instant) -> Result<()> {
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    println!("  done in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}

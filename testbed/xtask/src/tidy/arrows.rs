@@ -1,0 +1,116 @@
+//! The direction of every dependency between the workspace's packages.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::tree;
+
+/// What each package may depend on, build dependencies included. A new package must be entered here and in
+/// docs/architecture.md.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("netfold-wire", &[]),
+    ("netfold-proto", &["netfold-wire"]),
+    ("netfold-io", &["netfold-wire"]),
+    ("netfold-p4", &["netfold-wire"]),
+    ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
+    ("netfold-controller", &["netfold-wire", "netfold-p4"]),
+    ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
+    (
+        "netfold-testbed",
+        &[
+            "netfold-wire",
+            "netfold-proto",
+            "netfold-io",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold-controller",
+            "netfold",
+        ],
+    ),
+    (
+        "netfold-cli",
+        &[
+            "netfold-wire",
+            "netfold-proto",
+            "netfold-io",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold-controller",
+            "netfold",
+            "netfold-testbed",
+        ],
+    ),
+    ("xtask", &["netfold-wire"]),
+];
+
+/// The packages that may use an asynchronous runtime: the data path is synchronous.
+const ASYNC: &[&str] = &["netfold-controller", "netfold-cli"];
+
+/// Packages whose library must forbid unsafe code for good.
+const NO_UNSAFE: &[(&str, &str)] = &[
+    ("netfold-wire", "dataplane/wire/src/lib.rs"),
+    ("netfold-proto", "dataplane/proto/src/lib.rs"),
+    ("netfold-controller", "controller/src/lib.rs"),
+];
+
+/// Arrows that point the wrong way.
+pub(super) fn check() -> Result<Vec<String>> {
+    let metadata = tree::metadata()?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let mut problems: Vec<String> = packages.iter().flat_map(wrong_arrows).collect();
+    for (name, path) in NO_UNSAFE {
+        let text = tree::text(path.as_ref()).unwrap_or_default();
+        if !text.contains("#![forbid(unsafe_code)]") {
+            problems.push(format!("{path}: {name} must forbid unsafe code"));
+        }
+    }
+    Ok(problems)
+}
+
+fn wrong_arrows(package: &Value) -> Vec<String> {
+    let name = package["name"].as_str().unwrap_or_default();
+    let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("{name}: enter the package in the table of dependency arrows")];
+    };
+    let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut problems = Vec::new();
+    for dependency in dependencies {
+        // Tests may reach up; what is shipped may not.
+        if dependency["kind"].as_str() == Some("dev") {
+            continue;
+        }
+        let to = dependency["name"].as_str().unwrap_or_default();
+        let internal = ARROWS.iter().any(|(known, _)| *known == to);
+        if internal && !allowed.contains(&to) {
+            problems.push(format!("{name} must not depend on {to}"));
+        }
+        if to == "tokio" && !ASYNC.contains(&name) {
+            problems.push(format!("{name} must not depend on tokio: the data path is synchronous"));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_itself_has_no_cycle() {
+        let mut known: Vec<&str> = Vec::new();
+        for (name, allowed) in ARROWS {
+            assert!(allowed.iter().all(|to| known.contains(to)), "{name} comes before what it depends on");
+            known.push(name);
+        }
+    }
+
+    #[test]
+    fn wrong_arrows_are_told() {
+        let package = |name: &str, to: &str, kind: Value| serde_json::json!({"name": name, "dependencies": [{"name": to, "kind": kind}]});
+        assert_eq!(wrong_arrows(&package("netfold-wire", "netfold-io", Value::Null)).len(), 1);
+        assert_eq!(wrong_arrows(&package("netfold-proto", "tokio", Value::Null)).len(), 1);
+        assert_eq!(wrong_arrows(&package("netfold-new", "serde", Value::Null)).len(), 1);
+        assert!(wrong_arrows(&package("netfold-proto", "netfold-switch", "dev".into())).is_empty());
+        assert!(wrong_arrows(&package("netfold-proto", "netfold-wire", Value::Null)).is_empty());
+    }
+}

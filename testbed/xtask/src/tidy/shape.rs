@@ -1,0 +1,119 @@
+//! Sizes and names of files and functions, files that nothing includes, and unsafe blocks without an argument.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::source::{self, Source};
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Names that say nothing about what is in a module.
+const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
+
+/// Files and functions that have grown too long.
+pub(super) fn lengths() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for source in source::all()? {
+        let path = source.path.display();
+        let lines = source.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            problems.push(format!("{path}: {lines} lines; split it (at most {FILE_LINES_MAX})"));
+        }
+        for (name, first, last) in source.functions() {
+            let lines = last - first + 1;
+            if lines > FUNCTION_LINES_MAX {
+                problems
+                    .push(format!("{path}:{first}: {name} has {lines} lines (at most {FUNCTION_LINES_MAX})"));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Modules that are not named after what they hold.
+pub(super) fn names() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for source in source::all()? {
+        let parts = source.path.iter().filter_map(|part| part.to_str());
+        for part in parts.map(|part| part.trim_end_matches(".rs")) {
+            if EMPTY_NAMES.contains(&part) {
+                problems.push(format!("{}: name the module after what it holds", source.path.display()));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Source files that no `mod` includes.
+pub(super) fn orphans() -> Result<Vec<String>> {
+    let sources = source::all()?;
+    let mut problems = Vec::new();
+    for source in &sources {
+        let path = &source.path;
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let is_root = matches!(stem, "lib" | "main" | "build")
+            || ["tests", "benches", "examples", "bin", "targets"].iter().any(|name| folder.ends_with(name));
+        // `a/b.rs` and `a/b/mod.rs` are module b of folder a.
+        let (module, above) = match stem {
+            "mod" => (folder.file_name().and_then(|name| name.to_str()), folder.parent()),
+            _ => (Some(stem), Some(folder)),
+        };
+        let (Some(module), Some(above)) = (module, above) else { continue };
+        let declares = |other: &Source| {
+            let near = other.path.parent() == Some(above) || other.path.with_extension("") == above;
+            let by_path = format!("path = \"{module}.rs\"");
+            near && (other.code.contains(&format!("mod {module};")) || other.text.contains(&by_path))
+        };
+        if !is_root && !sources.iter().any(declares) {
+            problems.push(format!("{}: no module includes it", path.display()));
+        }
+    }
+    Ok(problems)
+}
+
+/// Unsafe blocks without a comment that argues for them.
+pub(super) fn safety() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for source in source::all()? {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, code) in source.code.lines().enumerate() {
+            let opens = code.contains("unsafe {") || code.contains("unsafe impl");
+            if opens && !argued(&lines, number) {
+                problems.push(format!("{}:{}: no SAFETY comment", source.path.display(), number + 1));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Whether the statement that holds a line has a `SAFETY:` comment on or above it.
+fn argued(lines: &[&str], number: usize) -> bool {
+    for line in lines[..=number].iter().rev() {
+        let line = line.trim();
+        if line.contains("SAFETY:") {
+            return true;
+        }
+        let is_unsafe_line = std::ptr::eq(line, lines[number].trim());
+        let ends_another = line.ends_with([';', '}']) || line.is_empty();
+        if ends_another && !is_unsafe_line && !line.starts_with("//") {
+            return false;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_must_belong_to_the_statement() {
+        let good = ["f();", "// SAFETY: it is.", "let x =", "    unsafe { g() };"];
+        assert!(argued(&good, 3));
+        let bad = ["// SAFETY: it is.", "f();", "unsafe { g() };"];
+        assert!(!argued(&bad, 2));
+    }
+}
