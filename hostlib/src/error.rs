@@ -125,11 +125,11 @@ pub enum Error {
         theirs: Option<Descriptor>,
     },
     /// Another rank is gone.
-    #[error("rank {rank} is gone ({message}); start a new job")]
+    #[error("rank {rank} is gone: {message}")]
     PeerLost {
         /// The rank that is gone.
         rank: u16,
-        /// How it was noticed.
+        /// How it was noticed and what to do, in the control port's words.
         message: String,
     },
     /// The switch is gone.
@@ -195,7 +195,7 @@ impl From<AbortReason> for Error {
         match reason {
             AbortReason::Mismatch { rank, mine, theirs } => Self::Mismatch { rank, mine, theirs },
             AbortReason::PeerLost { rank } => {
-                Self::PeerLost { rank, message: "told by the control port".into() }
+                Self::PeerLost { rank, message: "start a new job without it".into() }
             }
             AbortReason::SwitchUnreachable => Self::SwitchLost { what: "unreachable" },
             AbortReason::Closed => Self::Closed,
