@@ -95,41 +95,10 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
     let mut has_netfold = false;
     let mut has_lanes = false;
     let mut cut_lanes = false;
-    let mut f_netfold_version: u8 = 0;
-    let mut f_netfold_kind: u8 = 0;
-    let mut f_netfold_flags: u8 = 0;
-    let mut f_netfold_op: u8 = 0;
-    let mut f_netfold_reason: u8 = 0;
-    let mut f_netfold_job: u16 = 0;
-    let mut f_netfold_slot: u16 = 0;
-    let mut f_netfold_set: u8 = 0;
-    let mut f_netfold_epoch: u32 = 0;
-    let mut f_netfold_key: u32 = 0;
-    let mut f_netfold_chunk: u32 = 0;
-    let mut f_netfold_bitmap: u32 = 0;
-    let mut f_netfold_count: u16 = 0;
-    let mut f_netfold_exp_next: u8 = 0;
     'parser: {
         if length < NETFOLD_END { break 'parser; }
         has_netfold = true;
-        {
-            let bytes: &[u8] = &data[NETFOLD_AT..NETFOLD_END];
-            f_netfold_version = ((u8::from_be_bytes([bytes[0]]) >> 4) & 0xf) as u8;
-            f_netfold_kind = ((u8::from_be_bytes([bytes[0]]) >> 0) & 0xf) as u8;
-            f_netfold_flags = u8::from_be_bytes([bytes[1]]);
-            f_netfold_op = ((u8::from_be_bytes([bytes[2]]) >> 4) & 0xf) as u8;
-            f_netfold_reason = u8::from_be_bytes([bytes[3]]);
-            f_netfold_job = u16::from_be_bytes([bytes[4], bytes[5]]);
-            f_netfold_slot = ((u16::from_be_bytes([bytes[6], bytes[7]]) >> 1) & 0x7fff) as u16;
-            f_netfold_set = ((u8::from_be_bytes([bytes[7]]) >> 0) & 0x1) as u8;
-            f_netfold_epoch = u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-            f_netfold_key = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
-            f_netfold_chunk = u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-            f_netfold_bitmap = u32::from_be_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]);
-            f_netfold_count = u16::from_be_bytes([bytes[24], bytes[25]]);
-            f_netfold_exp_next = u8::from_be_bytes([bytes[27]]);
-        }
-        if f_netfold_flags & 0x80 == 0x80 {
+        if (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1))) & 0x80 == 0x80 {
         } else {
             if length < LANES_END { break 'parser; }
             has_lanes = true;
@@ -139,9 +108,9 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
     let mut send = rt::Send::Drop;
     m_port = port;
     if has_netfold {
-        if (f_netfold_version == 0x1_u8) {
-            if ((has_lanes && ((length as u32) == 0x11c_u32)) || ((!has_lanes && ((f_netfold_flags & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
-                if !(f_netfold_op == 0x0_u8) {
+        if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 4) & 0xf) as u8 == 0x1_u8) {
+            if ((has_lanes && ((length as u32) == 0x11c_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
+                if !(((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 2)) >> 4) & 0xf) as u8 == 0x0_u8) {
                     m_reason = 0x4_u8;
                 }
             } else {
@@ -154,7 +123,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
         m_reason = 0x2_u8;
     }
     if (m_reason == 0x0_u8) {
-        match *state.job.lookup(&[(u64::from(m_port) << 48) | (u64::from(f_netfold_kind) << 44) | (u64::from(f_netfold_job) << 28) | (u64::from(f_netfold_slot) << 13), (u64::from(f_netfold_key) << 32) | (u64::from(f_netfold_epoch) << 0)]) {
+        match *state.job.lookup(&[(u64::from(m_port) << 48) | (u64::from(((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 0) & 0xf) as u8) << 44) | (u64::from(u16::from_be_bytes(rt::get::<2>(data, NETFOLD_AT + 4))) << 28) | (u64::from(((u16::from_be_bytes(rt::get::<2>(data, NETFOLD_AT + 6)) >> 1) & 0x7fff) as u16) << 13), (u64::from(u32::from_be_bytes(rt::get::<4>(data, NETFOLD_AT + 12))) << 32) | (u64::from(u32::from_be_bytes(rt::get::<4>(data, NETFOLD_AT + 8))) << 0)]) {
             JobAction::Admit { base, bit_mask, others, world, group } => {
                 m_index = base;
                 m_bit_mask = bit_mask;
@@ -175,24 +144,27 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
             }
         }
         if (m_reason == 0x0_u8) {
-            m_index = m_index.wrapping_add((((f_netfold_slot as u16) << 1 | f_netfold_set as u16) as u32));
-            if (f_netfold_kind == 0x6_u8) {
+            m_index = m_index.wrapping_add((((((u16::from_be_bytes(rt::get::<2>(data, NETFOLD_AT + 6)) >> 1) & 0x7fff) as u16 as u16) << 1 | ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 7)) >> 0) & 0x1) as u8 as u16) as u32));
+            if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 0) & 0xf) as u8 == 0x6_u8) {
                 {
                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                     let old0 = cell.claim_seen;
                     let old1 = cell.claim_chunk;
                     let new0 = old0;
                     let new1 = old1;
-                    m_seen = old0;
+                    let output: u32 = old0;
+                    m_seen = output;
                 }
                 {
                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                     let old0 = cell.version_chunk;
                     let new0 = old0;
-                    m_stored = old0;
+                    let output: u32 = old0;
+                    m_stored = output;
                 }
             } else {
                 {
+                    let f_netfold_chunk = u32::from_be_bytes(rt::get::<4>(data, NETFOLD_AT + 16));
                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                     let old0 = cell.claim_seen;
                     let old1 = cell.claim_chunk;
@@ -202,22 +174,25 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                     cell.claim_seen = new0;
                     let new1 = if cond1 { f_netfold_chunk } else { old1 };
                     cell.claim_chunk = new1;
-                    m_seen = if cond0 { old0 } else { 0 };
+                    let output: u32 = if cond0 { old0 } else { 0 };
+                    m_seen = output;
                 }
                 {
+                    let f_netfold_chunk = u32::from_be_bytes(rt::get::<4>(data, NETFOLD_AT + 16));
                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                     let old0 = cell.version_chunk;
                     let cond0 = (f_netfold_chunk.wrapping_sub(old0).cast_signed() > 0x0_u32.cast_signed());
                     let new0 = if cond0 { f_netfold_chunk } else { old0 };
                     cell.version_chunk = new0;
-                    m_stored = old0;
+                    let output: u32 = old0;
+                    m_stored = output;
                 }
             }
-            m_diff = f_netfold_chunk.wrapping_sub(m_stored);
+            m_diff = u32::from_be_bytes(rt::get::<4>(data, NETFOLD_AT + 16)).wrapping_sub(m_stored);
             m_duplicate = (m_seen & m_bit_mask);
             m_missing = (m_others & !m_seen);
             if (m_controller == 0x1_u8) {
-                if ((f_netfold_kind == 0x7_u8) && (m_diff.cast_signed() > 0x0_u32.cast_signed())) {
+                if ((((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 0) & 0xf) as u8 == 0x7_u8) && (m_diff.cast_signed() > 0x0_u32.cast_signed())) {
                     {
                         let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                         let old0 = cell.exponent_exponent;
@@ -233,16 +208,16 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                         }
                     }
                 } else {
-                    f_netfold_chunk = m_stored;
-                    f_netfold_bitmap = m_seen;
+                    if has_netfold { let word: u32 = (m_stored) as u32; rt::put::<4>(data, NETFOLD_AT + 16, &word.to_be_bytes()[0..]); }
+                    if has_netfold { let word: u32 = (m_seen) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
                 }
                 m_answer = 0x2_u8;
                 send = rt::Send::Unicast(m_port);
             } else {
                 if (0x0_u32.cast_signed() > m_diff.cast_signed()) {
-                    f_netfold_kind = 0x4_u8;
+                    if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x4_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
                     cut_lanes |= has_lanes; has_lanes = false;
-                    f_netfold_flags = (f_netfold_flags | 0x80_u8);
+                    if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) | 0x80_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
                     m_reason = 0xa_u8;
                     m_answer = 0x2_u8;
                     send = rt::Send::Unicast(m_port);
@@ -253,7 +228,8 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                 let old0 = cell.exponent_exponent;
                                 let new0 = old0;
-                                f_netfold_exp_next = new0;
+                                let output: u8 = new0;
+                                if has_netfold { let word: u8 = (output) as u8; rt::put::<1>(data, NETFOLD_AT + 27, &word.to_be_bytes()[0..]); }
                             }
                             if has_lanes {
                                 {
@@ -268,10 +244,10 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     }
                                 }
                             }
-                            f_netfold_kind = 0x2_u8;
-                            f_netfold_flags = (f_netfold_flags & 0xfe_u8);
-                            f_netfold_bitmap = (m_others | m_bit_mask);
-                            f_netfold_count = m_world;
+                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0xfe_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u32 = ((m_others | m_bit_mask)) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u16 = (m_world) as u16; rt::put::<2>(data, NETFOLD_AT + 24, &word.to_be_bytes()[0..]); }
                             m_answer = 0x2_u8;
                             send = rt::Send::Unicast(m_port);
                             if let Some(count) = state.answers.get_mut(0x1_u32 as usize) { *count += 1; }
@@ -282,11 +258,13 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                         if (m_missing == 0x0_u32) {
                             if (m_diff != 0x0_u32) {
                                 {
+                                    let f_netfold_exp_next = u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 27));
                                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                     let old0 = cell.exponent_exponent;
                                     let new0 = f_netfold_exp_next;
                                     cell.exponent_exponent = new0;
-                                    f_netfold_exp_next = new0;
+                                    let output: u8 = new0;
+                                    if has_netfold { let word: u8 = (output) as u8; rt::put::<1>(data, NETFOLD_AT + 27, &word.to_be_bytes()[0..]); }
                                 }
                                 if has_lanes {
                                     {
@@ -314,11 +292,13 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 }
                             } else {
                                 {
+                                    let f_netfold_exp_next = u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 27));
                                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                     let old0 = cell.exponent_exponent;
                                     let new0 = old0.max(f_netfold_exp_next);
                                     cell.exponent_exponent = new0;
-                                    f_netfold_exp_next = new0;
+                                    let output: u8 = new0;
+                                    if has_netfold { let word: u8 = (output) as u8; rt::put::<1>(data, NETFOLD_AT + 27, &word.to_be_bytes()[0..]); }
                                 }
                                 if has_lanes {
                                     {
@@ -336,16 +316,17 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     }
                                 }
                             }
-                            f_netfold_kind = 0x2_u8;
-                            f_netfold_flags = (f_netfold_flags & 0xfe_u8);
-                            f_netfold_bitmap = (m_others | m_bit_mask);
-                            f_netfold_count = m_world;
+                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0xfe_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u32 = ((m_others | m_bit_mask)) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u16 = (m_world) as u16; rt::put::<2>(data, NETFOLD_AT + 24, &word.to_be_bytes()[0..]); }
                             m_answer = 0x2_u8;
                             send = rt::Send::Multicast(m_group);
                             if let Some(count) = state.answers.get_mut(0x0_u32 as usize) { *count += 1; }
                         } else {
                             if (m_diff != 0x0_u32) {
                                 {
+                                    let f_netfold_exp_next = u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 27));
                                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                     let old0 = cell.exponent_exponent;
                                     let new0 = f_netfold_exp_next;
@@ -375,6 +356,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 }
                             } else {
                                 {
+                                    let f_netfold_exp_next = u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 27));
                                     let Some(cell) = state.cells8.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                     let old0 = cell.exponent_exponent;
                                     let new0 = old0.max(f_netfold_exp_next);
@@ -401,10 +383,10 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
         }
     }
     if (m_answer == 0x1_u8) {
-        f_netfold_kind = 0x5_u8;
-        f_netfold_reason = m_reason;
+        if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x5_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
+        if has_netfold { let word: u8 = (m_reason) as u8; rt::put::<1>(data, NETFOLD_AT + 3, &word.to_be_bytes()[0..]); }
         cut_lanes |= has_lanes; has_lanes = false;
-        f_netfold_flags = (f_netfold_flags | 0x80_u8);
+        if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) | 0x80_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
         m_answer = 0x2_u8;
         send = rt::Send::Unicast(m_port);
     } else {
@@ -414,16 +396,6 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
     }
     if let Some(count) = state.packets.get_mut((m_reason as u32) as usize) { *count += 1; }
     if send == rt::Send::Drop { return rt::Verdict::DROP; }
-    if has_netfold {
-        let bytes: &mut [u8] = &mut data[NETFOLD_AT..NETFOLD_END];
-        let word = ((u8::from_be_bytes([bytes[0]]) & !0xf) | (((f_netfold_kind as u8) << 0) & 0xf)).to_be_bytes(); bytes[0..1].copy_from_slice(&word[0..]);
-        let word = (f_netfold_flags as u8).to_be_bytes(); bytes[1..2].copy_from_slice(&word[0..]);
-        let word = (f_netfold_reason as u8).to_be_bytes(); bytes[3..4].copy_from_slice(&word[0..]);
-        let word = (f_netfold_chunk as u32).to_be_bytes(); bytes[16..20].copy_from_slice(&word[0..]);
-        let word = (f_netfold_bitmap as u32).to_be_bytes(); bytes[20..24].copy_from_slice(&word[0..]);
-        let word = (f_netfold_count as u16).to_be_bytes(); bytes[24..26].copy_from_slice(&word[0..]);
-        let word = (f_netfold_exp_next as u8).to_be_bytes(); bytes[27..28].copy_from_slice(&word[0..]);
-    }
     let mut sent = length;
     if cut_lanes { sent = LANES_AT; }
     rt::Verdict { send, len: sent as u32 }

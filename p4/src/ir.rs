@@ -464,6 +464,21 @@ impl Expr {
             }
     }
 
+    /// Adds the header fields that occur in this expression.
+    pub(crate) fn fields(&self, found: &mut std::collections::BTreeSet<(HeaderId, u16)>) {
+        match self {
+            Self::Field(header, field) => {
+                found.insert((*header, *field));
+            }
+            Self::Complement(inner) | Self::Not(inner) | Self::Cast(_, inner) => inner.fields(found),
+            Self::Binary(_, left, right) | Self::Concat(left, right) => {
+                left.fields(found);
+                right.fields(found);
+            }
+            _ => {}
+        }
+    }
+
     /// Zero extension or truncation.
     #[must_use]
     pub fn cast(self, bits: u32) -> Self {

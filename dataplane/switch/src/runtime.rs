@@ -98,6 +98,23 @@ pub fn simd() -> bool {
     false
 }
 
+/// The `N` bytes of a packet from `at`; zeros when it is too short.
+#[inline(always)]
+pub fn get<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    match data.get(at..at + N) {
+        Some(bytes) => bytes.try_into().unwrap_or([0; N]),
+        None => [0; N],
+    }
+}
+
+/// Overwrites the `N` bytes of a packet from `at`; nothing when it is too short or `bytes` has another length.
+#[inline(always)]
+pub fn put<const N: usize>(data: &mut [u8], at: usize, bytes: &[u8]) {
+    if let (Some(place), Ok(bytes)) = (data.get_mut(at..at + N), <&[u8; N]>::try_from(bytes)) {
+        place.copy_from_slice(bytes);
+    }
+}
+
 /// The internet checksum (RFC 1071) of a header of whole 32-bit words: 0 when its own checksum field is right.
 ///
 /// Words are added in the machine's byte order, which the one's complement sum allows (RFC 1071, section 2B).

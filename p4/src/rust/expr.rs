@@ -4,11 +4,15 @@ use super::{Generator, native};
 use crate::check::width;
 use crate::ir::*;
 
-/// Names that the surrounding code gives to a register's cells and to the enclosing action's parameters.
+/// What the surrounding code has given names to.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Env<'a> {
+    /// Cells of the register.
     pub(super) cells: &'a [Field],
+    /// Parameters of the action.
     pub(super) params: &'a [Field],
+    /// Header fields are in variables, because the packet is borrowed; elsewhere they are read from the packet.
+    pub(super) fields_in_variables: bool,
 }
 
 /// Bit mask of a width as a literal, or nothing when the native type is exactly that wide.
@@ -33,18 +37,27 @@ impl Generator<'_> {
         format!("f_{}_{}", self.p.header(header).name, self.p.field(header, field).name)
     }
 
-    pub(super) fn place_var(&self, place: Place) -> String {
+    fn meta_var(&self, meta: MetaId) -> String {
+        format!("m_{}", self.p.metadata[usize::from(meta.0)].name)
+    }
+
+    /// A statement that assigns to a place. A field of an absent header stays as it is.
+    pub(super) fn assign(&self, place: Place, value: &str) -> String {
         match place {
-            Place::Field(header, field) => self.field_var(header, field),
-            Place::Meta(meta) => format!("m_{}", self.p.metadata[usize::from(meta.0)].name),
+            Place::Meta(meta) => format!("{} = {value};", self.meta_var(meta)),
+            Place::Field(header, field) => {
+                let name = self.part_name(Part::Header(header));
+                format!("if has_{name} {{ {} }}", self.store(header, field, value))
+            }
         }
     }
 
     pub(super) fn expr(&self, expr: &Expr, env: Env<'_>) -> String {
         match expr {
             Expr::Const(value, bits) => format!("{value:#x}_{}", native(*bits)),
-            Expr::Field(header, field) => self.field_var(*header, *field),
-            Expr::Meta(meta) => self.place_var(Place::Meta(*meta)),
+            Expr::Field(header, field) if env.fields_in_variables => self.field_var(*header, *field),
+            Expr::Field(header, field) => self.load(*header, *field),
+            Expr::Meta(meta) => self.meta_var(*meta),
             Expr::Param(param) => env.params[usize::from(*param)].name.clone(),
             Expr::Intrinsic(intrinsic) => match intrinsic {
                 Intrinsic::IngressPort => "port".into(),
@@ -104,37 +117,51 @@ impl Generator<'_> {
         }
     }
 
-    /// The value of a field, read from the byte array `bytes` of its header.
-    pub(super) fn load(&self, header: HeaderId, field: u16, bytes: &str) -> String {
+    /// The value of a field, read from the packet; 0 when the packet is too short.
+    pub(super) fn load(&self, header: HeaderId, field: u16) -> String {
         let span = Span::new(self.p, header, field);
-        let ty = native(span.bits);
-        let word = span.word(bytes);
+        let word = self.word(header, &span);
         if span.whole() && span.word_bits() == native_bits(span.bits) {
             word
         } else {
-            format!("(({word} >> {}) & {:#x}) as {ty}", span.shift(), span.mask())
+            format!("(({word} >> {}) & {:#x}) as {}", span.shift(), span.mask(), native(span.bits))
         }
     }
 
-    /// A statement that writes `value` into a field of the header whose bytes are `bytes`.
-    pub(super) fn store(&self, header: HeaderId, field: u16, bytes: &str, value: &str) -> String {
+    /// A statement that writes `value` into a field of the packet and leaves its neighbours alone.
+    fn store(&self, header: HeaderId, field: u16, value: &str) -> String {
         let span = Span::new(self.p, header, field);
         let word_ty = format!("u{}", span.word_bits());
         let skip = span.word_bits() as usize / 8 - span.len();
+        let at = self.at(header, &span);
         let new = if span.whole() {
-            format!("({value} as {word_ty})")
+            format!("({value}) as {word_ty}")
         } else {
             let mask = span.mask() << span.shift();
-            format!(
-                "(({} & !{mask:#x}) | ((({value} as {word_ty}) << {}) & {mask:#x}))",
-                span.word(bytes),
-                span.shift()
-            )
+            let word = self.word(header, &span);
+            format!("({word} & !{mask:#x}) | (((({value}) as {word_ty}) << {}) & {mask:#x})", span.shift())
         };
         format!(
-            "let word = {new}.to_be_bytes(); {bytes}[{}..{}].copy_from_slice(&word[{skip}..]);",
-            span.first, span.end
+            "let word: {word_ty} = {new}; rt::put::<{}>(data, {at}, &word.to_be_bytes()[{skip}..]);",
+            span.len()
         )
+    }
+
+    fn at(&self, header: HeaderId, span: &Span) -> String {
+        format!("{}_AT + {}", self.part_name(Part::Header(header)).to_uppercase(), span.first)
+    }
+
+    /// The bytes that hold a field, as one big-endian word.
+    fn word(&self, header: HeaderId, span: &Span) -> String {
+        let total = span.word_bits() as usize / 8;
+        let get = format!("rt::get::<{}>(data, {})", span.len(), self.at(header, span));
+        if span.len() == total {
+            return format!("u{}::from_be_bytes({get})", span.word_bits());
+        }
+        let zeros = (span.len()..total).map(|_| "0".to_string());
+        let bytes = (0..span.len()).map(|i| format!("bytes[{i}]"));
+        let bytes = zeros.chain(bytes).collect::<Vec<_>>().join(", ");
+        format!("{{ let bytes = {get}; u{}::from_be_bytes([{bytes}]) }}", span.word_bits())
     }
 }
 
@@ -180,17 +207,5 @@ impl Span {
 
     fn word_bits(&self) -> u32 {
         native_bits(self.len() as u32 * 8)
-    }
-
-    /// The bytes as one big-endian word.
-    fn word(&self, bytes: &str) -> String {
-        let total = self.word_bits() as usize / 8;
-        let zeros = (self.len()..total).map(|_| "0".to_string());
-        let bytes = (self.first..self.end).map(|i| format!("{bytes}[{i}]"));
-        format!(
-            "u{}::from_be_bytes([{}])",
-            self.word_bits(),
-            zeros.chain(bytes).collect::<Vec<_>>().join(", ")
-        )
     }
 }

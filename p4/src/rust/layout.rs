@@ -10,12 +10,10 @@ use crate::ir::*;
 pub(super) struct Layout {
     /// Packet parts with their offset, in packet order.
     order: Vec<(Part, u32)>,
-    /// Fields that ingress, egress or the tables read or assign.
-    pub(super) used: BTreeSet<(HeaderId, u16)>,
-    /// Fields that ingress assigns.
-    pub(super) written: BTreeSet<(HeaderId, u16)>,
-    /// Fields that egress assigns.
-    pub(super) written_egress: BTreeSet<(HeaderId, u16)>,
+    /// Whether ingress changes the header that has a checksum.
+    pub(super) writes_ipv4: bool,
+    /// Whether egress does.
+    pub(super) egress_writes_ipv4: bool,
     /// Parts that ingress removes.
     pub(super) removed: Vec<Part>,
 }
@@ -35,15 +33,19 @@ impl Layout {
         if parts != p.deparser {
             return Err(RustError::Order);
         }
-        let mut uses = Uses { p, used: BTreeSet::new(), written: BTreeSet::new(), removed: vec![] };
-        uses.block(&p.egress);
-        let written_egress = std::mem::take(&mut uses.written);
-        uses.block(&p.ingress);
-        if let Some(header) = p.ipv4_checksum {
-            // Every field of the header takes part in its checksum; the checksum itself is rewritten with the rest.
-            uses.used.insert((header, checksum_field(p, header)));
+        let mut removed = Vec::new();
+        let mut writes = [false; 2];
+        for (block, writes) in [&p.ingress, &p.egress].into_iter().zip(&mut writes) {
+            visit_all(p, block, &mut |stmt| match stmt {
+                Stmt::Assign(Place::Field(header, _), _)
+                | Stmt::Exec { output: Output::Place(Place::Field(header, _)), .. } => {
+                    *writes |= p.ipv4_checksum == Some(*header);
+                }
+                Stmt::Remove(part) if !removed.contains(part) => removed.push(*part),
+                _ => {}
+            });
         }
-        let Uses { used, written, removed, .. } = uses;
+        let [writes_ipv4, egress_writes_ipv4] = writes;
         for part in &removed {
             if parts.last() != Some(part) {
                 let name = match part {
@@ -58,7 +60,7 @@ impl Layout {
                 return Err(RustError::Key(table.name.clone()));
             }
         }
-        Ok(Self { order, used, written, written_egress, removed })
+        Ok(Self { order, writes_ipv4, egress_writes_ipv4, removed })
     }
 
     /// Parts and offsets in packet order.
@@ -101,77 +103,21 @@ fn walk(p: &Program, state: usize, mut at: u32, offsets: &mut BTreeMap<u16, u32>
     Ok(())
 }
 
-struct Uses<'a> {
-    p: &'a Program,
-    used: BTreeSet<(HeaderId, u16)>,
-    written: BTreeSet<(HeaderId, u16)>,
-    removed: Vec<Part>,
-}
-
-impl Uses<'_> {
-    fn place(&mut self, place: Place) {
-        if let Place::Field(header, field) = place {
-            self.used.insert((header, field));
-            self.written.insert((header, field));
-        }
-    }
-
-    fn expr(&mut self, expr: &Expr) {
-        match expr {
-            Expr::Field(header, field) => {
-                self.used.insert((*header, *field));
+/// Every statement of a block, those of the actions that its tables run included.
+fn visit_all(p: &Program, block: &[Stmt], each: &mut impl FnMut(&Stmt)) {
+    for stmt in block {
+        each(stmt);
+        match stmt {
+            Stmt::If(_, then, otherwise) => {
+                visit_all(p, then, each);
+                visit_all(p, otherwise, each);
             }
-            Expr::Complement(inner) | Expr::Not(inner) | Expr::Cast(_, inner) => self.expr(inner),
-            Expr::Binary(_, left, right) | Expr::Concat(left, right) => {
-                self.expr(left);
-                self.expr(right);
+            Stmt::Apply(table) => {
+                for action in &p.table(*table).actions {
+                    visit_all(p, &p.action(*action).body, each);
+                }
             }
             _ => {}
-        }
-    }
-
-    fn block(&mut self, block: &[Stmt]) {
-        for stmt in block {
-            match stmt {
-                Stmt::Assign(place, value) => {
-                    self.place(*place);
-                    self.expr(value);
-                }
-                Stmt::If(cond, then, otherwise) => {
-                    self.expr(cond);
-                    self.block(then);
-                    self.block(otherwise);
-                }
-                Stmt::Apply(table) => {
-                    let table = self.p.table(*table);
-                    table.keys.iter().for_each(|key| self.expr(&key.value));
-                    for action in &table.actions {
-                        self.block(&self.p.action(*action).body);
-                    }
-                }
-                Stmt::Exec { register, action, index, output } => {
-                    self.expr(index);
-                    if let Output::Place(place) = output {
-                        self.place(*place);
-                    }
-                    let action = &self.p.register(*register).actions[usize::from(*action)];
-                    action.conditions.iter().for_each(|condition| self.expr(condition));
-                    let updates = action.updates.iter().flat_map(|(_, cases)| cases);
-                    updates.chain(&action.output).for_each(|case| self.expr(&case.value));
-                }
-                Stmt::Count(_, value)
-                | Stmt::Unicast(value)
-                | Stmt::Multicast(value)
-                | Stmt::Priority(value) => {
-                    self.expr(value);
-                }
-                Stmt::Remove(part) => {
-                    if !self.removed.contains(part) {
-                        self.removed.push(*part);
-                    }
-                }
-                Stmt::Drop => {}
-            }
         }
     }
 }

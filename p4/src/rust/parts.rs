@@ -18,8 +18,7 @@ impl Generator<'_> {
         let block = self.p.ingress.clone();
         self.block(&block, "return rt::Verdict::DROP");
         self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
-        let written = self.layout.written.clone();
-        self.write_back(&written);
+        self.finish_checksum(self.layout.writes_ipv4);
         self.w.line("let mut sent = length;");
         for part in self.layout.removed.clone() {
             let name = self.part_name(part);
@@ -39,8 +38,7 @@ impl Generator<'_> {
         self.prologue();
         let block = self.p.egress.clone();
         self.block(&block, "return");
-        let written = self.layout.written_egress.clone();
-        self.write_back(&written);
+        self.finish_checksum(self.layout.egress_writes_ipv4);
         self.w.close("}");
         self.w.line("");
     }
@@ -56,10 +54,6 @@ impl Generator<'_> {
         }
         for part in self.layout.removed.clone() {
             self.w.line(format!("let mut cut_{} = false;", self.part_name(part)));
-        }
-        for (header, field) in self.layout.used.clone() {
-            let bits = self.p.field(header, field).bits;
-            self.w.line(format!("let mut {}: {} = 0;", self.field_var(header, field), native(bits)));
         }
         self.w.open("'parser: {");
         self.parser_state(0);
@@ -81,9 +75,6 @@ impl Generator<'_> {
             let upper = name.to_uppercase();
             self.w.line(format!("if length < {upper}_END {{ break 'parser; }}"));
             self.w.line(format!("has_{name} = true;"));
-            if let Part::Header(header) = part {
-                self.load_header(*header);
-            }
         }
         let Next::Select { on, cases, otherwise } = &state.next else { return };
         let mut first = true;
@@ -91,11 +82,11 @@ impl Generator<'_> {
             let tests = on.iter().zip(values).map(|((header, field), (value, mask))| {
                 let bits = self.p.field(*header, *field).bits;
                 let all = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
-                let var = self.parsed_var(*header, *field, &state.extract);
-                if mask & all == all {
-                    format!("{var} == {:#x}", value & all)
+                let (value, mask, field) = (value & all, mask & all, self.load(*header, *field));
+                if mask == all {
+                    format!("({field}) == {value:#x}")
                 } else {
-                    format!("{var} & {:#x} == {:#x}", mask & all, value & mask & all)
+                    format!("({field}) & {mask:#x} == {:#x}", value & mask)
                 }
             });
             let test = joined(tests, " && ");
@@ -119,57 +110,19 @@ impl Generator<'_> {
         }
     }
 
-    /// A selected field: its variable when the program uses it later, else read from the packet.
-    fn parsed_var(&self, header: HeaderId, field: u16, _extracted: &[Part]) -> String {
-        if self.layout.used.contains(&(header, field)) {
-            self.field_var(header, field)
-        } else {
-            let upper = self.part_name(Part::Header(header)).to_uppercase();
-            let bytes = format!("data[{upper}_AT..{upper}_END]");
-            format!("({{ let bytes = &{bytes}; {} }})", self.load(header, field, "bytes"))
-        }
-    }
-
-    fn load_header(&mut self, header: HeaderId) {
-        let upper = self.part_name(Part::Header(header)).to_uppercase();
-        let used: Vec<_> = self.layout.used.iter().filter(|(h, _)| *h == header).copied().collect();
-        if used.is_empty() {
-            return;
-        }
-        self.w.open("{");
-        self.w.line(format!("let bytes: &[u8] = &data[{upper}_AT..{upper}_END];"));
-        for (header, field) in used {
-            self.w.line(format!(
-                "{} = {};",
-                self.field_var(header, field),
-                self.load(header, field, "bytes")
-            ));
-        }
+    /// Fields are written where they are assigned; what is left is the checksum over them.
+    fn finish_checksum(&mut self, written: bool) {
+        let Some(header) = self.p.ipv4_checksum.filter(|_| written) else { return };
+        let name = self.part_name(Part::Header(header));
+        let upper = name.to_uppercase();
+        let field = checksum_field(self.p, header);
+        let clear = self.assign(Place::Field(header, field), "0u16");
+        self.w.open(format!("if has_{name} {{"));
+        self.w.line(clear);
+        self.w.line(format!("let sum = rt::ipv4_checksum(&data[{upper}_AT..{upper}_END]);"));
+        let set = self.assign(Place::Field(header, field), "sum");
+        self.w.line(set);
         self.w.close("}");
-    }
-
-    fn write_back(&mut self, written: &BTreeSet<(HeaderId, u16)>) {
-        for (part, _) in self.layout.offsets() {
-            let Part::Header(header) = part else { continue };
-            let fields: Vec<_> = written.iter().filter(|(h, _)| *h == header).copied().collect();
-            if fields.is_empty() {
-                continue;
-            }
-            let name = self.part_name(part);
-            let upper = name.to_uppercase();
-            self.w.open(format!("if has_{name} {{"));
-            self.w.line(format!("let bytes: &mut [u8] = &mut data[{upper}_AT..{upper}_END];"));
-            for (header, field) in fields {
-                self.w.line(self.store(header, field, "bytes", &self.field_var(header, field)));
-            }
-            if self.p.ipv4_checksum == Some(header) {
-                let field = checksum_field(self.p, header);
-                self.w.line(self.store(header, field, "bytes", "0u16"));
-                self.w.line("let sum = rt::ipv4_checksum(bytes);");
-                self.w.line(self.store(header, field, "bytes", "sum"));
-            }
-            self.w.close("}");
-        }
     }
 
     fn block(&mut self, block: &[Stmt], give_up: &str) {
@@ -177,7 +130,7 @@ impl Generator<'_> {
         for stmt in block {
             match stmt {
                 Stmt::Assign(place, value) => {
-                    let text = format!("{} = {};", self.place_var(*place), self.expr(value, none));
+                    let text = self.assign(*place, &self.expr(value, none));
                     self.w.line(text);
                 }
                 Stmt::If(cond, then, otherwise) => {
@@ -240,7 +193,7 @@ impl Generator<'_> {
             for stmt in &action.body {
                 if let Stmt::Assign(place, value) = stmt {
                     let env = Env { params: &action.params, ..Env::default() };
-                    let text = format!("{} = {};", self.place_var(*place), self.expr(value, env));
+                    let text = self.assign(*place, &self.expr(value, env));
                     self.w.line(text);
                 }
             }
@@ -273,6 +226,19 @@ impl Generator<'_> {
         if text.is_empty() { otherwise.into() } else { format!("{text}{{ {otherwise} }}") }
     }
 
+    /// Header fields that a register action mentions, read before it borrows anything.
+    fn field_variables(&mut self, action: &RegAction) {
+        let mut fields = BTreeSet::new();
+        let values =
+            action.updates.iter().flat_map(|(_, cases)| cases).chain(&action.output).map(|case| &case.value);
+        for expr in action.conditions.iter().chain(values) {
+            expr.fields(&mut fields);
+        }
+        for (header, field) in fields {
+            self.w.line(format!("let {} = {};", self.field_var(header, field), self.load(header, field)));
+        }
+    }
+
     fn exec_cells(
         &mut self,
         register: &Register,
@@ -282,7 +248,8 @@ impl Generator<'_> {
         output: Output,
         give_up: &str,
     ) {
-        let env = Env { cells, ..Env::default() };
+        let env = Env { cells, fields_in_variables: true, ..Env::default() };
+        self.field_variables(action);
         let size = register.size;
         self.w.line(format!(
             "let Some(cell) = state.cells{size}.get_mut({index} as usize) else {{ {give_up}; }};"
@@ -303,8 +270,10 @@ impl Generator<'_> {
             }
         }
         if let Output::Place(place) = output {
-            let value = self.cases(&action.output, "0", env);
-            self.w.line(format!("{} = {value};", self.place_var(place)));
+            let bits = native(cells[0].bits);
+            self.w.line(format!("let output: {bits} = {};", self.cases(&action.output, "0", env)));
+            let text = self.assign(place, "output");
+            self.w.line(text);
         }
     }
 
@@ -317,7 +286,8 @@ impl Generator<'_> {
         output: Output,
         give_up: &str,
     ) {
-        let env = Env::default();
+        let env = Env { fields_in_variables: true, ..Env::default() };
+        self.field_variables(action);
         let lanes = self.part_name(Part::Lanes).to_uppercase();
         let writes = output == Output::Lanes;
         let updates = action.updates.first().map(|(_, cases)| cases.as_slice());

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 
+use foldhash::fast::FixedState;
 use netfold_p4::entry::{EntryError, TableEntry};
-use rustc_hash::FxBuildHasher;
 
 /// A key field of a generated table.
 #[derive(Debug)]
@@ -56,13 +57,24 @@ impl KeyInfo {
     }
 }
 
-type Packed<const W: usize> = [u64; W];
+/// A packed key or mask. Hashed word by word: the hash of an array would be that of its bytes, which costs more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Packed<const W: usize>([u64; W]);
+
+impl<const W: usize> Hash for Packed<W> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for word in self.0 {
+            state.write_u64(word);
+        }
+    }
+}
 
 /// Entries with one mask.
 struct Group<const W: usize, A> {
     mask: Packed<W>,
     priority_max: i32,
-    entries: HashMap<Packed<W>, Ranked<A>, FxBuildHasher>,
+    entries: HashMap<Packed<W>, Ranked<A>, FixedState>,
 }
 
 /// Entries with one masked key, by priority. The best lies in the map itself: a lookup follows no pointer.
@@ -108,14 +120,14 @@ impl<const W: usize, A: Copy> Table<W, A> {
 
     /// The action of the best matching entry, or the default.
     #[inline]
-    pub fn lookup(&self, key: &Packed<W>) -> &A {
+    pub fn lookup(&self, key: &[u64; W]) -> &A {
         let mut best = (i32::MIN, &self.default);
         for group in &self.groups {
             if group.priority_max <= best.0 {
                 break;
             }
-            let mut masked = *key;
-            for (word, mask) in masked.iter_mut().zip(&group.mask) {
+            let mut masked = Packed(*key);
+            for (word, mask) in masked.0.iter_mut().zip(&group.mask.0) {
                 *word &= mask;
             }
             if let Some(Ranked { best: (priority, action), .. }) = group.entries.get(&masked)
@@ -230,7 +242,7 @@ impl<const W: usize, A: Copy> Table<W, A> {
         if ternary != (entry.priority > 0) || entry.priority < 0 {
             return Err(EntryError::Priority(entry.priority));
         }
-        Ok((value, mask))
+        Ok((Packed(value), Packed(mask)))
     }
 
     fn check_action(&self, entry: &TableEntry) -> Result<(), EntryError> {
