@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
 use netfold_p4::allreduce;
@@ -28,9 +28,9 @@ const CALLS_MAX: usize = 64;
 /// How long the loop sleeps when nothing arrives; a control call wakes it earlier.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// How often, and with what pause, a full output is tried again before the packets are dropped and counted.
-const OUTPUT_TRIES: u32 = 64;
-const OUTPUT_PAUSE: Duration = Duration::from_micros(100);
+/// How long a full output is offered the same packets before they are dropped and counted. Longer than a receiver on a
+/// busy machine waits for a processor; a receiver that never reads costs the switch this much a burst.
+const OUTPUT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What a switch has counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -179,15 +179,14 @@ impl Core {
     }
 
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
-        let mut tries = 0;
+        let mut full_since = None;
         while !output.is_empty() {
             let taken = self.io.transmit(memory, output)?;
             output = &output[taken..];
             if taken > 0 {
-                tries = 0;
-            } else if tries < OUTPUT_TRIES {
-                tries += 1;
-                self.io.wait(OUTPUT_PAUSE)?;
+                full_since = None;
+            } else if full_since.get_or_insert_with(Instant::now).elapsed() < OUTPUT_PATIENCE {
+                std::thread::yield_now();
             } else {
                 self.output_dropped += output.len() as u64;
                 break;
