@@ -22,7 +22,7 @@ const KEY: u32 = 0x6265_6e63;
 const GROUP: u16 = 1;
 
 /// Datagrams that fit a ring of the loopback transport. Enough to keep both sides busy, few enough to stay in the cache.
-const RING_LEN: usize = 64;
+const RING_LEN: usize = 512;
 
 /// What carries the packets between workers and switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
