@@ -1,81 +1,81 @@
-//! Early loss detection in RACK's manner (RFC 8985): what was sent well before something already answered is lost.
+//! Which chunks count as lost, and when: by what was answered since, in RACK's manner (RFC 8985), or by the timer.
 //!
 //! RFC 8985 section 3.1: an endpoint "keeps track of the transmission time of each segment" and deems one lost "if
 //! another segment sent later has been delivered", give or take a reordering window. Here chunks are segments and
 //! results are acknowledgements. A chunk may also be unanswered because *another* rank's share was lost; then the resend
 //! is a duplicate that the switch drops, and the price is that packet.
+//!
+//! Unlike RFC 8985 no short timer is started for what was sent just before the newest answered chunk: on hosts that
+//! share processors, a peer or a switch that does not run for some milliseconds would look like loss every time.
 
 use core::time::Duration;
 
+use crate::Instant;
 use crate::rtt::Rtt;
-use crate::slot::{Loss, Slots, State};
-use crate::{Instant, slot::Slot};
+use crate::slot::{Loss, Slot, Slots, State};
 
 /// Least reordering window: below it, batching by hosts and switches looks like loss.
 const REORDER_FLOOR: Duration = Duration::from_micros(20);
 
-/// The answered chunk that was sent last (RFC 8985's `RACK.xmit_ts` and `RACK.rtt`).
-#[derive(Debug, Clone, Copy)]
-struct Evidence {
-    sent_at: Instant,
-    rtt: Duration,
-}
-
 /// What answers have shown so far.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    newest: Option<Evidence>,
+    /// Latest send time of a chunk that was answered: what was sent until then met a path, a switch and peers alive.
+    newest: Option<Instant>,
 }
 
 impl Recovery {
     /// Takes note that `slot`, as last sent, was answered at `now`.
     pub(crate) fn answered(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
-        let took = now - slot.sent_at;
         // RFC 8985 section 6.2 step 2: an answer that comes sooner than any round trip after a resend must be to an
         // earlier transmission, and says nothing about the time of the last.
-        if slot.sends > 1 && rtt.low().is_some_and(|low| took < low) {
+        if slot.sends > 1 && rtt.low().is_some_and(|low| now - slot.sent_at < low) {
             return;
         }
-        if self.newest.is_none_or(|newest| slot.sent_at >= newest.sent_at) {
-            self.newest = Some(Evidence { sent_at: slot.sent_at, rtt: took });
-        }
+        self.newest = self.newest.max(Some(slot.sent_at));
     }
 
-    /// When the oldest flying chunk will be deemed lost for the sake of what was answered, if nothing else happens:
-    /// when it was sent no later than the newest answered chunk, and has waited longer than that one did by the
-    /// reordering window (1.25 times the low round trip, plus a floor). RFC 8985 section 6.2 step 5.
-    ///
-    /// A chunk that is sent again is newer than the evidence, so it is sent early at most once for each answer.
-    pub(crate) fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
-        let (newest, low) = (self.newest?, rtt.low()?);
-        let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
-        (sent_at <= newest.sent_at).then(|| sent_at + newest.rtt + low + low / 4 + REORDER_FLOOR)
-    }
-
-    /// Moves to the lost list what has passed its [deadline](Self::deadline). Costs O(1) and O(1) more for each chunk
-    /// found lost.
-    pub(crate) fn detect(&self, now: Instant, slots: &mut Slots, rtt: &Rtt) {
+    /// Moves to the lost list what was sent more than the reordering window (1.25 times the low round trip, plus a
+    /// floor) before the newest answered chunk. Costs O(1) and O(1) more for each chunk found lost.
+    pub(crate) fn detect(&self, slots: &mut Slots, rtt: &Rtt) {
+        let (Some(newest), Some(low)) = (self.newest, rtt.low()) else { return };
+        let window = low + low / 4 + REORDER_FLOOR;
         while let Some(index) = slots.front(State::Flying) {
-            if self.deadline(slots, rtt).is_none_or(|at| at > now) {
+            if slots.slot(index).sent_at + window >= newest {
                 break;
             }
             slots.slot_mut(index).loss = Loss::Overtaken;
             slots.shift(index, State::Lost);
         }
     }
-}
 
-/// Moves to the lost list what has been flying for the retransmission time-out, and backs the timer off.
-pub(crate) fn expire(now: Instant, slots: &mut Slots, rtt: &mut Rtt) {
-    let rto = rtt.rto();
-    while let Some(index) = slots.front(State::Flying) {
-        let sent_at = slots.slot(index).sent_at;
-        if sent_at + rto > now {
-            break;
+    /// When the timer of the oldest flying chunk expires. A back-off is for a path, switch or peer that may be gone: it
+    /// does not apply to chunks sent no later than one that was answered.
+    pub(crate) fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
+        let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
+        Some(sent_at + if self.vouches_for(sent_at) { rtt.rto_without_backoff() } else { rtt.rto() })
+    }
+
+    /// Moves to the lost list what has passed its deadline, and backs the timer off when nothing vouches for it.
+    pub(crate) fn expire(&self, now: Instant, slots: &mut Slots, rtt: &mut Rtt) {
+        let backed_off = rtt.rto();
+        while let Some(index) = slots.front(State::Flying) {
+            let sent_at = slots.slot(index).sent_at;
+            let vouched = self.vouches_for(sent_at);
+            let rto = if vouched { rtt.rto_without_backoff() } else { backed_off };
+            if sent_at + rto > now {
+                break;
+            }
+            if !vouched {
+                rtt.expired(now, sent_at);
+            }
+            slots.slot_mut(index).loss = Loss::Timeout;
+            slots.shift(index, State::Lost);
         }
-        rtt.expired(now, sent_at);
-        slots.slot_mut(index).loss = Loss::Timeout;
-        slots.shift(index, State::Lost);
+    }
+
+    fn vouches_for(&self, sent_at: Instant) -> bool {
+        self.newest.is_some_and(|newest| sent_at <= newest)
     }
 }
 
@@ -101,19 +101,16 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_longer_than_something_newer_did_is_lost() {
-        let (mut slots, rtt) = flight(&[0, 54, 56, 200, 201]); // window 145 us
+    fn overtaken_by_more_than_the_window_is_lost() {
+        let (mut slots, rtt) = flight(&[0, 54, 56, 200]); // window 145 us
         let mut recovery = Recovery::default();
-        assert_eq!(recovery.deadline(&slots, &rtt), None, "nothing answered yet");
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0, "nothing answered yet");
         recovery.answered(at(300), slots.slot(3), &rtt);
         slots.shift(3, State::Idle);
-        recovery.detect(at(300), &mut slots, &rtt);
-        assert_eq!((slots.len(State::Lost), slots.len(State::Flying)), (2, 2));
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!((slots.len(State::Lost), slots.len(State::Flying)), (2, 1));
         assert_eq!(slots.slot(0).loss, Loss::Overtaken);
-        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(56 + 100 + 145)));
-        recovery.detect(at(301), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 3);
-        assert_eq!(recovery.deadline(&slots, &rtt), None, "the last was sent later");
     }
 
     #[test]
@@ -122,20 +119,36 @@ mod tests {
         slots.slot_mut(1).sends = 2;
         let mut recovery = Recovery::default();
         recovery.answered(at(250), slots.slot(1), &rtt);
-        assert_eq!(recovery.deadline(&slots, &rtt), None);
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0);
         recovery.answered(at(301), slots.slot(1), &rtt);
-        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(101 + 145)));
-        recovery.detect(at(301), &mut slots, &rtt);
+        recovery.detect(&mut slots, &rtt);
         assert_eq!(slots.len(State::Lost), 1);
     }
 
     #[test]
     fn expiry_takes_all_that_waited_and_backs_off_once() {
         let (mut slots, mut rtt) = flight(&[0, 10, 500]); // RTO = 100 + 4 * 50 = 300 us
-        expire(at(299), &mut slots, &mut rtt);
+        let recovery = Recovery::default();
+        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(300)));
+        recovery.expire(at(299), &mut slots, &mut rtt);
         assert_eq!(slots.len(State::Lost), 0);
-        expire(at(310), &mut slots, &mut rtt);
+        recovery.expire(at(310), &mut slots, &mut rtt);
         assert_eq!(slots.len(State::Lost), 2);
-        assert_eq!(rtt.rto(), Duration::from_micros(600));
+        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(500 + 600)));
+    }
+
+    #[test]
+    fn what_an_answer_vouches_for_is_not_backed_off() {
+        let (mut slots, mut rtt) = flight(&[400, 400, 500]);
+        rtt.expired(at(399), at(399)); // RTO 600 us
+        let mut recovery = Recovery::default();
+        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(1000)));
+        recovery.answered(at(520), slots.slot(1), &rtt);
+        slots.shift(1, State::Idle);
+        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(700)));
+        recovery.expire(at(700), &mut slots, &mut rtt);
+        assert_eq!(slots.len(State::Lost), 1);
+        assert_eq!(recovery.deadline(&slots, &rtt), Some(at(1100)), "not doubled again");
     }
 }

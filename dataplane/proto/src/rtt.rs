@@ -65,8 +65,7 @@ impl Rtt {
             // Until there is a measurement it stands in as the low, so that early loss detection can begin.
             self.lower(since_last);
         }
-        if self.low.is_some_and(|low| since_last >= low) && since_last <= self.base.clamp(self.min, self.max)
-        {
+        if self.low.is_some_and(|low| since_last >= low) && since_last <= self.rto_without_backoff() {
             self.backoff = 0;
         }
     }
@@ -90,7 +89,12 @@ impl Rtt {
 
     /// The retransmission time-out, back-off included.
     pub(crate) fn rto(&self) -> Duration {
-        self.base.clamp(self.min, self.max).saturating_mul(1 << self.backoff).min(self.max)
+        self.rto_without_backoff().saturating_mul(1 << self.backoff).min(self.max)
+    }
+
+    /// The retransmission time-out as the round trips alone suggest.
+    pub(crate) fn rto_without_backoff(&self) -> Duration {
+        self.base.clamp(self.min, self.max)
     }
 
     /// The smoothed round trip, once there is one.

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
-use crate::recovery::{self, Recovery};
+use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::slot::{Loss, Slots, State};
 use crate::stream::{Piece, Stream};
@@ -204,8 +204,7 @@ impl Worker {
             self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
             return;
         }
-        self.recovery.detect(now, &mut self.slots, &self.rtt);
-        recovery::expire(now, &mut self.slots, &mut self.rtt);
+        self.recovery.expire(now, &mut self.slots, &mut self.rtt);
         self.stats.rto = self.rtt.rto();
     }
 
@@ -230,9 +229,8 @@ impl Worker {
             return None;
         }
         let stall = self.progress_at + self.config.stall_timeout;
-        let oldest =
-            self.slots.front(State::Flying).map(|index| self.slots.slot(index).sent_at + self.rtt.rto());
-        Some(oldest.map_or(stall, |at| at.min(stall)))
+        let expiry = self.recovery.deadline(&self.slots, &self.rtt);
+        Some(expiry.map_or(stall, |at| at.min(stall)))
     }
 
     /// Counters and round-trip estimates.
