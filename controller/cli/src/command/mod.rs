@@ -31,18 +31,13 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// What to do. The commands describe themselves.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a neural network over a switch and compare with the same training in one process.
     Demo(demo::Demo),
-    /// Run a software switch until it is told to stop.
     Switch(switch::SwitchCommand),
-    /// Take part in a job: all-reduces whose results are checked, or the demo's training.
     Worker(worker::Worker),
-    /// Measure all-reduces and the kernels they are made of.
     Bench(bench::Bench),
-    /// Print the aggregation pipeline for a target, or what it consists of.
     P4(p4::P4),
 }
 

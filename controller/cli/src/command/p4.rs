@@ -34,10 +34,8 @@ pub(crate) struct P4 {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Print the pipeline as a program for a target.
     #[command(after_help = EMIT_EXAMPLES)]
     Emit(Emit),
-    /// Print what the pipeline consists of.
     #[command(after_help = INFO_EXAMPLES)]
     Info(Info),
 }

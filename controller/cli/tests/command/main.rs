@@ -4,6 +4,7 @@
 mod arguments;
 mod bench;
 mod demo;
+mod documentation;
 mod jobs;
 mod p4;
 mod process;

@@ -185,7 +185,7 @@ mod tests {
         let mut one = right.clone();
         one[0] = f32::NAN;
         assert_eq!(f32::wrong(&pattern, &config, &one), 1);
-        let mut swapped = right.clone();
+        let mut swapped = right;
         swapped[..1408].rotate_left(704);
         assert!(f32::wrong(&pattern, &config, &swapped) > 1300, "two packets exchanged");
         let mut share = vec![0.0; 20_000];

@@ -22,11 +22,8 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// All-reduces over a switch, every element checked, against a plain forwarder.
     AllReduce(all_reduce::AllReduce),
-    /// The switch's pipeline in cache, against a plain loop over the same bytes.
     Fold(fold::Fold),
-    /// Quantising and packing tensors and back, against memcpy.
     Quantize(quantize::Quantize),
 }
 
