@@ -117,14 +117,12 @@ impl fmt::Display for Chart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (axis, epochs) = (self.axis(), self.epochs());
         let row = |value| ((1.0 - axis.place(value)) * (ROWS - 1) as f64).round() as usize;
-        let mut cells = [[' '; COLUMNS]; ROWS];
+        let epoch = |column| column as f64 * epochs as f64 / (COLUMNS - 1) as f64;
+        let mut cells = vec![[' '; COLUMNS]; ROWS];
         for (curve, mark) in [(self.reference, '·'), (self.ours, '●')] {
-            for column in 0..COLUMNS {
-                if let Some(value) = interpolated(curve, column as f64 * epochs as f64 / (COLUMNS - 1) as f64)
-                {
-                    cells[row(value)][column] = mark;
-                }
-            }
+            let points =
+                (0..COLUMNS).filter_map(|column| Some((column, interpolated(curve, epoch(column))?)));
+            points.for_each(|(column, value)| cells[row(value)][column] = mark);
         }
         for (index, cells) in cells.iter().enumerate() {
             let value = axis.value(1.0 - index as f64 / (ROWS - 1) as f64);
