@@ -9,7 +9,7 @@
 //! each worker divides by the size of the global batch and takes the same step. One tensor per layer is handed to the
 //! reducer as soon as back-propagation has it, so a reducer that works in the background overlaps with the rest.
 //!
-//! [`reference`] runs the same training in one process: the same shards, summed in rank order in `f32`. The two differ
+//! [`reference()`] runs the same training in one process: the same shards, summed in rank order in `f32`. The two differ
 //! in nothing but how gradients are summed; [`Agreement`] says how far apart the outcomes are and whether that counts as
 //! the same result.
 //!
