@@ -1,6 +1,6 @@
 //! Netfold's testbed: what shows and measures the system, built on all of its parts.
 //!
-//! - [`bench`]: benchmarks, each with its bound measured in the same run.
+//! - [`mod@bench`]: benchmarks, each with its bound measured in the same run.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`train`]: data-parallel training of a small neural network on a published data set.
