@@ -26,7 +26,7 @@ pub struct WorkerConfig {
     pub rank: u16,
     /// Workers of the job, 1 to 32.
     pub world: u16,
-    /// Shortest retransmission time-out. Default 2 ms.
+    /// Shortest retransmission time-out. Default 5 ms.
     pub rto_min: Duration,
     /// Longest retransmission time-out, back-off included. Default 200 ms.
     pub rto_max: Duration,
@@ -46,7 +46,7 @@ impl WorkerConfig {
             admission,
             rank,
             world,
-            rto_min: Duration::from_millis(2),
+            rto_min: Duration::from_millis(5),
             rto_max: Duration::from_millis(200),
             rto_initial: Duration::from_millis(20),
             stall_timeout: Duration::from_secs(60),

@@ -96,7 +96,7 @@ mod tests {
             slots.shift(index as u16, State::Flying);
         }
         let mut rtt = Rtt::new(Duration::from_micros(50), Duration::from_millis(1), Duration::from_secs(1));
-        rtt.sample(Duration::from_micros(100));
+        rtt.sample(at(100), at(0));
         (slots, rtt)
     }
 

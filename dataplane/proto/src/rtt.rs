@@ -16,6 +16,8 @@ pub(crate) struct Rtt {
     base: Duration,
     backoff: u32,
     backed_off_at: Instant,
+    /// When the variation last fell.
+    fell_at: Instant,
 }
 
 impl Rtt {
@@ -29,13 +31,19 @@ impl Rtt {
             base: initial,
             backoff: 0,
             backed_off_at: Instant::ZERO,
+            fell_at: Instant::ZERO,
         }
     }
 
     /// Takes a measurement from a chunk that was sent once. RFC 6298 sections 2.2 and 2.3.
     ///
     /// Section 3 (Karn): "RTT samples MUST NOT be made using segments that were retransmitted".
-    pub(crate) fn sample(&mut self, rtt: Duration) {
+    ///
+    /// The RFC takes one sample a round trip; here each of a window of chunks yields one (RFC 7323 appendix G warns of
+    /// the short memory that this makes). So the variation falls at most once a flight, and slowly: a host that is
+    /// held up now and then keeps a time-out that bears it.
+    pub(crate) fn sample(&mut self, now: Instant, sent_at: Instant) {
+        let rtt = now - sent_at;
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -44,7 +52,13 @@ impl Rtt {
                 self.low = Some(rtt);
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+                let deviation = smoothed.abs_diff(rtt);
+                if deviation >= self.variation {
+                    self.variation = (self.variation * 3 + deviation) / 4;
+                } else if sent_at >= self.fell_at {
+                    self.variation = (self.variation * 15 + deviation) / 16;
+                    self.fell_at = now;
+                }
                 self.smoothed = Some((smoothed * 7 + rtt) / 8);
                 self.lower(rtt);
             }
@@ -125,10 +139,27 @@ mod tests {
     fn follows_the_rfc() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
         assert_eq!(rtt.rto(), ms(50));
-        rtt.sample(ms(8)); // SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR
+        sample(&mut rtt, ms(8)); // SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR
         assert_eq!((rtt.smoothed(), rtt.variation(), rtt.rto()), (Some(ms(8)), ms(4), ms(24)));
-        rtt.sample(ms(16)); // RTTVAR = 3/4 * 4 + 1/4 * 8 = 5, SRTT = 7/8 * 8 + 1/8 * 16 = 9
+        sample(&mut rtt, ms(16)); // RTTVAR = 3/4 * 4 + 1/4 * 8 = 5, SRTT = 7/8 * 8 + 1/8 * 16 = 9
         assert_eq!((rtt.smoothed(), rtt.variation(), rtt.rto()), (Some(ms(9)), ms(5), ms(29)));
+    }
+
+    fn sample(rtt: &mut Rtt, took: Duration) {
+        rtt.sample(Instant::ZERO + took, Instant::ZERO);
+    }
+
+    #[test]
+    fn the_variation_rises_with_each_sample_and_falls_once_a_flight() {
+        let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
+        sample(&mut rtt, ms(16));
+        assert_eq!(rtt.variation(), ms(8));
+        sample(&mut rtt, ms(16));
+        assert_eq!(rtt.variation(), ms(8) * 15 / 16);
+        sample(&mut rtt, ms(16));
+        assert_eq!(rtt.variation(), ms(8) * 15 / 16, "sent before it fell");
+        rtt.sample(Instant::ZERO + ms(48), Instant::ZERO + ms(32));
+        assert_eq!(rtt.variation(), ms(8) * 15 / 16 * 15 / 16);
     }
 
     #[test]
@@ -143,14 +174,14 @@ mod tests {
         for _ in 0..100 {
             rtt.expired(at(1000), at(999));
         }
-        rtt.sample(ms(8));
+        sample(&mut rtt, ms(8));
         assert_eq!(rtt.rto(), ms(24));
     }
 
     #[test]
     fn an_answer_in_time_after_a_resend_ends_the_back_off() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
-        rtt.sample(ms(8)); // RTO 24 ms
+        sample(&mut rtt, ms(8)); // RTO 24 ms
         let expire = |rtt: &mut Rtt| rtt.expired(Instant::from_nanos(1), Instant::from_nanos(1));
         expire(&mut rtt);
         rtt.answered_again(ms(5));
@@ -167,17 +198,17 @@ mod tests {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
         rtt.answered_again(ms(4));
         assert_eq!((rtt.smoothed(), rtt.low(), rtt.rto()), (None, Some(ms(4)), ms(50)));
-        rtt.sample(ms(8));
+        sample(&mut rtt, ms(8));
         assert_eq!((rtt.low(), rtt.rto()), (Some(ms(8)), ms(24)));
     }
 
     #[test]
     fn the_low_falls_at_once_and_rises_slowly() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
-        rtt.sample(ms(10));
-        rtt.sample(ms(2));
+        sample(&mut rtt, ms(10));
+        sample(&mut rtt, ms(2));
         assert_eq!(rtt.low(), Some(ms(2)));
-        rtt.sample(ms(66));
+        sample(&mut rtt, ms(66));
         assert_eq!(rtt.low(), Some(ms(3)));
     }
 }

@@ -155,7 +155,7 @@ impl Worker {
         self.stats.congested += u64::from(repr.flags.contains(Flags::CONGESTION));
         let slot = self.slots.slot(index);
         if slot.sends == 1 {
-            self.rtt.sample(now - slot.sent_at);
+            self.rtt.sample(now, slot.sent_at);
         } else {
             self.rtt.answered_again(now - slot.sent_at);
         }
