@@ -3,7 +3,8 @@
 //!
 //! A switch thread and the workers' communicators live in one process and talk over loopback rings or real UDP sockets.
 //! Before each timed all-reduce the tensors are filled anew (the operation is in place) and the ranks meet in a barrier;
-//! an iteration takes as long as its slowest rank, and the median of the iterations is reported.
+//! an iteration takes as long as its slowest rank, and the median of the iterations is reported. Checking begins when all
+//! ranks have finished.
 //!
 //! The bound is what the same transport does when nothing is folded: a [plain
 //! forwarder](netfold_io::forward::Forwarder) in the place of the switch sends the packets back, and clients without a
@@ -336,8 +337,11 @@ fn rank<T: Number>(
         worker.barrier().map_err(failed)?;
         let begun = Instant::now();
         worker.all_reduce(&mut tensor, config.op).map_err(failed)?;
+        let time = begun.elapsed();
+        // Whoever is done first must not check while others are still at it and need the processor.
+        worker.barrier().map_err(failed)?;
         if iteration >= config.warmup {
-            outcome.times.push(begun.elapsed());
+            outcome.times.push(time);
         }
         outcome.wrong += T::wrong(pattern, &reduction, &tensor);
     }

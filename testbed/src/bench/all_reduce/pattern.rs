@@ -1,5 +1,7 @@
 //! Tensors whose reduction is known: filled by rank, checked element by element.
 
+use std::ops::Range;
+
 use netfold::quantize::{Lanes, Quantizer};
 use netfold::{Element, Mode, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -63,6 +65,32 @@ impl Pattern {
     }
 }
 
+/// Elements of a block that lie in one period.
+struct Run {
+    /// First element, counted from the block's first.
+    from: usize,
+    len: usize,
+    /// Column of the first element in the tables.
+    column: usize,
+    scale: f32,
+}
+
+impl Run {
+    fn columns(&self) -> Range<usize> {
+        self.column..self.column + self.len
+    }
+}
+
+/// The runs of `len` elements from element `at` of a tensor.
+fn runs(at: usize, len: usize) -> impl Iterator<Item = Run> {
+    let first = at / PERIOD;
+    (first..(at + len).div_ceil(PERIOD)).map(move |period| {
+        let begin = at.max(period * PERIOD);
+        let end = (at + len).min((period + 1) * PERIOD);
+        Run { from: begin - at, len: end - begin, column: begin % PERIOD, scale: Pattern::scale(period) }
+    })
+}
+
 /// An element type that the benchmark measures.
 pub trait Number: Element + Default {
     /// Name in the type column.
@@ -99,23 +127,25 @@ impl Number for f32 {
         let lanes = if reduction.mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
         let quantizer = Quantizer::new(lanes, reduction.workers);
         let block_len = quantizer.block_elements(reduction.payload_bytes as usize);
-        let mut largest = Vec::with_capacity(block_len);
         let mut wrong = 0;
         for (index, block) in tensor.chunks(block_len).enumerate() {
-            let at = index * block_len;
-            let place = |i: usize| ((at + i) % PERIOD, Pattern::scale((at + i) / PERIOD));
-            largest.clear();
-            largest
-                .extend((0..block.len()).map(place).map(|(column, scale)| pattern.float_max[column] * scale));
-            let quantum = f64::from(quantizer.quantum(quantizer.exponent(&largest)));
+            let runs = || runs(index * block_len, block.len());
+            let max = |run: &Run| {
+                pattern.float_max[run.columns()].iter().fold(0.0_f32, |a, &b| a.max(b)) * run.scale
+            };
+            let largest = runs().fold(0.0_f32, |largest, run| largest.max(max(&run)));
+            let quantum = f64::from(quantizer.quantum(quantizer.exponent(&[largest])));
             let allowed = quantum * f64::from(reduction.workers);
-            for (i, &value) in block.iter().enumerate() {
-                let (column, scale) = place(i);
-                let want = pattern.float_sum[column] * f64::from(scale);
-                let off = (f64::from(value) - want).abs();
-                // A NaN is not within anything.
-                let within = off <= allowed + want.abs() * f64::from(f32::EPSILON);
-                wrong += u64::from(!within);
+            for run in runs() {
+                let (values, sums) = (&block[run.from..][..run.len], &pattern.float_sum[run.columns()]);
+                let scale = f64::from(run.scale);
+                for (&value, sum) in values.iter().zip(sums) {
+                    let want = sum * scale;
+                    let off = (f64::from(value) - want).abs();
+                    // A NaN is not within anything.
+                    let within = off <= allowed + want.abs() * f64::from(f32::EPSILON);
+                    wrong += u64::from(!within);
+                }
             }
         }
         wrong
