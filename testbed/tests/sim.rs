@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use netfold_testbed::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
 
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 2_000;
 
 fn play(seed: u64) -> Report {
     let scenario = Scenario::from_seed(seed);
