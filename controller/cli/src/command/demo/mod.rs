@@ -161,7 +161,10 @@ impl Demo {
                     heard.curve.push(Evaluation { train_loss, test_loss, test_accuracy });
                 }
                 News::Event(Event::Done(done)) => heard.done.push(done),
-                News::Event(Event::Counters(counters)) => heard.counters = counters,
+                News::Event(Event::Counters(counters)) => {
+                    output.event(&Event::Counters(counters.clone()))?;
+                    heard.counters = counters;
+                }
                 News::Event(_) => {}
                 News::Ended(index) if index == switch => break,
                 News::Ended(_) => {
