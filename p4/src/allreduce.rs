@@ -247,83 +247,76 @@ impl<'p> Build<'p> {
     }
 
     fn registers(&mut self) {
-        let size = self.profile.slots * 2;
-        let chunk = || self.get("chunk");
-        let bit = || Expr::Meta(self.vars.bit);
-        let word = |name: &str| Field { name: name.into(), bits: 32 };
-        let newer = |stored: Expr| (chunk() - stored).signed_gt(Expr::Const(0, 32));
-        let action = |name: &str, conditions, updates, output| RegAction {
-            name: name.into(),
-            conditions,
-            updates,
-            output,
-        };
+        self.program.registers = vec![self.claim(), self.version(), self.exponent(), self.sum()];
+        let counter = |name: &str, id, size| Counter { name: name.into(), id, size };
+        self.program.counters =
+            vec![counter("packets", id::PACKETS, Profile::reasons()), counter("answers", id::ANSWERS, 2)];
+    }
+
+    fn register(&self, name: &str, id: u32, kind: RegisterKind, actions: Vec<RegAction>) -> Register {
+        Register { name: name.into(), id, size: self.profile.slots * 2, kind, actions }
+    }
+
+    /// Whether the packet's chunk is newer than the stored one.
+    fn newer_than(&self, stored: Expr) -> Expr {
+        (self.get("chunk") - stored).signed_gt(Expr::Const(0, 32))
+    }
+
+    fn claim(&self) -> Register {
         const SEEN: u8 = 0;
         const CHUNK: u8 = 1;
-        let claim = Register {
-            name: "claim".into(),
-            id: 1,
-            size,
-            kind: RegisterKind::Cells(vec![word("seen"), word("chunk")]),
-            actions: vec![
-                action(
-                    "touch",
-                    vec![chunk().eq(Expr::Cell(CHUNK)), newer(Expr::Cell(CHUNK))],
-                    vec![
-                        (SEEN, vec![Case::when(1, bit()), Case::when(0, Expr::Cell(SEEN) | bit())]),
-                        (CHUNK, vec![Case::when(1, chunk())]),
-                    ],
-                    vec![Case::when(0, Expr::Cell(SEEN))],
-                ),
-                action("peek", vec![], vec![], vec![Case::always(Expr::Cell(SEEN))]),
+        let bit = || Expr::Meta(self.vars.bit);
+        let (equal, newer) = (0, 1);
+        let touch = RegAction {
+            name: "touch".into(),
+            conditions: vec![self.get("chunk").eq(Expr::Cell(CHUNK)), self.newer_than(Expr::Cell(CHUNK))],
+            updates: vec![
+                (SEEN, vec![Case::when(newer, bit()), Case::when(equal, Expr::Cell(SEEN) | bit())]),
+                (CHUNK, vec![Case::when(newer, self.get("chunk"))]),
             ],
+            output: vec![Case::when(equal, Expr::Cell(SEEN))],
         };
-        let version = Register {
-            name: "version".into(),
-            id: 3,
-            size,
-            kind: RegisterKind::Cells(vec![word("chunk")]),
-            actions: vec![
-                action(
-                    "touch",
-                    vec![newer(Expr::Cell(0))],
-                    vec![(0, vec![Case::when(0, chunk())])],
-                    vec![Case::always(Expr::Cell(0))],
-                ),
-                action("peek", vec![], vec![], vec![Case::always(Expr::Cell(0))]),
-            ],
+        let peek = reg_action("peek", vec![], vec![Case::always(Expr::Cell(SEEN))]);
+        self.register("claim", 1, RegisterKind::Cells(vec![word("seen"), word("chunk")]), vec![touch, peek])
+    }
+
+    fn version(&self) -> Register {
+        let old = || vec![Case::always(Expr::Cell(0))];
+        let touch = RegAction {
+            name: "touch".into(),
+            conditions: vec![self.newer_than(Expr::Cell(0))],
+            updates: vec![(0, vec![Case::when(0, self.get("chunk"))])],
+            output: old(),
         };
+        let kind = RegisterKind::Cells(vec![word("chunk")]);
+        self.register("version", 3, kind, vec![touch, reg_action("peek", vec![], old())])
+    }
+
+    fn exponent(&self) -> Register {
         let next = || self.get("exp_next");
-        let set = |value: Expr| vec![(0, vec![Case::always(value)])];
-        let new = || vec![Case::always(Expr::NewCell(0))];
-        let exponent = Register {
-            name: "exponent".into(),
-            id: 4,
-            size,
-            kind: RegisterKind::Cells(vec![Field { name: "exponent".into(), bits: 8 }]),
-            actions: vec![
-                action("store", vec![], set(next()), new()),
-                action("raise", vec![], set(Expr::Cell(0).max(next())), new()),
-                action("read", vec![], vec![], new()),
-                action("clear", vec![], set(Expr::Const(0, 8)), vec![]),
-            ],
-        };
-        let fold = |op: LaneOp| match op {
+        let kind = RegisterKind::Cells(vec![Field { name: "exponent".into(), bits: 8 }]);
+        let actions = vec![
+            reg_action("store", set(next()), new()),
+            reg_action("raise", set(Expr::Cell(0).max(next())), new()),
+            reg_action("read", vec![], new()),
+            reg_action("clear", set(Expr::Const(0, 8)), vec![]),
+        ];
+        self.register("exponent", 4, kind, actions)
+    }
+
+    fn sum(&self) -> Register {
+        let fold = |op: &LaneOp| match op {
             LaneOp::Sum => Expr::Cell(0) + Expr::Lane,
             LaneOp::Min => Expr::Cell(0).signed_min(Expr::Lane),
             LaneOp::Max => Expr::Cell(0).signed_max(Expr::Lane),
         };
         let mut actions = vec![
-            action("store", vec![], set(Expr::Lane), new()),
-            action("read", vec![], vec![], new()),
-            action("clear", vec![], set(Expr::Const(0, LANE_BITS)), vec![]),
+            reg_action("store", set(Expr::Lane), new()),
+            reg_action("read", vec![], new()),
+            reg_action("clear", set(Expr::Const(0, LANE_BITS)), vec![]),
         ];
-        actions.extend(self.profile.ops.iter().map(|op| action(op.name(), vec![], set(fold(*op)), new())));
-        let sum = Register { name: "sum".into(), id: 0x1000, size, kind: RegisterKind::Lanes, actions };
-        self.program.registers = vec![claim, version, exponent, sum];
-        let counter = |name: &str, id, size| Counter { name: name.into(), id, size };
-        self.program.counters =
-            vec![counter("packets", id::PACKETS, Profile::reasons()), counter("answers", id::ANSWERS, 2)];
+        actions.extend(self.profile.ops.iter().map(|op| reg_action(op.name(), set(fold(op)), new())));
+        self.register("sum", 0x1000, RegisterKind::Lanes, actions)
     }
 
     fn job_table(&mut self) {
@@ -404,6 +397,26 @@ const IPV4: &[(&str, u32)] = &[
     ("src", 32),
     ("dst", 32),
 ];
+
+/// A register action without conditions.
+fn reg_action(name: &str, updates: Vec<(u8, Vec<Case>)>, output: Vec<Case>) -> RegAction {
+    RegAction { name: name.into(), conditions: vec![], updates, output }
+}
+
+/// An update of the first cell.
+fn set(value: Expr) -> Vec<(u8, Vec<Case>)> {
+    vec![(0, vec![Case::always(value)])]
+}
+
+/// An output of the first cell as it is after the update.
+fn new() -> Vec<Case> {
+    vec![Case::always(Expr::NewCell(0))]
+}
+
+/// A 32-bit cell.
+fn word(name: &str) -> Field {
+    Field { name: name.into(), bits: 32 }
+}
 
 fn header(program: &mut Program, name: &str, fields: &[(&str, u32)]) -> HeaderId {
     let fields = fields.iter().map(|(name, bits)| Field { name: (*name).into(), bits: *bits }).collect();

@@ -7,6 +7,8 @@
 //!
 //! Unlike RFC 8985 no short timer is started for what was sent just before the newest answered chunk: on hosts that
 //! share processors, a peer or a switch that does not run for some milliseconds would look like loss every time.
+//! Silence costs one packet instead: the oldest outstanding chunk is sent again as a probe (RFC 8985 section 7), and its
+//! answer shows what else was lost. A peer that is merely late costs a packet for each doubling of the wait.
 
 use core::time::Duration;
 
@@ -22,14 +24,52 @@ const REORDER_FLOOR: Duration = Duration::from_micros(20);
 pub(crate) struct Recovery {
     /// Latest send time of a chunk that was answered: what was sent until then met a path, a switch and peers alive.
     newest: Option<Instant>,
+    /// When something was last answered, sent for the first time, or probed.
+    quiet_since: Instant,
+    /// Probes since the last answer.
+    probes: u32,
 }
 
+/// The probe time-out stops doubling here.
+const PROBES_MAX: u32 = 8;
+
 impl Recovery {
+    /// Takes note of a chunk sent for the first time.
+    pub(crate) fn sent(&mut self, now: Instant) {
+        self.quiet_since = now;
+    }
+
+    /// When the oldest flying chunk is sent again as a probe: after two low round trips of silence, at least a quarter
+    /// of the shortest time-out, doubled for each probe that was not answered. Not while anything waits to be resent.
+    fn probe_at(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
+        let low = rtt.low().filter(|_| slots.len(State::Lost) == 0)?;
+        slots.front(State::Flying)?;
+        Some(self.quiet_since + (low * 2).max(rtt.min() / 4).saturating_mul(1 << self.probes))
+    }
+
+    /// Moves the oldest flying chunk to the lost list when the silence has lasted long enough.
+    pub(crate) fn probe(&mut self, now: Instant, slots: &mut Slots, rtt: &Rtt) {
+        if self.probe_at(slots, rtt).is_none_or(|at| at > now) {
+            return;
+        }
+        if let Some(index) = slots.front(State::Flying) {
+            slots.slot_mut(index).loss = Loss::Probed;
+            slots.shift(index, State::Lost);
+            self.probes = (self.probes + 1).min(PROBES_MAX);
+            self.quiet_since = now;
+        }
+    }
+
     /// Takes note that `slot`, as last sent, was answered at `now`.
     pub(crate) fn answered(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
         // RFC 8985 section 6.2 step 2: an answer that comes sooner than any round trip after a resend must be to an
         // earlier transmission, and says nothing about the time of the last.
-        if slot.sends > 1 && rtt.low().is_some_and(|low| now - slot.sent_at < low) {
+        self.quiet_since = now;
+        self.probes = 0;
+        let (took, low) = (now - slot.sent_at, rtt.low().unwrap_or_default());
+        // The answer to a probe is the answer to any peer that was late, unless it comes as soon as an answer can.
+        let late = slot.loss == Loss::Probed && took > low * 2 + REORDER_FLOOR;
+        if slot.sends > 1 && (took < low || late) {
             return;
         }
         self.newest = self.newest.max(Some(slot.sent_at));
@@ -49,9 +89,15 @@ impl Recovery {
         }
     }
 
+    /// When [`Self::probe`] or [`Self::expire`] has something to do.
+    pub(crate) fn next_deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
+        let expiry = self.deadline(slots, rtt)?;
+        Some(self.probe_at(slots, rtt).map_or(expiry, |probe| probe.min(expiry)))
+    }
+
     /// When the timer of the oldest flying chunk expires. A back-off is for a path, switch or peer that may be gone: it
     /// does not apply to chunks sent no later than one that was answered.
-    pub(crate) fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
+    fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
         let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
         Some(sent_at + if self.vouches_for(sent_at) { rtt.rto_without_backoff() } else { rtt.rto() })
     }
@@ -150,5 +196,31 @@ mod tests {
         recovery.expire(at(700), &mut slots, &mut rtt);
         assert_eq!(slots.len(State::Lost), 1);
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(1100)), "not doubled again");
+    }
+
+    #[test]
+    fn silence_is_probed_with_one_chunk_and_its_answer_shows_the_rest() {
+        let (mut slots, rtt) = flight(&[0, 10, 20]); // low 100 us, so the first probe goes after 200 us of silence
+        let mut recovery = Recovery::default();
+        recovery.sent(at(20));
+        assert_eq!(recovery.next_deadline(&slots, &rtt), Some(at(220)));
+        recovery.probe(at(219), &mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0);
+        recovery.probe(at(220), &mut slots, &rtt);
+        assert_eq!((slots.len(State::Lost), slots.front(State::Lost)), (1, Some(0)));
+        let resend = |slots: &mut Slots, us| {
+            (slots.slot_mut(0).sent_at, slots.slot_mut(0).sends) = (at(us), 2);
+            slots.shift(0, State::Flying);
+        };
+        resend(&mut slots, 221);
+        assert_eq!(recovery.probe_at(&slots, &rtt), Some(at(220 + 400)), "twice as long");
+        let mut late = Recovery { probes: 1, ..Recovery::default() };
+        late.answered(at(600), slots.slot(0), &rtt);
+        late.detect(&mut slots, &rtt);
+        assert_eq!((slots.len(State::Lost), late.probes), (0, 0), "whoever was late is not loss");
+        recovery.answered(at(380), slots.slot(0), &rtt);
+        slots.shift(0, State::Idle);
+        recovery.detect(&mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 2);
     }
 }

@@ -111,6 +111,11 @@ impl Rtt {
         self.base.clamp(self.min, self.max)
     }
 
+    /// The shortest retransmission time-out.
+    pub(crate) fn min(&self) -> Duration {
+        self.min
+    }
+
     /// The smoothed round trip, once there is one.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed

@@ -24,6 +24,8 @@ pub(crate) enum Loss {
     Timeout,
     /// Chunks sent later were answered first.
     Overtaken,
+    /// Nothing was answered for a while, and this was the oldest chunk.
+    Probed,
 }
 
 /// One slot.

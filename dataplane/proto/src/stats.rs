@@ -60,12 +60,14 @@ pub struct WorkerStats {
     pub sent: u64,
     /// Bytes handed out for sending.
     pub sent_bytes: u64,
-    /// Resends: the sum of the next two.
+    /// Resends: the sum of the next three.
     pub resent: u64,
     /// Resends because the retransmission timer expired.
     pub resent_timeout: u64,
     /// Resends because chunks sent later were answered first.
     pub resent_early: u64,
+    /// Resends of the oldest chunk in a silence, to find out whether what was sent is lost or late.
+    pub resent_probe: u64,
     /// Results taken.
     pub results: u64,
     /// Bytes of results taken.

@@ -205,6 +205,7 @@ impl Worker {
             return;
         }
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
+        self.recovery.probe(now, &mut self.slots, &self.rtt);
         self.stats.rto = self.rtt.rto();
     }
 
@@ -229,7 +230,7 @@ impl Worker {
             return None;
         }
         let stall = self.progress_at + self.config.stall_timeout;
-        let expiry = self.recovery.deadline(&self.slots, &self.rtt);
+        let expiry = self.recovery.next_deadline(&self.slots, &self.rtt);
         Some(expiry.map_or(stall, |at| at.min(stall)))
     }
 
@@ -319,9 +320,10 @@ impl Worker {
         match (slot.state(), slot.loss) {
             (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
             (State::Lost, Loss::Overtaken) => self.stats.resent_early += 1,
-            _ => {}
+            (State::Lost, Loss::Probed) => self.stats.resent_probe += 1,
+            _ => self.recovery.sent(now),
         }
-        self.stats.resent = self.stats.resent_timeout + self.stats.resent_early;
+        self.stats.resent = self.stats.resent_timeout + self.stats.resent_early + self.stats.resent_probe;
         self.stats.sent += 1;
         self.stats.sent_bytes += len as u64;
         slot.sent_at = now;

@@ -97,18 +97,22 @@ const fn same(a: &str, b: &str) -> bool {
 }
 
 impl Span {
+    #[inline]
     const fn first(self) -> usize {
         (self.offset / 8) as usize
     }
 
+    #[inline]
     const fn last(self) -> usize {
         ((self.offset + self.bits - 1) / 8) as usize
     }
 
+    #[inline]
     const fn shift(self) -> u32 {
         (self.last() as u32 + 1) * 8 - self.offset - self.bits
     }
 
+    #[inline]
     const fn mask(self) -> u64 {
         (1u64 << self.bits) - 1
     }
