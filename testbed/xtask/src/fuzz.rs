@@ -19,9 +19,6 @@ pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control"];
 /// Seconds a target unless told otherwise.
 pub(crate) const SECONDS: u64 = 20;
 
-/// Lines of a failing target's log that are shown.
-const FAILURE_LINES: usize = 60;
-
 const MANIFEST: &str = "testbed/fuzz/Cargo.toml";
 
 /// Instrumentation: counters and comparisons of every edge, for libFuzzer.
@@ -114,8 +111,8 @@ impl Fuzzers {
             said.lines().filter(|line| line.starts_with("stat::")).for_each(|line| println!("{line}"));
             return Ok(());
         }
-        let shown = said.lines().count().saturating_sub(FAILURE_LINES);
-        said.lines().skip(shown).for_each(|line| println!("{line}"));
+        let from = said.lines().position(|line| line.contains("panicked at")).unwrap_or_default();
+        said.lines().skip(from).for_each(|line| println!("{line}"));
         done.with_context(|| format!("run the input again: cargo xtask fuzz {target} --replay FILE"))
     }
 

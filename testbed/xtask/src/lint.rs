@@ -4,14 +4,23 @@ use anyhow::{Result, bail};
 
 use crate::process::{self, cargo, heading};
 
-/// Runs all three.
+/// Runs all three, also after one has failed.
 pub(crate) fn run() -> Result<()> {
     heading("format, clippy, documentation");
     components()?;
-    process::run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    process::run(&mut cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]))?;
-    process::run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    process::run(cargo(&["doc", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "-D warnings"))
+    let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    let steps = [
+        cargo(&["fmt", "--all", "--check"]),
+        cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]),
+        cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        doc,
+    ];
+    let problems: Vec<_> = steps.into_iter().filter_map(|mut step| process::run(&mut step).err()).collect();
+    for problem in &problems {
+        println!("{problem:#}");
+    }
+    if problems.is_empty() { Ok(()) } else { bail!("{} lint steps failed", problems.len()) }
 }
 
 /// A toolchain of rustup's minimal profile lacks both; rustup can add them.
