@@ -98,7 +98,7 @@ impl Scene {
         match input.below(8) {
             0 => self.submit(input),
             1 => {
-                self.now = self.now + Duration::from_micros(u64::from(input.word() >> input.below(32)));
+                self.now += Duration::from_micros(u64::from(input.word() >> input.below(32)));
                 self.worker.handle_timeout(self.now);
             }
             2 => {
