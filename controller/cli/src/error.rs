@@ -46,7 +46,7 @@ pub(crate) enum CliError {
     #[error("the switch's thread ended: its message is above")]
     SwitchPanicked,
     /// A worker's job failed.
-    #[error("rank {rank}: {source}")]
+    #[error("rank {rank} stopped")]
     Job { rank: u16, source: netfold::Error },
     /// The gradients of a step were not summed.
     #[error("the sum of a layer came back with another length; this is a bug, please report it")]
