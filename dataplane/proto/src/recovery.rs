@@ -24,6 +24,11 @@ const REORDER_FLOOR: Duration = Duration::from_micros(20);
 pub(crate) struct Recovery {
     /// Latest send time of a chunk that was answered: what was sent until then met a path, a switch and peers alive.
     newest: Option<Instant>,
+    /// What finds losses: a send time as in `newest`, taken a while ago.
+    settled: Option<Instant>,
+    /// What will be `settled`, and when. A rank that got an exponent late sends that chunk behind later operations'
+    /// first chunks, so answers may come out of order by as long as such a burst takes.
+    settling: Option<(Instant, Instant)>,
     /// When something was last answered, sent for the first time, or probed.
     quiet_since: Instant,
     /// Probes since the last answer.
@@ -73,15 +78,33 @@ impl Recovery {
             return;
         }
         self.newest = self.newest.max(Some(slot.sent_at));
+        if self.settling.is_none() && self.settled.is_none_or(|settled| slot.sent_at > settled) {
+            self.settling = Some((slot.sent_at, now + low + REORDER_FLOOR));
+        }
     }
 
-    /// Moves to the lost list what was sent more than the reordering window (1.25 times the low round trip, plus a
-    /// floor) before the newest answered chunk. Costs O(1) and O(1) more for each chunk found lost.
-    pub(crate) fn detect(&self, slots: &mut Slots, rtt: &Rtt) {
-        let (Some(newest), Some(low)) = (self.newest, rtt.low()) else { return };
-        let window = low + low / 4 + REORDER_FLOOR;
+    /// How much later than a chunk another must have been sent for its answer to mean anything: 1.25 times the low
+    /// round trip, plus a floor.
+    fn window(rtt: &Rtt) -> Option<Duration> {
+        rtt.low().map(|low| low + low / 4 + REORDER_FLOOR)
+    }
+
+    /// When [`Self::detect`] has something to do.
+    fn detect_at(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
+        let (answered, at) = self.settling?;
+        let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
+        (sent_at + Self::window(rtt)? < answered).then_some(at)
+    }
+
+    /// Moves to the lost list what was sent more than the window before a chunk that was answered a low round trip
+    /// ago. Costs O(1) and O(1) more for each chunk found lost.
+    pub(crate) fn detect(&mut self, now: Instant, slots: &mut Slots, rtt: &Rtt) {
+        if let Some((answered, _)) = self.settling.take_if(|(_, at)| *at <= now) {
+            self.settled = self.settled.max(Some(answered));
+        }
+        let (Some(settled), Some(window)) = (self.settled, Self::window(rtt)) else { return };
         while let Some(index) = slots.front(State::Flying) {
-            if slots.slot(index).sent_at + window >= newest {
+            if slots.slot(index).sent_at + window >= settled {
                 break;
             }
             slots.slot_mut(index).loss = Loss::Overtaken;
@@ -89,10 +112,15 @@ impl Recovery {
         }
     }
 
-    /// When [`Self::probe`] or [`Self::expire`] has something to do.
+    /// When [`Self::detect`], [`Self::probe`] or [`Self::expire`] has something to do.
     pub(crate) fn next_deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
         let expiry = self.deadline(slots, rtt)?;
-        Some(self.probe_at(slots, rtt).map_or(expiry, |probe| probe.min(expiry)))
+        Some(
+            [self.probe_at(slots, rtt), self.detect_at(slots, rtt)]
+                .into_iter()
+                .flatten()
+                .fold(expiry, Instant::min),
+        )
     }
 
     /// When the timer of the oldest flying chunk expires. A back-off is for a path, switch or peer that may be gone: it
@@ -150,11 +178,14 @@ mod tests {
     fn overtaken_by_more_than_the_window_is_lost() {
         let (mut slots, rtt) = flight(&[0, 54, 56, 200]); // window 145 us
         let mut recovery = Recovery::default();
-        recovery.detect(&mut slots, &rtt);
+        recovery.detect(at(250), &mut slots, &rtt);
         assert_eq!(slots.len(State::Lost), 0, "nothing answered yet");
         recovery.answered(at(300), slots.slot(3), &rtt);
         slots.shift(3, State::Idle);
-        recovery.detect(&mut slots, &rtt);
+        assert_eq!(recovery.detect_at(&slots, &rtt), Some(at(420)));
+        recovery.detect(at(419), &mut slots, &rtt);
+        assert_eq!(slots.len(State::Lost), 0, "the answer may only be out of order");
+        recovery.detect(at(420), &mut slots, &rtt);
         assert_eq!((slots.len(State::Lost), slots.len(State::Flying)), (2, 1));
         assert_eq!(slots.slot(0).loss, Loss::Overtaken);
     }
@@ -165,10 +196,10 @@ mod tests {
         slots.slot_mut(1).sends = 2;
         let mut recovery = Recovery::default();
         recovery.answered(at(250), slots.slot(1), &rtt);
-        recovery.detect(&mut slots, &rtt);
+        recovery.detect(at(500), &mut slots, &rtt);
         assert_eq!(slots.len(State::Lost), 0);
         recovery.answered(at(301), slots.slot(1), &rtt);
-        recovery.detect(&mut slots, &rtt);
+        recovery.detect(at(421), &mut slots, &rtt);
         assert_eq!(slots.len(State::Lost), 1);
     }
 
@@ -216,11 +247,11 @@ mod tests {
         assert_eq!(recovery.probe_at(&slots, &rtt), Some(at(220 + 400)), "twice as long");
         let mut late = Recovery { probes: 1, ..Recovery::default() };
         late.answered(at(600), slots.slot(0), &rtt);
-        late.detect(&mut slots, &rtt);
+        late.detect(at(900), &mut slots, &rtt);
         assert_eq!((slots.len(State::Lost), late.probes), (0, 0), "whoever was late is not loss");
         recovery.answered(at(380), slots.slot(0), &rtt);
         slots.shift(0, State::Idle);
-        recovery.detect(&mut slots, &rtt);
+        recovery.detect(at(500), &mut slots, &rtt);
         assert_eq!(slots.len(State::Lost), 2);
     }
 }

@@ -204,6 +204,7 @@ impl Worker {
             self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
             return;
         }
+        self.recovery.detect(now, &mut self.slots, &self.rtt);
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
         self.recovery.probe(now, &mut self.slots, &self.rtt);
         self.stats.rto = self.rtt.rto();

@@ -145,7 +145,7 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.recovery.detect(&mut self.slots, &self.rtt);
+        self.recovery.detect(now, &mut self.slots, &self.rtt);
     }
 
     fn note_result(&mut self, now: Instant, index: u16, repr: &Repr, len: usize) {
