@@ -47,7 +47,7 @@ fn preamble(id: u32, control: &str, name: &str) -> Message {
 
 fn describe(program: &Program) -> Message {
     let mut info = Message::new("", 0);
-    info = info.nested(Message::new("pkg_info", 1).string("arch", 6, "v1model"));
+    info = info.nested(Message::new("pkg_info", 1).string("arch", 5, "v1model"));
     let (ingress, egress) = (v1model::applied(&program.ingress), v1model::applied(&program.egress));
     let placed = ingress.iter().map(|t| ("IngressImpl", *t)).chain(egress.iter().map(|t| ("EgressImpl", *t)));
     for (control, table) in placed.clone() {
@@ -121,7 +121,7 @@ fn describe_table(program: &Program, control: &str, table: &Table) -> Message {
     let default = program.action(*default);
     message = message.number("const_default_action_id", 4, action_id(default.id));
     let mut initial =
-        Message::new("initial_default_action", 11).number("action_id", 3, action_id(default.id));
+        Message::new("initial_default_action", 5).number("action_id", 3, action_id(default.id));
     for (i, (value, param)) in args.iter().zip(&default.params).enumerate() {
         let bytes = &value.to_be_bytes()[8 - param.bits.div_ceil(8) as usize..];
         initial = initial.nested(
@@ -139,7 +139,7 @@ fn describe_action(control: &str, action: &Action) -> Message {
             Message::new("params", 2)
                 .number("id", 1, i as u32 + 1)
                 .string("name", 2, &param.name)
-                .number("bitwidth", 3, param.bits),
+                .number("bitwidth", 4, param.bits),
         );
     }
     message
@@ -148,7 +148,7 @@ fn describe_action(control: &str, action: &Action) -> Message {
 fn describe_register(id: u32, name: &str, bits: u32, size: u32) -> Message {
     let bit = Message::new("bit", 1).number("bitwidth", 1, bits);
     let bitstring = Message::new("bitstring", 1).nested(bit);
-    Message::new("registers", 8)
+    Message::new("registers", 11)
         .nested(preamble(id, "IngressImpl", name))
         .nested(Message::new("type_spec", 2).nested(bitstring))
         .number("size", 3, size)
