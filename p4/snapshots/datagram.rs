@@ -201,10 +201,10 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                     }
                     {
                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
-                        for cell in slot.iter_mut() {
-                            let old0 = *cell;
+                        for i in 0..LANES {
+                            let old0 = slot[i];
                             let new0: u32 = 0x0_u32;
-                            *cell = new0;
+                            slot[i] = new0;
                         }
                     }
                 } else {
@@ -235,12 +235,12 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 {
                                     let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                     let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
-                                    let (lanes, _) = bytes.as_chunks_mut::<4>();
-                                    for (cell, bytes) in slot.iter_mut().zip(lanes) {
-                                        let old0 = *cell;
+                                    let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
+                                    for i in 0..LANES {
+                                        let old0 = slot[i];
                                         let new0: u32 = old0;
                                         let out: u32 = new0;
-                                        *bytes = out.to_be_bytes();
+                                        lanes[i] = out.to_be_bytes();
                                     }
                                 }
                             }
@@ -270,23 +270,23 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
-                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
-                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
-                                            let old0 = *cell;
-                                            let lane = u32::from_be_bytes(*bytes);
+                                        let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
+                                        for i in 0..LANES {
+                                            let lane = u32::from_be_bytes(lanes[i]);
+                                            let old0 = slot[i];
                                             let new0: u32 = lane;
-                                            *cell = new0;
+                                            slot[i] = new0;
                                             let out: u32 = new0;
-                                            *bytes = out.to_be_bytes();
+                                            lanes[i] = out.to_be_bytes();
                                         }
                                     }
                                 } else {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
-                                        for cell in slot.iter_mut() {
-                                            let old0 = *cell;
+                                        for i in 0..LANES {
+                                            let old0 = slot[i];
                                             let new0: u32 = 0x0_u32;
-                                            *cell = new0;
+                                            slot[i] = new0;
                                         }
                                     }
                                 }
@@ -304,14 +304,14 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
-                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
-                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
-                                            let old0 = *cell;
-                                            let lane = u32::from_be_bytes(*bytes);
+                                        let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
+                                        for i in 0..LANES {
+                                            let lane = u32::from_be_bytes(lanes[i]);
+                                            let old0 = slot[i];
                                             let new0: u32 = old0.wrapping_add(lane);
-                                            *cell = new0;
+                                            slot[i] = new0;
                                             let out: u32 = new0;
-                                            *bytes = out.to_be_bytes();
+                                            lanes[i] = out.to_be_bytes();
                                         }
                                     }
                                 }
@@ -336,21 +336,21 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
-                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
-                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
-                                            let old0 = *cell;
-                                            let lane = u32::from_be_bytes(*bytes);
+                                        let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
+                                        for i in 0..LANES {
+                                            let lane = u32::from_be_bytes(lanes[i]);
+                                            let old0 = slot[i];
                                             let new0: u32 = lane;
-                                            *cell = new0;
+                                            slot[i] = new0;
                                         }
                                     }
                                 } else {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
-                                        for cell in slot.iter_mut() {
-                                            let old0 = *cell;
+                                        for i in 0..LANES {
+                                            let old0 = slot[i];
                                             let new0: u32 = 0x0_u32;
-                                            *cell = new0;
+                                            slot[i] = new0;
                                         }
                                     }
                                 }
@@ -366,12 +366,12 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
-                                        let (lanes, _) = bytes.as_chunks_mut::<4>();
-                                        for (cell, bytes) in slot.iter_mut().zip(lanes) {
-                                            let old0 = *cell;
-                                            let lane = u32::from_be_bytes(*bytes);
+                                        let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
+                                        for i in 0..LANES {
+                                            let lane = u32::from_be_bytes(lanes[i]);
+                                            let old0 = slot[i];
                                             let new0: u32 = old0.wrapping_add(lane);
-                                            *cell = new0;
+                                            slot[i] = new0;
                                         }
                                     }
                                 }
@@ -423,8 +423,8 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: "netfold_all_reduce",
-            fingerprint: 0x11b47e1be4e750f4,
-            lane_words: LANES as u32,
+            fingerprint: 0x2f37c582eae0cb8f,
+            lane_words: 64,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

@@ -131,7 +131,7 @@ impl<'p> Build<'p> {
                 "in-network all-reduce: {} lanes of 32 bits, {} slots x 2 sets, up to {} children",
                 profile.lane_words, profile.slots, profile.workers
             ),
-            lanes: Some(Lanes { name: "lanes".into(), count: profile.lane_words }),
+            lanes: Some(Lanes { name: "lanes".into(), count: profile.lane_words, bits: LANE_BITS }),
             ..Program::default()
         };
         let outer = (profile.encapsulation == Encapsulation::Ethernet).then(|| Outer {
@@ -316,7 +316,7 @@ impl<'p> Build<'p> {
             reg_action("clear", set(Expr::Const(0, LANE_BITS)), vec![]),
         ];
         actions.extend(self.profile.ops.iter().map(|op| reg_action(op.name(), set(fold(op)), new())));
-        self.register("sum", 0x1000, RegisterKind::Lanes, actions)
+        self.register("sum", 0x1000, RegisterKind::Lanes(LANE_BITS), actions)
     }
 
     fn job_table(&mut self) {

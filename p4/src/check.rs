@@ -1,8 +1,13 @@
 //! The validator. Its contract: what it accepts, every back end prints or refuses with an error of its own; none panics.
 
+mod expr;
+mod names;
+
 use std::collections::BTreeSet;
 
 use crate::ir::*;
+pub(crate) use expr::width;
+use names::names;
 
 /// Why a program is not valid: where, and what.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,101 +73,6 @@ pub enum Problem {
     Loop,
 }
 
-/// Words that P4_16 or Rust reserve and that would otherwise pass for names.
-const RESERVED: &[&str] = &[
-    "abstract",
-    "action",
-    "actions",
-    "apply",
-    "as",
-    "async",
-    "await",
-    "become",
-    "bit",
-    "bool",
-    "box",
-    "break",
-    "const",
-    "control",
-    "continue",
-    "crate",
-    "default",
-    "do",
-    "dyn",
-    "else",
-    "entries",
-    "enum",
-    "error",
-    "exit",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "header",
-    "header_union",
-    "if",
-    "impl",
-    "in",
-    "inout",
-    "int",
-    "let",
-    "list",
-    "loop",
-    "macro",
-    "match",
-    "match_kind",
-    "mod",
-    "move",
-    "mut",
-    "out",
-    "override",
-    "package",
-    "parser",
-    "priority",
-    "priv",
-    "pub",
-    "ref",
-    "return",
-    "select",
-    "self",
-    "size",
-    "state",
-    "static",
-    "string",
-    "struct",
-    "super",
-    "switch",
-    "table",
-    "this",
-    "trait",
-    "transition",
-    "true",
-    "try",
-    "tuple",
-    "type",
-    "typedef",
-    "typeof",
-    "unsafe",
-    "unsized",
-    "use",
-    "valueset",
-    "varbit",
-    "virtual",
-    "void",
-    "where",
-    "while",
-    "yield",
-    "accept",
-    "reject",
-    "hdr",
-    "meta",
-    "standard_metadata",
-    "main",
-    "pkt",
-];
-
 /// Names that a target reserves in other positions only; allowed for parser states, which are printed as written.
 const START: &str = "start";
 
@@ -184,50 +94,13 @@ pub fn check(program: &Program) -> Result<(), CheckError> {
     checker.block("egress", &program.egress, Scope::Egress, &mut BTreeSet::new(), &mut applied)
 }
 
-/// The width of an expression in a program that was checked; 0 for booleans.
-pub(crate) fn width(program: &Program, expr: &Expr, cells: &[Field], params: &[Field]) -> u32 {
-    match expr {
-        Expr::Const(_, bits) | Expr::Cast(bits, _) => *bits,
-        Expr::Field(header, field) => program.field(*header, *field).bits,
-        Expr::Meta(meta) => program.metadata[usize::from(meta.0)].bits,
-        Expr::Param(param) => params[usize::from(*param)].bits,
-        Expr::Intrinsic(intrinsic) => intrinsic_bits(*intrinsic),
-        Expr::Valid(_) | Expr::Not(_) | Expr::Cond(_) => 0,
-        Expr::Complement(inner) => width(program, inner, cells, params),
-        Expr::Binary(op, left, _) => {
-            if is_boolean(*op) {
-                0
-            } else {
-                width(program, left, cells, params)
-            }
-        }
-        Expr::Concat(high, low) => width(program, high, cells, params) + width(program, low, cells, params),
-        Expr::Cell(cell) | Expr::NewCell(cell) => {
-            cells.get(usize::from(*cell)).map_or(LANE_BITS, |cell| cell.bits)
-        }
-        Expr::Lane => LANE_BITS,
-    }
-}
-
-const fn intrinsic_bits(intrinsic: Intrinsic) -> u32 {
-    match intrinsic {
-        Intrinsic::IngressPort | Intrinsic::Instance => 16,
-        Intrinsic::PacketLength => 32,
-        Intrinsic::ChecksumError => 0,
-        Intrinsic::QueueDepth => 19,
-    }
-}
-
-const fn is_boolean(op: BinOp) -> bool {
-    matches!(op, BinOp::Eq | BinOp::Ne | BinOp::Gt | BinOp::SignedGt | BinOp::Both | BinOp::Either)
-}
-
 #[derive(Clone, Copy)]
 enum Scope<'a> {
     Ingress,
     Egress,
     Action(&'a Action),
     Register { register: &'a Register, action: &'a RegAction, part: RegPart },
+    Lane,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -247,22 +120,6 @@ fn fail<T>(at: &str, problem: Problem) -> Checked<T> {
     Err(CheckError { at: at.into(), problem })
 }
 
-fn names<'a>(at: &str, names: impl IntoIterator<Item = &'a str>) -> Checked {
-    let mut known = BTreeSet::new();
-    for name in names {
-        let mut chars = name.chars();
-        let first = chars.next().is_some_and(|c| c.is_ascii_lowercase());
-        let rest = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if !first || !rest || RESERVED.contains(&name) {
-            return fail(at, Problem::Name(name.into()));
-        }
-        if !known.insert(name) {
-            return fail(at, Problem::NameTwice(name.into()));
-        }
-    }
-    Ok(())
-}
-
 fn ids(at: &str, ranges: impl IntoIterator<Item = (u32, u32)>) -> Checked {
     let mut known = BTreeSet::new();
     for (first, count) in ranges {
@@ -278,6 +135,9 @@ fn ids(at: &str, ranges: impl IntoIterator<Item = (u32, u32)>) -> Checked {
 fn limit(at: &str, what: &'static str, found: usize, most: usize) -> Checked {
     if found > most { fail(at, Problem::Limit { what, found, most }) } else { Ok(()) }
 }
+
+/// Most entries of a register, a counter or a table: a program may come from outside.
+const ENTRIES_MAX: usize = 1 << 20;
 
 fn fields(at: &str, fields: &[Field], most: u32) -> Checked {
     names(at, fields.iter().map(|field| field.name.as_str()))?;
@@ -305,7 +165,11 @@ impl<'a> Checker<'a> {
             if lanes.count == 0 {
                 return fail("lanes", Problem::Width(0));
             }
+            if !matches!(lanes.bits, 16 | 32) || !(lanes.count * lanes.bits).is_multiple_of(32) {
+                return fail("lanes", Problem::Width(lanes.bits));
+            }
         }
+        self.lane_declarations()?;
         names("metadata", p.metadata.iter().map(|meta| meta.name.as_str()))?;
         if let Some(meta) = p.metadata.iter().find(|meta| meta.bits == 0 || meta.bits > 64) {
             return fail(&meta.name, Problem::Width(meta.bits));
@@ -319,6 +183,9 @@ impl<'a> Checker<'a> {
         ids("counters", p.counters.iter().map(|counter| (counter.id, 1)))?;
         ids("actions", p.actions.iter().map(|action| (action.id, 1)))?;
         ids("tables", p.tables.iter().map(|table| (table.id, 1)))?;
+        for counter in &p.counters {
+            limit(&counter.name, "counter entries", counter.size as usize, ENTRIES_MAX)?;
+        }
         for part in &p.deparser {
             self.part("deparser", *part)?;
         }
@@ -333,6 +200,46 @@ impl<'a> Checker<'a> {
             }
         }
         Ok(())
+    }
+
+    fn lane_declarations(&self) -> Checked {
+        let p = self.program;
+        names("lane variables", p.lane_vars.iter().map(|var| var.name.as_str()))?;
+        limit("lane variables", "lane variables", p.lane_vars.len(), 32)?;
+        if let Some(var) = p.lane_vars.iter().find(|var| var.bits == 0 || var.bits > 64) {
+            return fail(&var.name, Problem::Width(var.bits));
+        }
+        names("lookups", p.lookups.iter().map(|lookup| lookup.name.as_str()))?;
+        for lookup in &p.lookups {
+            let at = lookup.name.as_str();
+            limit(at, "entries", lookup.entries.len(), 1024)?;
+            for bits in [lookup.key_bits, lookup.value_bits] {
+                if bits == 0 || bits > 64 {
+                    return fail(at, Problem::Width(bits));
+                }
+            }
+            constant(at, lookup.default, lookup.value_bits)?;
+            for (value, mask, result) in &lookup.entries {
+                constant(at, *mask, lookup.key_bits)?;
+                constant(at, *value, lookup.key_bits)?;
+                constant(at, *result, lookup.value_bits)?;
+                if value & !mask != 0 {
+                    return fail(at, Problem::Context("a value outside its mask"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lane_place(&self, at: &str, place: LanePlace) -> Checked<u32> {
+        match place {
+            LanePlace::Lane if self.program.lanes.is_some() => Ok(self.program.lane_bits()),
+            LanePlace::Lane => fail(at, Problem::Missing("the lane vector")),
+            LanePlace::Var(var) => match self.program.lane_vars.get(usize::from(var.0)) {
+                Some(var) => Ok(var.bits),
+                None => fail(at, Problem::Missing("the lane variable")),
+            },
+        }
     }
 
     fn part(&self, at: &str, part: Part) -> Checked {
@@ -412,7 +319,7 @@ impl<'a> Checker<'a> {
         let lane_count = self.program.lane_count();
         let taken = |register: &Register| match &register.kind {
             RegisterKind::Cells(cells) => cells.len() as u32,
-            RegisterKind::Lanes => lane_count,
+            RegisterKind::Lanes(_) => lane_count,
         };
         ids("registers", self.program.registers.iter().map(|register| (register.id, taken(register))))?;
         for register in &self.program.registers {
@@ -420,6 +327,7 @@ impl<'a> Checker<'a> {
             if register.size == 0 {
                 return fail(at, Problem::Width(0));
             }
+            limit(at, "register entries", register.size as usize, ENTRIES_MAX)?;
             match &register.kind {
                 RegisterKind::Cells(cells) => {
                     limit(at, "cells", cells.len(), 2)?;
@@ -428,10 +336,13 @@ impl<'a> Checker<'a> {
                         return fail(at, Problem::Missing("a cell"));
                     }
                 }
-                RegisterKind::Lanes if lane_count == 0 => {
+                RegisterKind::Lanes(_) if lane_count == 0 => {
                     return fail(at, Problem::Missing("the lane vector"));
                 }
-                RegisterKind::Lanes => {}
+                RegisterKind::Lanes(bits) if !matches!(bits, 8 | 16 | 32) => {
+                    return fail(at, Problem::Width(*bits));
+                }
+                RegisterKind::Lanes(_) => {}
             }
             limit(at, "register actions", register.actions.len(), 8)?;
             names(at, register.actions.iter().map(|action| action.name.as_str()))?;
@@ -491,6 +402,7 @@ impl<'a> Checker<'a> {
             names(at, table.keys.iter().map(|key| key.name.as_str()))?;
             ids(at, table.keys.iter().map(|key| (key.id, 1)))?;
             limit(at, "key fields", table.keys.len(), 16)?;
+            limit(at, "table entries", table.size as usize, ENTRIES_MAX)?;
             for key in &table.keys {
                 if !matches!(key.value, Expr::Field(..) | Expr::Meta(_)) {
                     return fail(at, Problem::Context("a key that is neither a header field nor metadata"));
@@ -565,7 +477,15 @@ impl<'a> Checker<'a> {
             return fail(at, Problem::Missing("the register action"));
         }
         match (output, &register.kind) {
-            (Output::None, _) | (Output::Lanes, RegisterKind::Lanes) => Ok(()),
+            (Output::None, _) => Ok(()),
+            (Output::Lanes, RegisterKind::Lanes(found)) => {
+                let expected = self.program.lane_bits();
+                if *found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found: *found }) }
+            }
+            (Output::LaneVar(var), RegisterKind::Lanes(found)) => {
+                let expected = self.lane_place(at, LanePlace::Var(var))?;
+                if *found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found: *found }) }
+            }
             (Output::Place(place), RegisterKind::Cells(cells)) => {
                 let expected = self.place(at, place)?;
                 if expected == cells[0].bits {
@@ -585,6 +505,11 @@ impl<'a> Checker<'a> {
                 let bits = self.place(at, *place)?;
                 self.typed(at, value, bits, scope)
             }
+            Stmt::AssignLane(place, value) if ingress => {
+                let expected = self.lane_place(at, *place)?;
+                let found = self.lane_value(at, *place, value)?;
+                if found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found }) }
+            }
             Stmt::Count(counter, index) => {
                 if usize::from(counter.0) >= self.program.counters.len() {
                     return fail(at, Problem::Missing("the counter"));
@@ -599,103 +524,12 @@ impl<'a> Checker<'a> {
             _ => fail(at, Problem::Context("this statement")),
         }
     }
-
-    fn typed(&self, at: &str, expr: &Expr, expected: u32, scope: Scope<'_>) -> Checked {
-        let found = self.infer(at, expr, scope)?;
-        if found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found }) }
-    }
-
-    fn infer(&self, at: &str, expr: &Expr, scope: Scope<'_>) -> Checked<u32> {
-        match expr {
-            Expr::Const(value, bits) => {
-                if *bits == 0 || *bits > 64 {
-                    return fail(at, Problem::Width(*bits));
-                }
-                constant(at, *value, *bits)?;
-                Ok(*bits)
-            }
-            Expr::Field(header, field) => self.place(at, Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.place(at, Place::Meta(*meta)),
-            Expr::Param(param) => match scope {
-                Scope::Action(action) => match action.params.get(usize::from(*param)) {
-                    Some(param) => Ok(param.bits),
-                    None => fail(at, Problem::Missing("the parameter")),
-                },
-                _ => fail(at, Problem::Context("a parameter")),
-            },
-            Expr::Intrinsic(intrinsic) => {
-                let egress = matches!(intrinsic, Intrinsic::Instance | Intrinsic::QueueDepth);
-                match scope {
-                    Scope::Ingress if !egress => Ok(intrinsic_bits(*intrinsic)),
-                    Scope::Egress if egress => Ok(intrinsic_bits(*intrinsic)),
-                    _ => fail(at, Problem::Context("this intrinsic")),
-                }
-            }
-            Expr::Valid(part) => self.part(at, *part).map(|()| 0),
-            Expr::Complement(inner) => match self.infer(at, inner, scope)? {
-                0 => fail(at, Problem::Context("the complement of a boolean")),
-                bits => Ok(bits),
-            },
-            Expr::Not(inner) => self.typed(at, inner, 0, scope).map(|()| 0),
-            Expr::Binary(op, left, right) => self.binary(at, *op, left, right, scope),
-            Expr::Cast(bits, inner) => {
-                if *bits == 0 || *bits > 64 || self.infer(at, inner, scope)? == 0 {
-                    return fail(at, Problem::Width(*bits));
-                }
-                Ok(*bits)
-            }
-            Expr::Concat(high, low) => {
-                let (high, low) = (self.infer(at, high, scope)?, self.infer(at, low, scope)?);
-                if high == 0 || low == 0 || high + low > 64 {
-                    return fail(at, Problem::Width(high + low));
-                }
-                Ok(high + low)
-            }
-            Expr::Cell(_) | Expr::NewCell(_) | Expr::Lane | Expr::Cond(_) => self.stateful(at, expr, scope),
-        }
-    }
-
-    fn binary(&self, at: &str, op: BinOp, left: &Expr, right: &Expr, scope: Scope<'_>) -> Checked<u32> {
-        let logical = matches!(op, BinOp::Both | BinOp::Either);
-        let bits = self.infer(at, left, scope)?;
-        self.typed(at, right, bits, scope)?;
-        if logical != (bits == 0) {
-            return fail(at, Problem::Type { expected: if logical { 0 } else { 1 }, found: bits });
-        }
-        let stateful = matches!(op, BinOp::Max | BinOp::SignedMin | BinOp::SignedMax);
-        if stateful && !matches!(scope, Scope::Register { .. }) {
-            return fail(at, Problem::Context("a minimum or maximum"));
-        }
-        if matches!(op, BinOp::SignedGt | BinOp::SignedMin | BinOp::SignedMax) && !matches!(bits, 8 | 16 | 32)
-        {
-            return fail(at, Problem::Width(bits));
-        }
-        Ok(if is_boolean(op) { 0 } else { bits })
-    }
-
-    fn stateful(&self, at: &str, expr: &Expr, scope: Scope<'_>) -> Checked<u32> {
-        let Scope::Register { register, action, part } = scope else {
-            return fail(at, Problem::Context("register state"));
-        };
-        match expr {
-            Expr::Cell(cell) => cell_bits(register, *cell),
-            Expr::NewCell(cell) if part == RegPart::Output => cell_bits(register, *cell),
-            Expr::Lane if register.kind == RegisterKind::Lanes => Some(LANE_BITS),
-            Expr::Cond(cond)
-                if part != RegPart::Condition && usize::from(*cond) < action.conditions.len() =>
-            {
-                Some(0)
-            }
-            _ => None,
-        }
-        .map_or_else(|| fail(at, Problem::Context("this part of the register's state")), Ok)
-    }
 }
 
 fn cell_bits(register: &Register, cell: u8) -> Option<u32> {
     match &register.kind {
         RegisterKind::Cells(cells) => cells.get(usize::from(cell)).map(|cell| cell.bits),
-        RegisterKind::Lanes => (cell == 0).then_some(LANE_BITS),
+        RegisterKind::Lanes(bits) => (cell == 0).then_some(*bits),
     }
 }
 

@@ -11,10 +11,16 @@
 
 use std::ops;
 
+use serde::{Deserialize, Serialize};
+
 /// A handle of an object in one of the program's lists.
 macro_rules! handles {
     ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
-        $($(#[$meta])* #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)] pub struct $name(pub u16);)+
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+            pub struct $name(pub u16);
+        )+
     };
 }
 
@@ -33,10 +39,14 @@ handles! {
     TableId,
     /// Index into [`Parser::states`].
     StateId,
+    /// Index into [`Program::lane_vars`].
+    LaneVarId,
+    /// Index into [`Program::lookups`].
+    LookupId,
 }
 
 /// A complete pipeline.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Program {
     /// Name, printed as the package name.
     pub name: String,
@@ -48,6 +58,10 @@ pub struct Program {
     pub lanes: Option<Lanes>,
     /// Per-packet variables, zero when the packet enters.
     pub metadata: Vec<Meta>,
+    /// Per-lane variables, zero when the packet enters.
+    pub lane_vars: Vec<Meta>,
+    /// Constant tables that lane expressions consult.
+    pub lookups: Vec<Lookup>,
     /// Parser.
     pub parser: Parser,
     /// State that outlives a packet.
@@ -69,7 +83,7 @@ pub struct Program {
 }
 
 /// A header type and its one instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the instance; the type is `<name>_t`.
     pub name: String,
@@ -78,7 +92,7 @@ pub struct Header {
 }
 
 /// A header field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     /// Name.
     pub name: String,
@@ -87,19 +101,45 @@ pub struct Field {
 }
 
 /// The vector of equal lanes behind the headers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lanes {
     /// Name of the instance.
     pub name: String,
-    /// Number of 32-bit lanes.
+    /// Number of lanes.
     pub count: u32,
+    /// Width of a lane in bits: 16 or 32.
+    pub bits: u32,
 }
 
-/// Width of a lane in bits.
+/// Width of a word of lanes in bits: what a lane is unless its program says otherwise.
 pub const LANE_BITS: u32 = 32;
 
+/// A constant table: the result of the first entry that matches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// Name.
+    pub name: String,
+    /// Width of what is looked up, in bits.
+    pub key_bits: u32,
+    /// Width of the result in bits.
+    pub value_bits: u32,
+    /// Value, mask and result; the first whose value equals the key under its mask counts.
+    pub entries: Vec<(u64, u64, u64)>,
+    /// Result when no entry matches.
+    pub default: u64,
+}
+
+/// What can be assigned lane by lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LanePlace {
+    /// The packet's lane. Nothing happens when the packet has none.
+    Lane,
+    /// A lane variable.
+    Var(LaneVarId),
+}
+
 /// A per-packet variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Name.
     pub name: String,
@@ -108,7 +148,7 @@ pub struct Meta {
 }
 
 /// A part of a packet that can be present or absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Part {
     /// A header.
     Header(HeaderId),
@@ -117,14 +157,14 @@ pub enum Part {
 }
 
 /// The parser: a directed acyclic graph of states, entered at the first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Parser {
     /// States; the first is the start.
     pub states: Vec<State>,
 }
 
 /// A parser state.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// Name.
     pub name: String,
@@ -135,7 +175,7 @@ pub struct State {
 }
 
 /// A parser transition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
     /// Done; what is left is payload.
     Accept,
@@ -151,7 +191,7 @@ pub enum Next {
 }
 
 /// A register array.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
     /// Name.
     pub name: String,
@@ -166,16 +206,16 @@ pub struct Register {
 }
 
 /// What an entry of a register holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RegisterKind {
     /// One or two named cells of at most 32 bits, read and written together.
     Cells(Vec<Field>),
-    /// One 32-bit cell for each lane of the packet's lane vector.
-    Lanes,
+    /// One cell of so many bits, 8, 16 or 32, for each lane of the packet's lane vector.
+    Lanes(u32),
 }
 
 /// One way to touch a register entry: what a stateful unit does in one pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegAction {
     /// Name, unique within the register.
     pub name: String,
@@ -203,7 +243,7 @@ impl RegAction {
 }
 
 /// A guarded value inside a register action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// A boolean over [`Expr::Cond`]; `None` always holds.
     pub when: Option<Expr>,
@@ -224,7 +264,7 @@ impl Case {
 }
 
 /// An array of packet counters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     /// Name.
     pub name: String,
@@ -235,7 +275,7 @@ pub struct Counter {
 }
 
 /// An action that table entries name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     /// Name.
     pub name: String,
@@ -248,7 +288,7 @@ pub struct Action {
 }
 
 /// How a key field is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchKind {
     /// All bits.
     Exact,
@@ -257,7 +297,7 @@ pub enum MatchKind {
 }
 
 /// A key field of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// Name the control plane sees.
     pub name: String,
@@ -270,7 +310,7 @@ pub struct Key {
 }
 
 /// A match-action table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// Name.
     pub name: String,
@@ -287,7 +327,7 @@ pub struct Table {
 }
 
 /// What can be assigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// A header field.
     Field(HeaderId, u16),
@@ -296,21 +336,25 @@ pub enum Place {
 }
 
 /// Where a register action's output goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Output {
     /// Nowhere.
     None,
     /// Into a field or metadata (cell registers).
     Place(Place),
-    /// Into the packet's lanes (lane registers).
+    /// Into the packet's lanes (lane registers of the lanes' width).
     Lanes,
+    /// Into a lane variable of the cell's width (lane registers).
+    LaneVar(LaneVarId),
 }
 
 /// A statement of a control block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stmt {
     /// Assignment.
     Assign(Place, Expr),
+    /// Assignment in every lane; the value may use [`Expr::Lane`] and [`Expr::LaneVar`], or be an [`Expr::Lookup`].
+    AssignLane(LanePlace, Expr),
     /// Branch.
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     /// Table lookup; runs the action found.
@@ -342,7 +386,7 @@ pub enum Stmt {
 }
 
 /// A value that the target provides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Intrinsic {
     /// Port the packet came in on, 16 bits.
     IngressPort,
@@ -356,8 +400,8 @@ pub enum Intrinsic {
     QueueDepth,
 }
 
-/// A two-operand operator. Operands have the same width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A two-operand operator. Operands have the same width, but for shifts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BinOp {
     /// Wrapping sum.
     Add,
@@ -367,6 +411,16 @@ pub enum BinOp {
     And,
     /// Bitwise or.
     Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// Shift left by the right operand, of any width; zeros come in. A shift by the width or more yields 0.
+    Shl,
+    /// Logical shift right, as [`BinOp::Shl`].
+    Shr,
+    /// Shift right that keeps the two's complement sign, as [`BinOp::Shl`]; by the width or more it yields 0 or -1.
+    SignedShr,
+    /// Two's complement sum that stops at the least and the greatest value.
+    SaturatingAdd,
     /// Equal; boolean.
     Eq,
     /// Not equal; boolean.
@@ -388,7 +442,7 @@ pub enum BinOp {
 }
 
 /// An expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expr {
     /// A constant of a width.
     Const(u64, u32),
@@ -416,8 +470,16 @@ pub enum Expr {
     Cell(u8),
     /// New value of a cell; outputs only.
     NewCell(u8),
-    /// The packet's lane; lane register actions only.
+    /// The packet's lane; in lane register actions and in expressions over lanes.
     Lane,
+    /// A lane variable; where [`Expr::Lane`] may stand.
+    LaneVar(LaneVarId),
+    /// The result of a constant table; only as the whole value assigned to a lane variable.
+    Lookup(LookupId, Box<Expr>),
+    /// The second operand if the first, a boolean, holds, and else the third. Not in register actions.
+    Select(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// Whether a boolean over [`Expr::Lane`] and [`Expr::LaneVar`] holds in any lane; boolean.
+    AnyLane(Box<Expr>),
     /// A condition of the register action.
     Cond(u8),
 }
@@ -450,33 +512,47 @@ impl Expr {
         both => Both,
         /// Either holds.
         either => Either,
+        /// Shift left.
+        shifted_left => Shl,
+        /// Logical shift right.
+        shifted_right => Shr,
+        /// Shift right that keeps the sign.
+        signed_shifted_right => SignedShr,
+        /// Two's complement saturating sum.
+        saturating_add => SaturatingAdd,
+    }
+
+    /// `then` where this boolean holds, else `otherwise`.
+    #[must_use]
+    pub fn select(self, then: Self, otherwise: Self) -> Self {
+        Self::Select(Box::new(self), Box::new(then), Box::new(otherwise))
+    }
+
+    /// The operands, if any.
+    pub fn operands(&self) -> Vec<&Self> {
+        match self {
+            Self::Complement(inner)
+            | Self::Not(inner)
+            | Self::Cast(_, inner)
+            | Self::Lookup(_, inner)
+            | Self::AnyLane(inner) => vec![inner],
+            Self::Binary(_, left, right) | Self::Concat(left, right) => vec![left, right],
+            Self::Select(cond, then, otherwise) => vec![cond, then, otherwise],
+            _ => vec![],
+        }
     }
 
     /// Whether `leaf` occurs in this expression.
     pub(crate) fn mentions(&self, leaf: &Self) -> bool {
-        self == leaf
-            || match self {
-                Self::Complement(inner) | Self::Not(inner) | Self::Cast(_, inner) => inner.mentions(leaf),
-                Self::Binary(_, left, right) | Self::Concat(left, right) => {
-                    left.mentions(leaf) || right.mentions(leaf)
-                }
-                _ => false,
-            }
+        self == leaf || self.operands().into_iter().any(|operand| operand.mentions(leaf))
     }
 
     /// Adds the header fields that occur in this expression.
     pub(crate) fn fields(&self, found: &mut std::collections::BTreeSet<(HeaderId, u16)>) {
-        match self {
-            Self::Field(header, field) => {
-                found.insert((*header, *field));
-            }
-            Self::Complement(inner) | Self::Not(inner) | Self::Cast(_, inner) => inner.fields(found),
-            Self::Binary(_, left, right) | Self::Concat(left, right) => {
-                left.fields(found);
-                right.fields(found);
-            }
-            _ => {}
+        if let Self::Field(header, field) = self {
+            found.insert((*header, *field));
         }
+        self.operands().into_iter().for_each(|operand| operand.fields(found));
     }
 
     /// Zero extension or truncation.
@@ -514,6 +590,7 @@ operator!(Add, add, Add);
 operator!(Sub, sub, Sub);
 operator!(BitAnd, bitand, And);
 operator!(BitOr, bitor, Or);
+operator!(BitXor, bitxor, Xor);
 
 impl Place {
     /// The place's value.
@@ -556,11 +633,41 @@ impl Program {
         self.lanes.as_ref().map_or(0, |lanes| lanes.count)
     }
 
+    /// Width of a lane in bits; [`LANE_BITS`] without a lane vector.
+    pub fn lane_bits(&self) -> u32 {
+        self.lanes.as_ref().map_or(LANE_BITS, |lanes| lanes.bits)
+    }
+
+    /// Length of the lane vector in bytes; 0 without one.
+    pub fn lane_bytes(&self) -> u32 {
+        self.lane_count() * self.lane_bits() / 8
+    }
+
+    /// The lane variable.
+    pub fn lane_var(&self, id: LaneVarId) -> &Meta {
+        &self.lane_vars[usize::from(id.0)]
+    }
+
+    /// The constant table.
+    pub fn lookup(&self, id: LookupId) -> &Lookup {
+        &self.lookups[usize::from(id.0)]
+    }
+
     /// A number that two programs share only when they are the same: FNV-1a over the whole structure.
     pub fn fingerprint(&self) -> u64 {
         format!("{self:?}")
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+impl Register {
+    /// The cells of an entry; of a lane register, the one of a lane.
+    pub fn cells(&self) -> Vec<Field> {
+        match &self.kind {
+            RegisterKind::Cells(cells) => cells.clone(),
+            RegisterKind::Lanes(bits) => vec![Field { name: "lane".into(), bits: *bits }],
+        }
     }
 }
 

@@ -89,10 +89,10 @@ fn instances(program: &Program, register: &Register) -> Vec<(u32, String, u32)> 
             .zip(register.id..)
             .map(|(cell, id)| (id, format!("{}_{}", register.name, cell.name), cell.bits))
             .collect(),
-        RegisterKind::Lanes => {
+        RegisterKind::Lanes(bits) => {
             let digits = v1model::lane_digits(program);
             (0..program.lane_count())
-                .map(|lane| (register.id + lane, format!("{}_{lane:0digits$}", register.name), LANE_BITS))
+                .map(|lane| (register.id + lane, format!("{}_{lane:0digits$}", register.name), *bits))
                 .collect()
         }
     }
@@ -120,8 +120,7 @@ fn describe_table(program: &Program, control: &str, table: &Table) -> Message {
     let (default, args) = &table.default;
     let default = program.action(*default);
     message = message.number("const_default_action_id", 4, action_id(default.id));
-    let mut initial =
-        Message::new("initial_default_action", 5).number("action_id", 3, action_id(default.id));
+    let mut initial = Message::new("initial_default_action", 5).number("action_id", 3, action_id(default.id));
     for (i, (value, param)) in args.iter().zip(&default.params).enumerate() {
         let bytes = &value.to_be_bytes()[8 - param.bits.div_ceil(8) as usize..];
         initial = initial.nested(

@@ -9,6 +9,7 @@
 //! the last part can be removed.
 
 mod expr;
+mod lanes;
 mod layout;
 mod parts;
 
@@ -68,6 +69,14 @@ fn native(bits: u32) -> &'static str {
     }
 }
 
+/// The lane registers, with the bits of their cells.
+fn lane_registers(program: &Program) -> impl Iterator<Item = (&Register, u32)> {
+    program.registers.iter().filter_map(|register| match register.kind {
+        RegisterKind::Lanes(bits) => Some((register, bits)),
+        RegisterKind::Cells(_) => None,
+    })
+}
+
 /// Upper camel case of a snake-case name.
 fn camel(name: &str) -> String {
     name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
@@ -80,6 +89,7 @@ impl Generator<'_> {
         self.w.line("");
         self.constants();
         self.cells();
+        self.lookups();
         self.tables();
         self.state();
         self.packet();
@@ -109,7 +119,7 @@ impl Generator<'_> {
     fn part_len(&self, part: Part) -> u32 {
         match part {
             Part::Header(header) => self.p.header(header).len_bytes(),
-            Part::Lanes => self.p.lane_count() * 4,
+            Part::Lanes => self.p.lane_bytes(),
         }
     }
 
@@ -212,8 +222,8 @@ impl Generator<'_> {
         for size in self.layout.cell_sizes(self.p) {
             self.w.line(format!("cells{size}: Box<[Cells{size}]>,"));
         }
-        for register in self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes) {
-            self.w.line(format!("{}: Box<[[u32; LANES]]>,", register.name));
+        for (register, bits) in lane_registers(self.p) {
+            self.w.line(format!("{}: Box<[[{}; LANES]]>,", register.name, native(bits)));
         }
         for counter in &self.p.counters {
             self.w.line(format!("{}: [u64; {}],", counter.name, counter.size));
@@ -232,7 +242,7 @@ impl Generator<'_> {
         for size in self.layout.cell_sizes(self.p) {
             self.w.line(format!("cells{size}: vec![Cells{size}::default(); {size}].into_boxed_slice(),"));
         }
-        for register in self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes) {
+        for (register, _) in lane_registers(self.p) {
             self.w
                 .line(format!("{}: vec![[0; LANES]; {}].into_boxed_slice(),", register.name, register.size));
         }
@@ -338,14 +348,14 @@ impl Generator<'_> {
         self.w.open("static INFO: rt::PipelineInfo = rt::PipelineInfo {");
         self.w.line(format!("name: {:?},", self.p.name));
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
-        self.w.line("lane_words: LANES as u32,");
+        self.w.line(format!("lane_words: {},", self.p.lane_bytes() / 4));
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
         let cells = joined(
             self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")),
             " + ",
         );
-        let lanes = self.p.registers.iter().filter(|r| r.kind == RegisterKind::Lanes);
-        let lanes = joined(lanes.map(|r| format!("{} * LANES * 4", r.size)), " + ");
+        let lanes = lane_registers(self.p);
+        let lanes = joined(lanes.map(|(r, bits)| format!("{} * LANES * {}", r.size, bits / 8)), " + ");
         let or_zero = |text: String| if text.is_empty() { "0".to_string() } else { text };
         self.w.line(format!("bookkeeping_bytes: {},", or_zero(cells)));
         self.w.line(format!("lane_bytes: {},", or_zero(lanes)));
@@ -369,10 +379,14 @@ impl Generator<'_> {
                         joined(values, ", ")
                     ));
                 }
-                RegisterKind::Lanes => self.w.line(format!(
-                    "{:?} => self.{}.get(index).map(|lanes| out.extend(lanes)).is_some(),",
-                    register.name, register.name
-                )),
+                RegisterKind::Lanes(bits) => {
+                    let values =
+                        if *bits == 32 { "lanes" } else { "lanes.iter().map(|lane| u32::from(*lane))" };
+                    self.w.line(format!(
+                        "{:?} => self.{}.get(index).map(|lanes| out.extend({values})).is_some(),",
+                        register.name, register.name
+                    ));
+                }
             }
         }
         self.w.line("_ => false,");

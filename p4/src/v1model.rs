@@ -5,6 +5,7 @@
 //! first, and so on. Every table, action, register and counter carries the `@id` that [`crate::p4info`] publishes.
 
 mod expr;
+mod lanes;
 
 use std::collections::BTreeSet;
 
@@ -72,7 +73,7 @@ impl Printer<'_> {
         if let Some(lanes) = &self.p.lanes {
             self.w.open(format!("header {}_t {{", lanes.name));
             for lane in self.lane_names() {
-                self.w.line(format!("bit<{LANE_BITS}> d{lane};"));
+                self.w.line(format!("bit<{}> d{lane};", lanes.bits));
             }
             self.w.close("}");
             self.w.line("");
@@ -89,6 +90,11 @@ impl Printer<'_> {
         self.w.open("struct metadata_t {");
         for meta in &self.p.metadata {
             self.w.line(format!("bit<{}> {};", meta.bits, meta.name));
+        }
+        for var in &self.p.lane_vars {
+            for lane in self.lane_names() {
+                self.w.line(format!("bit<{}> {}_{lane};", var.bits, var.name));
+            }
         }
         self.w.close("}");
         self.w.line("");
@@ -172,6 +178,7 @@ impl Printer<'_> {
         for (register, action, output, index) in &sites {
             self.register_action(*register, *action, *output, index);
         }
+        self.lane_steps();
         let tables = applied(&self.p.ingress);
         self.tables(&tables);
         self.w.open("apply {");
@@ -209,11 +216,11 @@ impl Printer<'_> {
                         ));
                     }
                 }
-                RegisterKind::Lanes => {
+                RegisterKind::Lanes(bits) => {
                     for (i, lane) in self.lane_names().iter().enumerate() {
                         let id = p4info::register_id(register.id + i as u32);
                         self.w.line(format!(
-                            "@id({id:#010x}) register<bit<{LANE_BITS}>, bit<32>>({}) {}_{lane};",
+                            "@id({id:#010x}) register<bit<{bits}>, bit<32>>({}) {}_{lane};",
                             register.size, register.name
                         ));
                     }
@@ -224,7 +231,11 @@ impl Printer<'_> {
 
     fn action_name(&self, register: RegisterId, action: u16, output: Output) -> String {
         let register = self.p.register(register);
-        let suffix = if output == Output::None { "" } else { "_out" };
+        let suffix = match output {
+            Output::None => String::new(),
+            Output::LaneVar(var) => format!("_to_{}", self.p.lane_var(var).name),
+            _ => "_out".into(),
+        };
         format!("{}_{}{suffix}", register.name, register.actions[usize::from(action)].name)
     }
 
@@ -248,9 +259,10 @@ impl Printer<'_> {
                     .collect();
                 self.touch(action, &cells, output, index, None);
             }
-            RegisterKind::Lanes => {
+            RegisterKind::Lanes(bits) => {
+                let bits = *bits;
                 if action.reads(0) {
-                    self.w.line(format!("bit<{LANE_BITS}> old0;"));
+                    self.w.line(format!("bit<{bits}> old0;"));
                 }
                 for lane in self.lane_names() {
                     let cell = format!("{}_{lane}", register.name);
@@ -259,7 +271,7 @@ impl Printer<'_> {
                         let index = self.expr(index, Names::control());
                         self.w.line(format!("{cell}.read(old0, {index});"));
                     }
-                    self.touch(action, &[(cell, LANE_BITS)], output, index, Some(&field));
+                    self.touch(action, &[(cell, bits)], output, index, Some((&field, &lane)));
                 }
             }
         }
@@ -274,9 +286,10 @@ impl Printer<'_> {
         cells: &[(String, u32)],
         output: Output,
         index: &Expr,
-        lane: Option<&str>,
+        lane: Option<(&str, &str)>,
     ) {
-        let names = Names::register(action, lane);
+        let fields: Vec<_> = cells.iter().map(|(_, bits)| *bits).collect();
+        let names = Names::register(action, &fields, lane);
         let index = self.expr(index, Names::control());
         let mut new = names.clone();
         for (cell, cases) in &action.updates {
@@ -289,7 +302,8 @@ impl Printer<'_> {
         let target = match output {
             Output::None => return,
             Output::Place(place) => self.place(place),
-            Output::Lanes => lane.unwrap_or_default().to_string(),
+            Output::Lanes => lane.unwrap_or_default().0.to_string(),
+            Output::LaneVar(var) => self.lane_var(var, lane.unwrap_or_default().1),
         };
         let zero = format!("{}w0", cells[0].1);
         let value = self.cases(&action.output, &zero, &new);
@@ -370,6 +384,7 @@ impl Printer<'_> {
                     let line = format!("{} = {};", self.place(*place), bare(&value));
                     self.w.line(line);
                 }
+                Stmt::AssignLane(..) => self.lane_step(stmt),
                 Stmt::If(cond, then, otherwise) => {
                     self.w.open(format!("if {} {{", self.condition(cond)));
                     self.branches(then, otherwise);
@@ -500,7 +515,7 @@ pub(crate) fn applied(block: &[Stmt]) -> Vec<TableId> {
     found
 }
 
-fn visit(block: &[Stmt], each: &mut impl FnMut(&Stmt)) {
+pub(crate) fn visit(block: &[Stmt], each: &mut impl FnMut(&Stmt)) {
     for stmt in block {
         each(stmt);
         if let Stmt::If(_, then, otherwise) = stmt {

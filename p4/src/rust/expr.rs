@@ -28,7 +28,7 @@ fn masked(text: String, bits: u32) -> String {
 }
 
 impl Generator<'_> {
-    fn bits(&self, expr: &Expr, env: Env<'_>) -> u32 {
+    pub(super) fn bits(&self, expr: &Expr, env: Env<'_>) -> u32 {
         width(self.p, expr, env.cells, env.params)
     }
 
@@ -86,6 +86,15 @@ impl Generator<'_> {
             Expr::Cell(cell) => format!("old{cell}"),
             Expr::NewCell(cell) => format!("new{cell}"),
             Expr::Lane => "lane".into(),
+            Expr::LaneVar(var) => format!("v_{}[i]", self.p.lane_var(*var).name),
+            Expr::Lookup(lookup, key) => {
+                format!("lookup_{}({})", self.p.lookup(*lookup).name, self.expr(key, env))
+            }
+            Expr::Select(cond, then, otherwise) => {
+                let (then, otherwise) = (self.expr(then, env), self.expr(otherwise, env));
+                format!("(if {} {{ {then} }} else {{ {otherwise} }})", self.expr(cond, env))
+            }
+            Expr::AnyLane(inner) => self.any_lane(inner),
             Expr::Cond(cond) => format!("cond{cond}"),
         }
     }
@@ -105,6 +114,15 @@ impl Generator<'_> {
             BinOp::Sub => masked(format!("{l}.wrapping_sub({r})"), bits),
             BinOp::And => format!("({l} & {r})"),
             BinOp::Or => format!("({l} | {r})"),
+            BinOp::Xor => format!("({l} ^ {r})"),
+            BinOp::Shl => masked(format!("(if u32::from({r}) < {bits} {{ {l} << {r} }} else {{ 0 }})"), bits),
+            BinOp::Shr => format!("(if u32::from({r}) < {bits} {{ {l} >> {r} }} else {{ 0 }})"),
+            BinOp::SignedShr => {
+                format!("({l}.cast_signed() >> u32::from({r}).min({})).cast_unsigned()", bits - 1)
+            }
+            BinOp::SaturatingAdd => {
+                format!("{l}.cast_signed().saturating_add({r}.cast_signed()).cast_unsigned()")
+            }
             BinOp::Eq => format!("({l} == {r})"),
             BinOp::Ne => format!("({l} != {r})"),
             BinOp::Gt => format!("({l} > {r})"),

@@ -88,7 +88,7 @@ fn walk(p: &Program, state: usize, mut at: u32, offsets: &mut BTreeMap<u16, u32>
             Part::Header(header) => {
                 (header.0, p.header(*header).name.as_str(), p.header(*header).len_bytes())
             }
-            Part::Lanes => (u16::MAX, "lanes", p.lane_count() * 4),
+            Part::Lanes => (u16::MAX, "lanes", p.lane_bytes()),
         };
         if *offsets.entry(key).or_insert(at) != at {
             return Err(RustError::Offset(name.into()));

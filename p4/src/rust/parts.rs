@@ -49,6 +49,9 @@ impl Generator<'_> {
         for meta in &self.p.metadata {
             self.w.line(format!("let mut m_{}: {} = 0;", meta.name, native(meta.bits)));
         }
+        for var in &self.p.lane_vars {
+            self.w.line(format!("let mut v_{}: [{}; LANES] = [0; LANES];", var.name, native(var.bits)));
+        }
         for (part, _) in self.layout.offsets() {
             self.w.line(format!("let mut has_{} = false;", self.part_name(part)));
         }
@@ -133,6 +136,7 @@ impl Generator<'_> {
                     let text = self.assign(*place, &self.expr(value, none));
                     self.w.line(text);
                 }
+                Stmt::AssignLane(place, value) => self.assign_lane(*place, value, give_up),
                 Stmt::If(cond, then, otherwise) => {
                     self.w.open(format!("if {} {{", self.expr(cond, none)));
                     self.block(then, give_up);
@@ -209,12 +213,12 @@ impl Generator<'_> {
         self.w.open("{");
         match &register.kind {
             RegisterKind::Cells(cells) => self.exec_cells(&register, cells, &action, &index, output, give_up),
-            RegisterKind::Lanes => self.exec_lanes(&register, &action, &index, output, give_up),
+            RegisterKind::Lanes(_) => self.exec_lanes(&register, &action, &index, output, give_up),
         }
         self.w.close("}");
     }
 
-    fn cases(&self, cases: &[Case], otherwise: &str, env: Env<'_>) -> String {
+    pub(super) fn cases(&self, cases: &[Case], otherwise: &str, env: Env<'_>) -> String {
         let mut text = String::new();
         for case in cases {
             let value = self.expr(&case.value, env);
@@ -227,13 +231,17 @@ impl Generator<'_> {
     }
 
     /// Header fields that a register action mentions, read before it borrows anything.
-    fn field_variables(&mut self, action: &RegAction) {
+    pub(super) fn field_variables(&mut self, action: &RegAction) {
         let mut fields = BTreeSet::new();
         let values =
             action.updates.iter().flat_map(|(_, cases)| cases).chain(&action.output).map(|case| &case.value);
         for expr in action.conditions.iter().chain(values) {
             expr.fields(&mut fields);
         }
+        self.fields_as_variables(fields);
+    }
+
+    pub(super) fn fields_as_variables(&mut self, fields: BTreeSet<(HeaderId, u16)>) {
         for (header, field) in fields {
             self.w.line(format!("let {} = {};", self.field_var(header, field), self.load(header, field)));
         }
@@ -275,55 +283,5 @@ impl Generator<'_> {
             let text = self.assign(place, "output");
             self.w.line(text);
         }
-    }
-
-    /// A loop over the slot's lanes and, only where the action needs them, the packet's.
-    fn exec_lanes(
-        &mut self,
-        register: &Register,
-        action: &RegAction,
-        index: &str,
-        output: Output,
-        give_up: &str,
-    ) {
-        let env = Env { fields_in_variables: true, ..Env::default() };
-        self.field_variables(action);
-        let lanes = self.part_name(Part::Lanes).to_uppercase();
-        let writes = output == Output::Lanes;
-        let updates = action.updates.first().map(|(_, cases)| cases.as_slice());
-        let mentions = |cases: &[Case]| cases.iter().any(|case| case.value.mentions(&Expr::Lane));
-        let reads = updates.is_some_and(mentions) || (writes && mentions(&action.output));
-        self.w.line(format!(
-            "let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};",
-            register.name
-        ));
-        let packet = reads || writes;
-        if packet {
-            self.w.line(format!(
-                "let Some(bytes) = data.get_mut({lanes}_AT..{lanes}_END) else {{ {give_up}; }};"
-            ));
-            self.w.line("let (lanes, _) = bytes.as_chunks_mut::<4>();");
-            self.w.open("for (cell, bytes) in slot.iter_mut().zip(lanes) {");
-        } else {
-            self.w.open("for cell in slot.iter_mut() {");
-        }
-        self.w.line("let old0 = *cell;");
-        if reads {
-            self.w.line("let lane = u32::from_be_bytes(*bytes);");
-        }
-        for (i, condition) in action.conditions.iter().enumerate() {
-            self.w.line(format!("let cond{i} = {};", self.expr(condition, env)));
-        }
-        let value = updates.map_or_else(|| "old0".into(), |cases| self.cases(cases, "old0", env));
-        self.w.line(format!("let new0: u32 = {value};"));
-        if updates.is_some() {
-            self.w.line("*cell = new0;");
-        }
-        if writes {
-            let value = self.cases(&action.output, "0", env);
-            self.w.line(format!("let out: u32 = {value};"));
-            self.w.line("*bytes = out.to_be_bytes();");
-        }
-        self.w.close("}");
     }
 }

@@ -9,7 +9,10 @@ use crate::ir::*;
 pub(super) struct Names<'a> {
     params: &'a [Field],
     action: Option<&'a RegAction>,
-    lane: Option<&'a str>,
+    /// Widths of the register's cells.
+    cells: &'a [u32],
+    /// The packet's lane, and its number.
+    lane: Option<(&'a str, &'a str)>,
     new: [Option<String>; 2],
 }
 
@@ -24,9 +27,18 @@ impl<'a> Names<'a> {
         Self { params, ..Self::default() }
     }
 
-    /// In a register action; `lane` is the packet's lane.
-    pub(super) fn register(action: &'a RegAction, lane: Option<&'a str>) -> Self {
-        Self { action: Some(action), lane, ..Self::default() }
+    /// In a register action over cells of these widths; `lane` is the packet's lane and its number.
+    pub(super) fn register(
+        action: &'a RegAction,
+        cells: &'a [u32],
+        lane: Option<(&'a str, &'a str)>,
+    ) -> Self {
+        Self { action: Some(action), cells, lane, ..Self::default() }
+    }
+
+    /// In a statement over lanes, at this lane and number.
+    pub(super) fn lane(lane: (&'a str, &'a str)) -> Self {
+        Self { lane: Some(lane), ..Self::default() }
     }
 
     /// From now on the new value of `cell` is `value`.
@@ -68,7 +80,7 @@ impl Printer<'_> {
             Expr::Not(inner) => format!("!({})", self.text(inner, names)),
             Expr::Binary(op, left, right) => self.binary(*op, left, right, names),
             Expr::Cast(bits, inner) => {
-                let same = width(self.p, inner, &[], names.params) == *bits;
+                let same = self.bits(inner, names) == *bits;
                 let inner = self.text(inner, names);
                 if same { inner } else { format!("(bit<{bits}>)({inner})") }
             }
@@ -77,7 +89,15 @@ impl Printer<'_> {
             Expr::NewCell(cell) => {
                 names.new[usize::from(*cell)].clone().unwrap_or_else(|| format!("old{cell}"))
             }
-            Expr::Lane => names.lane.unwrap_or_default().into(),
+            Expr::Lane => names.lane.unwrap_or_default().0.into(),
+            Expr::LaneVar(var) => self.lane_var(*var, names.lane.unwrap_or_default().1),
+            // Lookups are tables of their own: see the lane steps.
+            Expr::Lookup(_, key) => self.text(key, names),
+            Expr::Select(cond, then, otherwise) => {
+                let (then, otherwise) = (self.text(then, names), self.text(otherwise, names));
+                format!("({} ? {then} : {otherwise})", self.text(cond, names))
+            }
+            Expr::AnyLane(inner) => self.any_lane(inner),
             Expr::Cond(cond) => match names.action {
                 Some(action) => self.text(&action.conditions[usize::from(*cond)], names),
                 None => "false".into(),
@@ -86,10 +106,7 @@ impl Printer<'_> {
     }
 
     fn binary(&self, op: BinOp, left: &Expr, right: &Expr, names: &Names<'_>) -> String {
-        let bits = match left {
-            Expr::Cell(_) | Expr::NewCell(_) | Expr::Lane => self.register_bits(right, names),
-            _ => self.register_bits(left, names),
-        };
+        let bits = self.bits(left, names);
         let (l, r) = (self.text(left, names), self.text(right, names));
         let signed = |text: &str| {
             if text.starts_with('(') {
@@ -103,6 +120,11 @@ impl Printer<'_> {
             BinOp::Sub => format!("({l} - {r})"),
             BinOp::And => format!("({l} & {r})"),
             BinOp::Or => format!("({l} | {r})"),
+            BinOp::Xor => format!("({l} ^ {r})"),
+            BinOp::Shl => format!("({l} << {r})"),
+            BinOp::Shr => format!("({l} >> {r})"),
+            BinOp::SignedShr => format!("(bit<{bits}>)({} >> {r})", signed(&l)),
+            BinOp::SaturatingAdd => format!("(bit<{bits}>)({} |+| {})", signed(&l), signed(&r)),
             BinOp::Eq => format!("({l} == {r})"),
             BinOp::Ne => format!("({l} != {r})"),
             BinOp::Gt => format!("({l} > {r})"),
@@ -115,8 +137,9 @@ impl Printer<'_> {
         }
     }
 
-    /// Width of an operand; cells and lanes that stand alone are 32 bits wide wherever signedness matters.
-    fn register_bits(&self, expr: &Expr, names: &Names<'_>) -> u32 {
-        width(self.p, expr, &[], names.params)
+    fn bits(&self, expr: &Expr, names: &Names<'_>) -> u32 {
+        let cells: Vec<_> =
+            names.cells.iter().map(|bits| Field { name: String::new(), bits: *bits }).collect();
+        width(self.p, expr, &cells, names.params)
     }
 }

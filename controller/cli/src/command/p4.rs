@@ -239,7 +239,7 @@ fn lane_op(text: &str) -> Result<LaneOp, String> {
 fn overview(program: &Program, profile: &Profile) -> Overview {
     let cells = |register: &netfold_p4::ir::Register| match &register.kind {
         RegisterKind::Cells(fields) => fields.len() as u64,
-        RegisterKind::Lanes => u64::from(program.lane_count()),
+        RegisterKind::Lanes(_) => u64::from(program.lane_count()),
     };
     Overview {
         event: "p4_info",
