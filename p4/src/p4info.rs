@@ -120,11 +120,11 @@ fn describe_table(program: &Program, control: &str, table: &Table) -> Message {
     let (default, args) = &table.default;
     let default = program.action(*default);
     message = message.number("const_default_action_id", 4, action_id(default.id));
-    let mut initial = Message::new("initial_default_action", 5).number("action_id", 3, action_id(default.id));
+    let mut initial = Message::new("initial_default_action", 5).number("action_id", 1, action_id(default.id));
     for (i, (value, param)) in args.iter().zip(&default.params).enumerate() {
         let bytes = &value.to_be_bytes()[8 - param.bits.div_ceil(8) as usize..];
         initial = initial.nested(
-            Message::new("arguments", 2).number("param_id", 1, i as u32 + 1).bytes("value", 2, bytes),
+            Message::new("arguments", 4).number("param_id", 2, i as u32 + 1).bytes("value", 3, bytes),
         );
     }
     message.nested(initial).number("size", 8, table.size)
