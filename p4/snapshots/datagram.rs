@@ -422,7 +422,7 @@ fn burst_simd(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], 
 impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
-            name: "netfold_all_reduce",
+            name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
             fingerprint: 0x2f37c582eae0cb8f,
             lane_words: 64,
             entries: 8,
@@ -443,8 +443,9 @@ impl rt::Pipeline for Program {
     fn set_simd(&mut self, on: bool) {
         self.simd = on && rt::simd();
     }
-    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) {
-        let _ = (instance, queue_depth, frame);
+    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {
+        let _ = (instance, queue_depth);
+        frame.len()
     }
     fn insert(&mut self, entry: &rt::TableEntry) -> Result<(), rt::EntryError> {
         match entry.table {

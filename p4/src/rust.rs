@@ -306,12 +306,13 @@ impl Generator<'_> {
         self.w.open("fn set_simd(&mut self, on: bool) {");
         self.w.line("self.simd = on && rt::simd();");
         self.w.close("}");
-        self.w.open("fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) {");
-        self.w.line(if self.p.egress.is_empty() {
-            "let _ = (instance, queue_depth, frame);"
+        self.w.open("fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {");
+        if self.p.egress.is_empty() {
+            self.w.line("let _ = (instance, queue_depth);");
+            self.w.line("frame.len()");
         } else {
-            "egress(self, instance, queue_depth, frame);"
-        });
+            self.w.line("egress(self, instance, queue_depth, frame)");
+        }
         self.w.close("}");
         for verb in ["insert", "delete"] {
             self.w.open(format!(
@@ -346,7 +347,7 @@ impl Generator<'_> {
     fn info(&mut self) {
         self.w.open("fn info(&self) -> &'static rt::PipelineInfo {");
         self.w.open("static INFO: rt::PipelineInfo = rt::PipelineInfo {");
-        self.w.line(format!("name: {:?},", self.p.name));
+        self.w.line(format!("name: std::borrow::Cow::Borrowed({:?}),", self.p.name));
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
         self.w.line(format!("lane_words: {},", self.p.lane_bytes() / 4));
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));

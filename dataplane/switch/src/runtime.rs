@@ -2,6 +2,8 @@
 
 mod table;
 
+use std::borrow::Cow;
+
 pub use netfold_io::Received;
 pub use netfold_p4::entry::{EntryError, TableEntry};
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
@@ -31,11 +33,11 @@ impl Verdict {
     pub const DROP: Self = Self { send: Send::Drop, len: 0 };
 }
 
-/// Facts about a generated pipeline.
+/// Facts about a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineInfo {
     /// Name of the program.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Equal only for equal programs.
     pub fingerprint: u64,
     /// 32-bit lanes a packet.
@@ -52,14 +54,15 @@ pub struct PipelineInfo {
 /// has grown to the size of a burst.
 pub trait Pipeline: core::marker::Send {
     /// Facts.
-    fn info(&self) -> &'static PipelineInfo;
+    fn info(&self) -> &PipelineInfo;
 
     /// Runs ingress over packets that lie in `memory` and appends one verdict for each. A packet that does not lie
     /// within `memory` is dropped.
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>);
 
-    /// Runs egress over one copy of a packet. `instance` is the replica's, 0 for unicast; `queue_depth` is in packets.
-    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]);
+    /// Runs egress over one copy of a packet and returns how many bytes of `frame` are to be sent, from its start.
+    /// `instance` is the replica's, 0 for unicast; `queue_depth` is in packets.
+    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize;
 
     /// Adds a table entry.
     ///

@@ -19,11 +19,7 @@ impl Generator<'_> {
         self.block(&block, "return rt::Verdict::DROP");
         self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
         self.finish_checksum(self.layout.writes_ipv4);
-        self.w.line("let mut sent = length;");
-        for part in self.layout.removed.clone() {
-            let name = self.part_name(part);
-            self.w.line(format!("if cut_{name} {{ sent = {}_AT; }}", name.to_uppercase()));
-        }
+        self.sent();
         self.w.line("rt::Verdict { send, len: sent as u32 }");
         self.w.close("}");
         self.w.line("");
@@ -34,13 +30,24 @@ impl Generator<'_> {
             return;
         }
         self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
-        self.w.open("fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) {");
+        self.w.open("fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) -> usize {");
         self.prologue();
         let block = self.p.egress.clone();
-        self.block(&block, "return");
+        self.block(&block, "return 0");
         self.finish_checksum(self.layout.egress_writes_ipv4);
+        self.sent();
+        self.w.line("sent");
         self.w.close("}");
         self.w.line("");
+    }
+
+    /// How many bytes are left: all, or those before a part that was removed.
+    fn sent(&mut self) {
+        self.w.line("let mut sent = length;");
+        for part in self.layout.removed.clone() {
+            let name = self.part_name(part);
+            self.w.line(format!("if cut_{name} {{ sent = {}_AT; }}", name.to_uppercase()));
+        }
     }
 
     /// Declares the packet's variables and parses.

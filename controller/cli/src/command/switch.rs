@@ -86,7 +86,7 @@ struct Running {
     server: ServerHandle,
     jobs: Receiver<JobEvent>,
     address: SocketAddr,
-    info: &'static PipelineInfo,
+    info: PipelineInfo,
 }
 
 impl SwitchCommand {
@@ -110,7 +110,7 @@ impl SwitchCommand {
                 "there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}"
             ))
         })?;
-        let info = pipeline.info();
+        let info = pipeline.info().clone();
         if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
             let most = info.entries / 2;
             return Err(CliError::Usage(format!(
