@@ -110,6 +110,14 @@ enum RegPart {
     Output,
 }
 
+/// How far the search for loops has come with a parser state.
+#[derive(Clone, Copy)]
+enum Visit {
+    New,
+    Open,
+    Done,
+}
+
 struct Checker<'a> {
     program: &'a Program,
 }
@@ -153,6 +161,7 @@ impl<'a> Checker<'a> {
         names("program", [p.name.as_str()])?;
         let lanes = p.lanes.iter().map(|lanes| lanes.name.as_str());
         names("headers", p.headers.iter().map(|header| header.name.as_str()).chain(lanes))?;
+        limit("headers", "headers", p.headers.len(), 64)?;
         for header in &p.headers {
             fields(&header.name, &header.fields, 64)?;
             let bits: u32 = header.fields.iter().map(|field| field.bits).sum();
@@ -186,8 +195,11 @@ impl<'a> Checker<'a> {
         for counter in &p.counters {
             limit(&counter.name, "counter entries", counter.size as usize, ENTRIES_MAX)?;
         }
-        for part in &p.deparser {
+        for (i, part) in p.deparser.iter().enumerate() {
             self.part("deparser", *part)?;
+            if p.deparser[..i].contains(part) {
+                return fail("deparser", Problem::Context("a part that was put back before"));
+            }
         }
         if let Some(header) = p.ipv4_checksum {
             self.part("ipv4_checksum", Part::Header(header))?;
@@ -268,6 +280,7 @@ impl<'a> Checker<'a> {
 
     fn parser(&self) -> Checked {
         let states = &self.program.parser.states;
+        limit("parser", "states", states.len(), 256)?;
         match states.first() {
             Some(first) if first.name == START => {}
             _ => return fail("parser", Problem::Missing("a first state named 'start'")),
@@ -291,7 +304,7 @@ impl<'a> Checker<'a> {
                 self.target(&state.name, *target)?;
             }
         }
-        self.acyclic(0, 0)
+        self.acyclic(0, &mut vec![Visit::New; states.len()])
     }
 
     fn target(&self, at: &str, state: StateId) -> Checked {
@@ -302,16 +315,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn acyclic(&self, state: usize, depth: usize) -> Checked {
-        let states = &self.program.parser.states;
-        if depth > states.len() || depth > 64 {
-            return fail("parser", Problem::Loop);
+    fn acyclic(&self, state: usize, visits: &mut [Visit]) -> Checked {
+        match visits[state] {
+            Visit::Done => return Ok(()),
+            Visit::Open => return fail("parser", Problem::Loop),
+            Visit::New => visits[state] = Visit::Open,
         }
-        if let Next::Select { cases, otherwise, .. } = &states[state].next {
+        if let Next::Select { cases, otherwise, .. } = &self.program.parser.states[state].next {
             for target in cases.iter().map(|(_, target)| target).chain(otherwise) {
-                self.acyclic(usize::from(target.0), depth + 1)?;
+                self.acyclic(usize::from(target.0), visits)?;
             }
         }
+        visits[state] = Visit::Done;
         Ok(())
     }
 
