@@ -7,7 +7,7 @@
 
 use crate::driver::{DriverError, SwitchDriver};
 use crate::pool::{Placement, Seat};
-use netfold_p4::allreduce::{Member, job_entries, job_wide_entries};
+use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
 use netfold_p4::entry::{Replica, TableEntry};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -146,15 +146,16 @@ impl Ledger {
         let replicas: Vec<Replica> = placement
             .seats
             .iter()
-            .map(|seat| Replica { port: seat.port, instance: u16::from(seat.rank) })
+            .map(|seat| Replica { port: seat.port, instance: seat.port.saturating_add(1) })
             .collect();
         driver.set_group(placement.group, &replicas)?;
         self.group = Some((placement.group, replicas));
-        let entries = job_wide_entries(placement.job);
+        let node = node(placement);
+        let entries = node_entries(&node);
         driver.insert(&entries)?;
         self.entries = entries;
         for (seat, held) in placement.seats.iter().zip(&mut self.members) {
-            let entries = job_entries(&member(placement, seat, sees_source));
+            let entries = job_entries(&node, &child(seat, sees_source));
             driver.insert(&entries)?;
             held.entries = entries;
         }
@@ -209,23 +210,27 @@ fn delete_entries(driver: &mut dyn SwitchDriver, entries: &mut Vec<TableEntry>) 
     Ok(())
 }
 
-fn member(placement: &Placement, seat: &Seat, sees_source: bool) -> Member {
-    let source = match seat.peer.ip() {
-        IpAddr::V4(address) if sees_source => address.to_bits(),
-        _ => 0,
-    };
-    Member {
-        port: seat.port,
-        source,
-        rank: seat.rank,
+fn node(placement: &Placement) -> Node {
+    Node {
         job: placement.job,
         epoch: placement.epoch,
         key: placement.key,
         base: placement.first_slot,
         slots: placement.slots,
+        children: placement.seats.len() as u8,
+        workers: placement.world,
         world: placement.world,
         group: placement.group,
+        parent: None,
     }
+}
+
+fn child(seat: &Seat, sees_source: bool) -> Child {
+    let source = match seat.peer.ip() {
+        IpAddr::V4(address) if sees_source => address.to_bits(),
+        _ => 0,
+    };
+    Child { port: seat.port, source, rank: seat.rank }
 }
 
 /// The newest chunk number that a range holds, after moving the slots forward, if need be, until none of them is more

@@ -144,6 +144,10 @@ struct metadata_t {
     bit<32> duplicate;
     bit<32> missing;
     bit<8> controller;
+    bit<8> role;
+    bit<16> up;
+    bit<16> workers;
+    bit<32> settled;
     bit<48> swap;
 }
 
@@ -258,8 +262,9 @@ control IngressImpl(
     @id(0x1600103d) register<bit<32>, bit<32>>(2048) sum_61;
     @id(0x1600103e) register<bit<32>, bit<32>>(2048) sum_62;
     @id(0x1600103f) register<bit<32>, bit<32>>(2048) sum_63;
-    @id(0x12000001) counter<bit<32>>(13, CounterType.packets) packets;
-    @id(0x12000002) counter<bit<32>>(2, CounterType.packets) answers;
+    @id(0x16000005) register<bit<32>, bit<32>>(2048) settled_chunk;
+    @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
+    @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
 
     @hidden
     action claim_peek_out() {
@@ -292,6 +297,13 @@ control IngressImpl(
         version_chunk.read(old0, meta.index);
         version_chunk.write(meta.index, ((int<32>)(hdr.netfold.chunk - old0) > (int<32>)(32w0x0)) ? hdr.netfold.chunk : old0);
         meta.stored = old0;
+    }
+
+    @hidden
+    action settled_mark() {
+        bit<32> old0;
+        settled_chunk.read(old0, meta.index);
+        settled_chunk.write(meta.index, hdr.netfold.chunk);
     }
 
     @hidden
@@ -365,6 +377,94 @@ control IngressImpl(
         sum_61.write(meta.index, 32w0x0);
         sum_62.write(meta.index, 32w0x0);
         sum_63.write(meta.index, 32w0x0);
+    }
+
+    @hidden
+    action settled_mark_out() {
+        bit<32> old0;
+        settled_chunk.read(old0, meta.index);
+        settled_chunk.write(meta.index, hdr.netfold.chunk);
+        meta.settled = old0;
+    }
+
+    @hidden
+    action exponent_store() {
+        exponent_exponent.write(meta.index, hdr.netfold.exp_next);
+    }
+
+    @hidden
+    action sum_store() {
+        sum_00.write(meta.index, hdr.lanes.d00);
+        sum_01.write(meta.index, hdr.lanes.d01);
+        sum_02.write(meta.index, hdr.lanes.d02);
+        sum_03.write(meta.index, hdr.lanes.d03);
+        sum_04.write(meta.index, hdr.lanes.d04);
+        sum_05.write(meta.index, hdr.lanes.d05);
+        sum_06.write(meta.index, hdr.lanes.d06);
+        sum_07.write(meta.index, hdr.lanes.d07);
+        sum_08.write(meta.index, hdr.lanes.d08);
+        sum_09.write(meta.index, hdr.lanes.d09);
+        sum_10.write(meta.index, hdr.lanes.d10);
+        sum_11.write(meta.index, hdr.lanes.d11);
+        sum_12.write(meta.index, hdr.lanes.d12);
+        sum_13.write(meta.index, hdr.lanes.d13);
+        sum_14.write(meta.index, hdr.lanes.d14);
+        sum_15.write(meta.index, hdr.lanes.d15);
+        sum_16.write(meta.index, hdr.lanes.d16);
+        sum_17.write(meta.index, hdr.lanes.d17);
+        sum_18.write(meta.index, hdr.lanes.d18);
+        sum_19.write(meta.index, hdr.lanes.d19);
+        sum_20.write(meta.index, hdr.lanes.d20);
+        sum_21.write(meta.index, hdr.lanes.d21);
+        sum_22.write(meta.index, hdr.lanes.d22);
+        sum_23.write(meta.index, hdr.lanes.d23);
+        sum_24.write(meta.index, hdr.lanes.d24);
+        sum_25.write(meta.index, hdr.lanes.d25);
+        sum_26.write(meta.index, hdr.lanes.d26);
+        sum_27.write(meta.index, hdr.lanes.d27);
+        sum_28.write(meta.index, hdr.lanes.d28);
+        sum_29.write(meta.index, hdr.lanes.d29);
+        sum_30.write(meta.index, hdr.lanes.d30);
+        sum_31.write(meta.index, hdr.lanes.d31);
+        sum_32.write(meta.index, hdr.lanes.d32);
+        sum_33.write(meta.index, hdr.lanes.d33);
+        sum_34.write(meta.index, hdr.lanes.d34);
+        sum_35.write(meta.index, hdr.lanes.d35);
+        sum_36.write(meta.index, hdr.lanes.d36);
+        sum_37.write(meta.index, hdr.lanes.d37);
+        sum_38.write(meta.index, hdr.lanes.d38);
+        sum_39.write(meta.index, hdr.lanes.d39);
+        sum_40.write(meta.index, hdr.lanes.d40);
+        sum_41.write(meta.index, hdr.lanes.d41);
+        sum_42.write(meta.index, hdr.lanes.d42);
+        sum_43.write(meta.index, hdr.lanes.d43);
+        sum_44.write(meta.index, hdr.lanes.d44);
+        sum_45.write(meta.index, hdr.lanes.d45);
+        sum_46.write(meta.index, hdr.lanes.d46);
+        sum_47.write(meta.index, hdr.lanes.d47);
+        sum_48.write(meta.index, hdr.lanes.d48);
+        sum_49.write(meta.index, hdr.lanes.d49);
+        sum_50.write(meta.index, hdr.lanes.d50);
+        sum_51.write(meta.index, hdr.lanes.d51);
+        sum_52.write(meta.index, hdr.lanes.d52);
+        sum_53.write(meta.index, hdr.lanes.d53);
+        sum_54.write(meta.index, hdr.lanes.d54);
+        sum_55.write(meta.index, hdr.lanes.d55);
+        sum_56.write(meta.index, hdr.lanes.d56);
+        sum_57.write(meta.index, hdr.lanes.d57);
+        sum_58.write(meta.index, hdr.lanes.d58);
+        sum_59.write(meta.index, hdr.lanes.d59);
+        sum_60.write(meta.index, hdr.lanes.d60);
+        sum_61.write(meta.index, hdr.lanes.d61);
+        sum_62.write(meta.index, hdr.lanes.d62);
+        sum_63.write(meta.index, hdr.lanes.d63);
+    }
+
+    @hidden
+    action settled_read_out() {
+        bit<32> old0;
+        settled_chunk.read(old0, meta.index);
+        meta.settled = old0;
     }
 
     @hidden
@@ -1180,79 +1280,6 @@ control IngressImpl(
     }
 
     @hidden
-    action exponent_store() {
-        exponent_exponent.write(meta.index, hdr.netfold.exp_next);
-    }
-
-    @hidden
-    action sum_store() {
-        sum_00.write(meta.index, hdr.lanes.d00);
-        sum_01.write(meta.index, hdr.lanes.d01);
-        sum_02.write(meta.index, hdr.lanes.d02);
-        sum_03.write(meta.index, hdr.lanes.d03);
-        sum_04.write(meta.index, hdr.lanes.d04);
-        sum_05.write(meta.index, hdr.lanes.d05);
-        sum_06.write(meta.index, hdr.lanes.d06);
-        sum_07.write(meta.index, hdr.lanes.d07);
-        sum_08.write(meta.index, hdr.lanes.d08);
-        sum_09.write(meta.index, hdr.lanes.d09);
-        sum_10.write(meta.index, hdr.lanes.d10);
-        sum_11.write(meta.index, hdr.lanes.d11);
-        sum_12.write(meta.index, hdr.lanes.d12);
-        sum_13.write(meta.index, hdr.lanes.d13);
-        sum_14.write(meta.index, hdr.lanes.d14);
-        sum_15.write(meta.index, hdr.lanes.d15);
-        sum_16.write(meta.index, hdr.lanes.d16);
-        sum_17.write(meta.index, hdr.lanes.d17);
-        sum_18.write(meta.index, hdr.lanes.d18);
-        sum_19.write(meta.index, hdr.lanes.d19);
-        sum_20.write(meta.index, hdr.lanes.d20);
-        sum_21.write(meta.index, hdr.lanes.d21);
-        sum_22.write(meta.index, hdr.lanes.d22);
-        sum_23.write(meta.index, hdr.lanes.d23);
-        sum_24.write(meta.index, hdr.lanes.d24);
-        sum_25.write(meta.index, hdr.lanes.d25);
-        sum_26.write(meta.index, hdr.lanes.d26);
-        sum_27.write(meta.index, hdr.lanes.d27);
-        sum_28.write(meta.index, hdr.lanes.d28);
-        sum_29.write(meta.index, hdr.lanes.d29);
-        sum_30.write(meta.index, hdr.lanes.d30);
-        sum_31.write(meta.index, hdr.lanes.d31);
-        sum_32.write(meta.index, hdr.lanes.d32);
-        sum_33.write(meta.index, hdr.lanes.d33);
-        sum_34.write(meta.index, hdr.lanes.d34);
-        sum_35.write(meta.index, hdr.lanes.d35);
-        sum_36.write(meta.index, hdr.lanes.d36);
-        sum_37.write(meta.index, hdr.lanes.d37);
-        sum_38.write(meta.index, hdr.lanes.d38);
-        sum_39.write(meta.index, hdr.lanes.d39);
-        sum_40.write(meta.index, hdr.lanes.d40);
-        sum_41.write(meta.index, hdr.lanes.d41);
-        sum_42.write(meta.index, hdr.lanes.d42);
-        sum_43.write(meta.index, hdr.lanes.d43);
-        sum_44.write(meta.index, hdr.lanes.d44);
-        sum_45.write(meta.index, hdr.lanes.d45);
-        sum_46.write(meta.index, hdr.lanes.d46);
-        sum_47.write(meta.index, hdr.lanes.d47);
-        sum_48.write(meta.index, hdr.lanes.d48);
-        sum_49.write(meta.index, hdr.lanes.d49);
-        sum_50.write(meta.index, hdr.lanes.d50);
-        sum_51.write(meta.index, hdr.lanes.d51);
-        sum_52.write(meta.index, hdr.lanes.d52);
-        sum_53.write(meta.index, hdr.lanes.d53);
-        sum_54.write(meta.index, hdr.lanes.d54);
-        sum_55.write(meta.index, hdr.lanes.d55);
-        sum_56.write(meta.index, hdr.lanes.d56);
-        sum_57.write(meta.index, hdr.lanes.d57);
-        sum_58.write(meta.index, hdr.lanes.d58);
-        sum_59.write(meta.index, hdr.lanes.d59);
-        sum_60.write(meta.index, hdr.lanes.d60);
-        sum_61.write(meta.index, hdr.lanes.d61);
-        sum_62.write(meta.index, hdr.lanes.d62);
-        sum_63.write(meta.index, hdr.lanes.d63);
-    }
-
-    @hidden
     action exponent_raise() {
         bit<8> old0;
         exponent_exponent.read(old0, meta.index);
@@ -1684,6 +1711,27 @@ control IngressImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x01000007)
+    action admit_below(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group, @id(6) bit<16> up, @id(7) bit<16> workers) {
+        meta.index = base;
+        meta.bit_mask = bit_mask;
+        meta.others = others;
+        meta.world = world;
+        meta.group = group;
+        meta.up = up;
+        meta.workers = workers;
+        meta.role = 8w0x1;
+    }
+
+    @id(0x01000008)
+    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group) {
+        meta.index = base;
+        meta.others = others;
+        meta.world = world;
+        meta.group = group;
+        meta.role = 8w0x2;
+    }
+
     @id(0x02000001)
     table job {
         key = {
@@ -1700,9 +1748,11 @@ control IngressImpl(
             admit_controller;
             deny;
             refuse;
+            admit_below;
+            admit_result;
         }
         const default_action = deny(0x5);
-        size = 2592;
+        size = 2672;
     }
 
     apply {
@@ -1728,7 +1778,7 @@ control IngressImpl(
             job.apply();
             if (meta.reason == 8w0x0) {
                 meta.index = meta.index + (bit<32>)((hdr.netfold.slot ++ hdr.netfold.set));
-                if (hdr.netfold.kind == 4w0x6) {
+                if ((hdr.netfold.kind == 4w0x6) || (meta.role == 8w0x2)) {
                     claim_peek_out();
                     version_peek_out();
                 } else {
@@ -1740,6 +1790,7 @@ control IngressImpl(
                 meta.missing = meta.others & ~(meta.seen);
                 if (meta.controller == 8w0x1) {
                     if ((hdr.netfold.kind == 4w0x7) && ((int<32>)(meta.diff) > (int<32>)(32w0x0))) {
+                        settled_mark();
                         exponent_clear();
                         sum_clear();
                     } else {
@@ -1759,6 +1810,31 @@ control IngressImpl(
                     hdr.udp.src_port = (bit<16>)(meta.swap);
                     hdr.ipv4.ttl = 8w0x40;
                     hdr.udp.checksum = 16w0x0;
+                } else if (meta.role == 8w0x2) {
+                    if ((meta.diff == 32w0x0) && (meta.missing == 32w0x0)) {
+                        settled_mark_out();
+                        if (meta.settled != hdr.netfold.chunk) {
+                            exponent_store();
+                            if (hdr.lanes.isValid()) {
+                                sum_store();
+                            }
+                            hdr.netfold.kind = 4w0x2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                            hdr.netfold.count = meta.world;
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
+                            meta.answer = 8w0x2;
+                            standard_metadata.mcast_grp = meta.group;
+                            answers.count(32w0x0);
+                        } else {
+                            meta.reason = 8w0xb;
+                        }
+                    } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
+                        meta.reason = 8w0xa;
+                    } else {
+                        meta.reason = 8w0xd;
+                    }
                 } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
                     hdr.netfold.kind = 4w0x4;
                     hdr.lanes.setInvalid();
@@ -1781,28 +1857,39 @@ control IngressImpl(
                     hdr.udp.checksum = 16w0x0;
                 } else if (meta.duplicate != 32w0x0) {
                     if (meta.missing == 32w0x0) {
+                        settled_read_out();
                         exponent_read_out();
                         if (hdr.lanes.isValid()) {
                             sum_read_out();
                         }
-                        hdr.netfold.kind = 4w0x2;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                        hdr.netfold.count = meta.world;
-                        meta.answer = 8w0x2;
-                        standard_metadata.egress_spec = (bit<9>)(meta.port);
-                        meta.swap = hdr.ethernet.dst;
-                        hdr.ethernet.dst = hdr.ethernet.src;
-                        hdr.ethernet.src = meta.swap;
-                        meta.swap = (bit<48>)(hdr.ipv4.dst);
-                        hdr.ipv4.dst = hdr.ipv4.src;
-                        hdr.ipv4.src = (bit<32>)(meta.swap);
-                        meta.swap = (bit<48>)(hdr.udp.dst_port);
-                        hdr.udp.dst_port = hdr.udp.src_port;
-                        hdr.udp.src_port = (bit<16>)(meta.swap);
-                        hdr.ipv4.ttl = 8w0x40;
-                        hdr.udp.checksum = 16w0x0;
-                        answers.count(32w0x1);
+                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                            hdr.netfold.count = meta.workers;
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
+                            meta.answer = 8w0x2;
+                            standard_metadata.mcast_grp = meta.up;
+                            answers.count(32w0x3);
+                        } else {
+                            hdr.netfold.kind = 4w0x2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                            hdr.netfold.count = meta.world;
+                            meta.answer = 8w0x2;
+                            standard_metadata.egress_spec = (bit<9>)(meta.port);
+                            meta.swap = hdr.ethernet.dst;
+                            hdr.ethernet.dst = hdr.ethernet.src;
+                            hdr.ethernet.src = meta.swap;
+                            meta.swap = (bit<48>)(hdr.ipv4.dst);
+                            hdr.ipv4.dst = hdr.ipv4.src;
+                            hdr.ipv4.src = (bit<32>)(meta.swap);
+                            meta.swap = (bit<48>)(hdr.udp.dst_port);
+                            hdr.udp.dst_port = hdr.udp.src_port;
+                            hdr.udp.src_port = (bit<16>)(meta.swap);
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
+                            answers.count(32w0x1);
+                        }
                     } else {
                         meta.reason = 8w0xb;
                     }
@@ -1826,15 +1913,25 @@ control IngressImpl(
                             }
                         }
                     }
-                    hdr.netfold.kind = 4w0x2;
-                    hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                    hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                    hdr.netfold.count = meta.world;
-                    hdr.ipv4.ttl = 8w0x40;
-                    hdr.udp.checksum = 16w0x0;
-                    meta.answer = 8w0x2;
-                    standard_metadata.mcast_grp = meta.group;
-                    answers.count(32w0x0);
+                    if (meta.role == 8w0x1) {
+                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                        hdr.netfold.count = meta.workers;
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                        meta.answer = 8w0x2;
+                        standard_metadata.mcast_grp = meta.up;
+                        answers.count(32w0x2);
+                    } else {
+                        hdr.netfold.kind = 4w0x2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                        hdr.netfold.count = meta.world;
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                        meta.answer = 8w0x2;
+                        standard_metadata.mcast_grp = meta.group;
+                        answers.count(32w0x0);
+                    }
                 } else if (meta.diff != 32w0x0) {
                     exponent_store();
                     if (hdr.lanes.isValid()) {
@@ -1910,7 +2007,7 @@ control EgressImpl(
             keep;
         }
         const default_action = keep();
-        size = 512;
+        size = 528;
     }
 
     apply {

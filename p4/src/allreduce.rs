@@ -1,8 +1,9 @@
-//! The all-reduce program: the slot machine of a root switch, written once.
+//! The all-reduce program: the slot machine of a switch at any level, written once.
 //!
 //! The slot (index) of a packet has this state, each in a register of its own so that hardware can place them side by
 //! side: `claim` (bitmap of children heard, chunk), `version` (a second copy of the chunk, which yields the old chunk),
-//! `exponent` (largest exponent proposed) and `sum` (the lanes).
+//! `exponent` (largest exponent proposed), `sum` (the lanes) and, in a program for hierarchies, `settled` (the chunk whose
+//! result came down; DESIGN calls it `final`, a word that target languages reserve).
 //!
 //! A packet from child *r*, admitted by the `job` table:
 //!
@@ -10,16 +11,18 @@
 //! |---|---|---|
 //! | newer | - | new occupant: overwrite chunk, bitmap, exponent and lanes |
 //! | equal | no | fold lanes and exponent, add the child to the bitmap |
-//! | equal | yes | change nothing; when the slot is full, send the stored RESULT to the sender |
+//! | equal | yes | change nothing; when the slot is full, send the sender the stored RESULT, or the fold up again |
 //! | older | - | change nothing; STALE to the sender |
 //!
-//! The packet that fills the bitmap becomes the RESULT and is multicast to the job's group. The controller's ADVANCE
-//! acts as newer data that contributes nothing; its PROBE changes nothing; both are answered to their port.
+//! The packet that fills the bitmap becomes the RESULT and is multicast to the job's group; below a parent it becomes
+//! the switch's own DATA and goes up, as a group of one copy. A parent's RESULT for the chunk that went up overwrites
+//! exponent and lanes, settles the slot and is multicast to the children. The controller's ADVANCE acts as newer data
+//! that contributes nothing; its PROBE changes nothing; both are answered to their port.
 
 mod entries;
 mod steps;
 
-pub use entries::{Member, controller_entry, job_entries, job_wide_entries};
+pub use entries::{Address, Child, Node, Parent, child_entry, controller_entry, job_entries, node_entries};
 
 use netfold_wire::{Flags, Kind, LaneOp, Reason, UDP_PORT, VERSION, field};
 
@@ -44,9 +47,14 @@ pub mod id {
     pub const REWRITE: u32 = 5;
     /// Action `keep`.
     pub const KEEP: u32 = 6;
+    /// Action `admit_below`: a child's data at a switch below a parent.
+    pub const ADMIT_BELOW: u32 = 7;
+    /// Action `admit_result`: a parent's RESULT.
+    pub const ADMIT_RESULT: u32 = 8;
     /// Counter `packets`, indexed by reason.
     pub const PACKETS: u32 = 1;
-    /// Counter `answers`: 0 results multicast, 1 results repeated to one child.
+    /// Counter `answers`: 0 results multicast, 1 results repeated to one child; below a parent 2 folds sent up, 3 folds
+    /// sent up again.
     pub const ANSWERS: u32 = 2;
     /// Key fields of `job`, in order.
     pub mod key {
@@ -111,8 +119,22 @@ struct Vars {
     duplicate: MetaId,
     missing: MetaId,
     controller: MetaId,
+    below: Option<Below>,
     /// Holds an address while two are swapped.
     swap: MetaId,
+}
+
+/// Metadata of a program for hierarchies.
+#[derive(Clone, Copy)]
+struct Below {
+    /// What the sender is: see `steps`.
+    role: MetaId,
+    /// Multicast group of one copy, to the parent.
+    up: MetaId,
+    /// Workers below this switch.
+    workers: MetaId,
+    /// The chunk that the slot has settled.
+    settled: MetaId,
 }
 
 struct Build<'p> {
@@ -164,6 +186,12 @@ impl<'p> Build<'p> {
             duplicate: meta("duplicate", 32),
             missing: meta("missing", 32),
             controller: meta("controller", 8),
+            below: profile.hierarchy.then(|| Below {
+                role: meta("role", 8),
+                up: meta("up", 16),
+                workers: meta("workers", 16),
+                settled: meta("settled", 32),
+            }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         Self { profile, program, outer, netfold, vars }
@@ -248,9 +276,15 @@ impl<'p> Build<'p> {
 
     fn registers(&mut self) {
         self.program.registers = vec![self.claim(), self.version(), self.exponent(), self.sum()];
+        if self.vars.below.is_some() {
+            self.program.registers.push(self.settled());
+        }
+        let answers = if self.profile.hierarchy { 4 } else { 2 };
         let counter = |name: &str, id, size| Counter { name: name.into(), id, size };
-        self.program.counters =
-            vec![counter("packets", id::PACKETS, Profile::reasons()), counter("answers", id::ANSWERS, 2)];
+        self.program.counters = vec![
+            counter("packets", id::PACKETS, Profile::reasons()),
+            counter("answers", id::ANSWERS, answers),
+        ];
     }
 
     fn register(&self, name: &str, id: u32, kind: RegisterKind, actions: Vec<RegAction>) -> Register {
@@ -292,6 +326,13 @@ impl<'p> Build<'p> {
         self.register("version", 3, kind, vec![touch, reg_action("peek", vec![], old())])
     }
 
+    fn settled(&self) -> Register {
+        let old = || vec![Case::always(Expr::Cell(0))];
+        let actions =
+            vec![reg_action("read", vec![], old()), reg_action("mark", set(self.get("chunk")), old())];
+        self.register("settled", 5, RegisterKind::Cells(vec![word("chunk")]), actions)
+    }
+
     fn exponent(&self) -> Register {
         let next = || self.get("exp_next");
         let kind = RegisterKind::Cells(vec![Field { name: "exponent".into(), bits: 8 }]);
@@ -319,47 +360,60 @@ impl<'p> Build<'p> {
         self.register("sum", 0x1000, RegisterKind::Lanes(LANE_BITS), actions)
     }
 
-    fn job_table(&mut self) {
+    /// The actions of the job table; the third is the default.
+    fn job_actions(&self) -> Vec<Action> {
         let v = self.vars;
         let set = |var: MetaId, value: Expr| Stmt::Assign(Place::Meta(var), value);
-        let param = |name: &str, bits| Field { name: name.into(), bits };
-        let action = |name: &str, id, params, body| Action { name: name.into(), id, params, body };
-        self.program.actions.extend([
-            action(
-                "admit",
-                id::ADMIT,
-                vec![
-                    param("base", 32),
-                    param("bit_mask", 32),
-                    param("others", 32),
-                    param("world", 16),
-                    param("group", 16),
-                ],
-                vec![
-                    set(v.index, Expr::Param(0)),
-                    set(v.bit, Expr::Param(1)),
-                    set(v.others, Expr::Param(2)),
-                    set(v.world, Expr::Param(3)),
-                    set(v.group, Expr::Param(4)),
-                ],
-            ),
-            action(
-                "admit_controller",
-                id::CONTROL,
-                vec![param("base", 32)],
-                vec![set(v.index, Expr::Param(0)), set(v.controller, Expr::Const(1, 8))],
-            ),
-            action("deny", id::DENY, vec![param("reason", 8)], vec![set(v.reason, Expr::Param(0))]),
-            action(
-                "refuse",
-                id::REFUSE,
-                vec![param("reason", 8)],
-                vec![set(v.reason, Expr::Param(0)), set(v.answer, Expr::Const(steps::REFUSED, 8))],
-            ),
-        ]);
+        // Parameters, in order, and the variables that they set.
+        let admit = |name: &str, id, params: &[(&str, u32, MetaId)], more: Vec<Stmt>| {
+            let sets = params.iter().enumerate().map(|(i, (_, _, var))| set(*var, Expr::Param(i as u16)));
+            Action {
+                name: name.into(),
+                id,
+                params: params
+                    .iter()
+                    .map(|(name, bits, _)| Field { name: (*name).into(), bits: *bits })
+                    .collect(),
+                body: sets.chain(more).collect(),
+            }
+        };
+        let base = ("base", 32, v.index);
+        let others = ("others", 32, v.others);
+        let (world, group) = (("world", 16, v.world), ("group", 16, v.group));
+        let bit = ("bit_mask", 32, v.bit);
+        let refused = set(v.answer, Expr::Const(steps::REFUSED, 8));
+        let mut actions = vec![
+            admit("admit", id::ADMIT, &[base, bit, others, world, group], vec![]),
+            admit("admit_controller", id::CONTROL, &[base], vec![set(v.controller, Expr::Const(1, 8))]),
+            admit("deny", id::DENY, &[("reason", 8, v.reason)], vec![]),
+            admit("refuse", id::REFUSE, &[("reason", 8, v.reason)], vec![refused]),
+        ];
+        if let Some(below) = v.below {
+            let role = |role| vec![set(below.role, Expr::Const(role, 8))];
+            let (up, workers) = (("up", 16, below.up), ("workers", 16, below.workers));
+            actions.push(admit(
+                "admit_below",
+                id::ADMIT_BELOW,
+                &[base, bit, others, world, group, up, workers],
+                role(steps::BELOW),
+            ));
+            actions.push(admit(
+                "admit_result",
+                id::ADMIT_RESULT,
+                &[base, others, world, group],
+                role(steps::PARENT),
+            ));
+        }
+        actions
+    }
+
+    fn job_table(&mut self) {
+        let actions = self.job_actions();
+        let count = actions.len() as u16;
+        self.program.actions.extend(actions);
         let key = |name: &str, id, value| Key { name: name.into(), id, value, kind: MatchKind::Ternary };
         let mut keys = vec![
-            key("port", id::key::PORT, Expr::Meta(v.port)),
+            key("port", id::key::PORT, Expr::Meta(self.vars.port)),
             key("kind", id::key::KIND, self.get("kind")),
             key("job", id::key::JOB, self.get("job")),
             key("key", id::key::KEY, self.get("key")),
@@ -373,7 +427,7 @@ impl<'p> Build<'p> {
             name: "job".into(),
             id: id::JOB,
             keys,
-            actions: (0..4).map(ActionId).collect(),
+            actions: (0..count).map(ActionId).collect(),
             default: (ActionId(2), vec![Reason::UnknownJob as u64]),
             size: self.profile.job_table_size(),
         });

@@ -1,5 +1,9 @@
 //! What a program is specialised for.
 
+mod named;
+
+pub use named::{Named, by_name, named};
+
 use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
 
 /// What surrounds the Netfold header when the pipeline sees a packet.
@@ -16,7 +20,7 @@ pub enum Encapsulation {
 pub struct Profile {
     /// What surrounds the Netfold header.
     pub encapsulation: Encapsulation,
-    /// 32-bit lanes a packet, 64 to 4096.
+    /// 32-bit words of lanes a packet, 16 to 4096.
     pub lane_words: u32,
     /// Slots of the whole switch, a power of two up to 2^15; each has two sets.
     pub slots: u32,
@@ -30,6 +34,9 @@ pub struct Profile {
     pub priorities: u32,
     /// Queue depth in packets at which ECN marks; 0 never marks. Needs the outer headers.
     pub ecn_depth: u32,
+    /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
+    /// entries decide for each job.
+    pub hierarchy: bool,
 }
 
 /// Slots of a switch unless told otherwise.
@@ -47,7 +54,13 @@ impl Profile {
             ops: LaneOp::ALL.to_vec(),
             priorities: 1,
             ecn_depth: 16,
+            hierarchy: true,
         }
+    }
+
+    /// A profile that fits the 12 stages of a Tofino 1: sum alone, no parent, 8192 slot-sets.
+    pub fn tofino() -> Self {
+        Self { ops: vec![LaneOp::Sum], slots: 4096, hierarchy: false, ..Self::hardware() }
     }
 
     /// The profile of the software switch on transports that own the outer headers.
@@ -67,8 +80,8 @@ impl Profile {
     /// [`ProfileError`] with the parameter, its value and what it may be.
     pub fn check(&self) -> Result<(), ProfileError> {
         let bad = |name, value, allowed| Err(ProfileError { name, value, allowed });
-        if !(64..=4096).contains(&self.lane_words) {
-            return bad("lane_words", self.lane_words, "64 to 4096");
+        if !(16..=4096).contains(&self.lane_words) {
+            return bad("lane_words", self.lane_words, "16 to 4096");
         }
         if !self.slots.is_power_of_two() || self.slots > 1 << 15 {
             return bad("slots", self.slots, "a power of two up to 32768");
@@ -100,9 +113,14 @@ impl Profile {
         Ok(())
     }
 
-    /// Entries the job table must hold: five a member, one a job.
+    /// Entries the job table must hold: five a child and two a job, and five for a job's parent.
     pub const fn job_table_size(&self) -> u32 {
-        self.jobs * (5 * self.workers + 2)
+        self.jobs * (5 * (self.workers + self.hierarchy as u32) + 2)
+    }
+
+    /// Entries the table of addresses must hold: one a child, and one for a job's parent.
+    pub const fn child_table_size(&self) -> u32 {
+        self.jobs * (self.workers + self.hierarchy as u32)
     }
 
     /// Number of packet counters, one for each [`Reason`].

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Member, job_entries, job_wide_entries};
+use netfold_p4::allreduce::{self, Child, Node, job_entries, node_entries};
 use netfold_p4::p4info;
 use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
@@ -28,20 +28,18 @@ struct Out {
     lanes: Vec<u32>,
 }
 
-fn member(rank: u8) -> Member {
-    Member {
-        port: u16::from(rank) + 1,
-        source: 0,
-        rank,
-        job: 9,
-        epoch: 77,
-        key: 0xdead_beef,
-        base: BASE,
-        slots: SLOTS,
-        world: WORLD,
-        group: GROUP,
-    }
-}
+const NODE: Node = Node {
+    job: 9,
+    epoch: 77,
+    key: 0xdead_beef,
+    base: BASE,
+    slots: SLOTS,
+    children: WORLD as u8,
+    workers: WORLD,
+    world: WORLD,
+    group: GROUP,
+    parent: None,
+};
 
 fn data(slot: u16, set: u8, chunk: u32) -> Repr {
     Repr {
@@ -78,11 +76,11 @@ impl Rig {
         let mut pipeline = make(256).unwrap();
         for rank in 0..WORLD as u8 {
             let source = if ethernet { u32::from(outer(u16::from(rank) + 1).source.ip) } else { 0 };
-            for entry in job_entries(&Member { source, ..member(rank) }) {
+            for entry in job_entries(&NODE, &Child { port: u16::from(rank) + 1, source, rank }) {
                 pipeline.insert(&entry).unwrap();
             }
         }
-        for entry in job_wide_entries(9) {
+        for entry in node_entries(&NODE) {
             pipeline.insert(&entry).unwrap();
         }
         for kind in [Kind::Advance, Kind::Probe] {

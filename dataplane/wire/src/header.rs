@@ -121,6 +121,8 @@ wire_enum! {
         Duplicate = 11 "duplicate",
         /// The job has ended or its membership is changing.
         JobEnded = 12 "job_ended",
+        /// A parent's RESULT for a chunk that this switch has not sent up.
+        Unexpected = 13 "unexpected",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The table entries by which a controller admits a job.
+//! The table entries by which a controller admits a job at a switch.
 
 use netfold_wire::{Kind, Reason};
 
@@ -6,16 +6,10 @@ use super::id;
 use crate::entry::{FieldMatch, TableEntry};
 use crate::p4info;
 
-/// A worker of a job, as a switch must know it.
+/// A job's place at one switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member {
-    /// Ingress port of its packets.
-    pub port: u16,
-    /// IPv4 source address of its packets; 0 matches any and is the only choice where the pipeline does not see it.
-    pub source: u32,
-    /// Rank: the bit in the contributor bitmap, below 32.
-    pub rank: u8,
-    /// Job number.
+pub struct Node {
+    /// Job number: the same at every switch of the job's tree.
     pub job: u16,
     /// Epoch of the membership.
     pub epoch: u32,
@@ -23,12 +17,64 @@ pub struct Member {
     pub key: u32,
     /// First slot of the job's range, a multiple of `slots`.
     pub base: u32,
-    /// Slots of the job, a power of two.
+    /// Slots of the job, a power of two: the same at every switch of the tree.
     pub slots: u32,
-    /// Number of workers, 1 to 32.
+    /// Children that take part, 1 to 32.
+    pub children: u8,
+    /// Workers below this switch.
+    pub workers: u16,
+    /// Workers of the whole job; at the root the same as `workers`.
     pub world: u16,
-    /// Multicast group of the job's results.
+    /// Multicast group of the children.
     pub group: u16,
+    /// The switch above; none at the root.
+    pub parent: Option<Parent>,
+}
+
+/// The switch above, as this one sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    /// Port of its packets.
+    pub port: u16,
+    /// IPv4 source address of its packets; 0 matches any, as for a [`Child`].
+    pub source: u32,
+    /// Multicast group of one copy, to the parent.
+    pub group: u16,
+}
+
+/// A child of a switch: a worker, or the switch below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Child {
+    /// Port of its packets.
+    pub port: u16,
+    /// IPv4 source address of its packets; 0 matches any and is the only choice where the pipeline does not see it.
+    pub source: u32,
+    /// Its bit in the contributor bitmap, below 32: each child of the node once.
+    pub rank: u8,
+}
+
+/// Where a copy of a packet is sent and from where: what the switch writes into the outer headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// Ethernet address, in the low 48 bits.
+    pub mac: u64,
+    /// IPv4 address.
+    pub ip: u32,
+    /// UDP port.
+    pub port: u16,
+}
+
+impl Node {
+    /// The contributor bitmap of a complete fold at this switch.
+    pub const fn full(&self) -> u32 {
+        if self.children >= 32 { u32::MAX } else { (1 << self.children) - 1 }
+    }
+
+    /// What is matched beside the sender when everything is right: the slots outside the range are masked out.
+    fn slot(&self) -> Option<FieldMatch> {
+        let outside = u64::from(!(self.slots - 1)) & 0x7fff;
+        (outside != 0).then_some(FieldMatch { field: id::key::SLOT, value: 0, mask: outside })
+    }
 }
 
 fn field(field: u32, value: u64, bits: u32) -> FieldMatch {
@@ -45,38 +91,82 @@ fn entry(matches: Vec<FieldMatch>, priority: i32, action: u32, params: Vec<u64>)
     }
 }
 
-/// The entries of one member: one that admits its data and four that name the reason when a packet from its port and
-/// address is not quite right. They differ in what they match and rank from the most to the least specific.
-pub fn job_entries(member: &Member) -> Vec<TableEntry> {
-    let all = if member.world >= 32 { u32::MAX } else { (1u32 << member.world) - 1 };
-    let bit = 1u32 << (member.rank & 31);
-    let mut sender = vec![field(id::key::PORT, u64::from(member.port), 16)];
-    if member.source != 0 {
-        sender.push(field(id::key::SOURCE, u64::from(member.source), 32));
-    }
-    sender.push(field(id::key::JOB, u64::from(member.job), 16));
-    let with = |more: &[FieldMatch]| sender.iter().chain(more).copied().collect::<Vec<_>>();
-    let kind = field(id::key::KIND, Kind::Data as u64, 4);
-    let key = field(id::key::KEY, u64::from(member.key), 32);
-    let epoch = field(id::key::EPOCH, u64::from(member.epoch), 32);
-    let outside = u64::from(!(member.slots - 1)) & 0x7fff;
-    let slot = FieldMatch { field: id::key::SLOT, value: 0, mask: outside };
-    let admitted = if outside == 0 { with(&[kind, key, epoch]) } else { with(&[kind, key, epoch, slot]) };
-    let base = u64::from(member.base) * 2;
-    let admit = vec![base, bit.into(), (all & !bit).into(), member.world.into(), member.group.into()];
-    let mut entries = vec![entry(admitted, 60, id::ADMIT, admit)];
-    if outside != 0 {
-        entries.push(entry(with(&[kind, key, epoch]), 50, id::REFUSE, vec![Reason::Slot as u64]));
-    }
-    entries.push(entry(with(&[kind, key]), 40, id::REFUSE, vec![Reason::Epoch as u64]));
-    entries.push(entry(with(&[kind]), 30, id::DENY, vec![Reason::Key as u64]));
-    entries.push(entry(with(&[]), 20, id::DENY, vec![Reason::Kind as u64]));
-    entries
+/// Matches of one sender's packets of a job, from the least to the most specific.
+struct Sender {
+    from: Vec<FieldMatch>,
+    kind: FieldMatch,
+    key: FieldMatch,
+    epoch: FieldMatch,
 }
 
-/// The entries that a job needs once, whatever its members: packets of the job from anywhere else are spoofed.
-pub fn job_wide_entries(job: u16) -> Vec<TableEntry> {
-    vec![entry(vec![field(id::key::JOB, u64::from(job), 16)], 10, id::DENY, vec![Reason::Spoofed as u64])]
+impl Sender {
+    fn new(node: &Node, port: u16, source: u32, kind: Kind) -> Self {
+        let mut from = vec![field(id::key::PORT, u64::from(port), 16)];
+        if source != 0 {
+            from.push(field(id::key::SOURCE, u64::from(source), 32));
+        }
+        from.push(field(id::key::JOB, u64::from(node.job), 16));
+        Self {
+            from,
+            kind: field(id::key::KIND, kind as u64, 4),
+            key: field(id::key::KEY, u64::from(node.key), 32),
+            epoch: field(id::key::EPOCH, u64::from(node.epoch), 32),
+        }
+    }
+
+    /// One entry that admits, and those that name the reason when a packet from this sender is not quite right. They
+    /// rank from the most to the least specific.
+    fn entries(&self, node: &Node, admit: (u32, Vec<u64>), wrong: u32) -> Vec<TableEntry> {
+        let Self { from, kind, key, epoch } = self;
+        let with = |more: &[FieldMatch]| from.iter().chain(more).copied().collect::<Vec<_>>();
+        let (action, params) = admit;
+        let slot = node.slot();
+        let right: Vec<_> = [*kind, *key, *epoch].into_iter().chain(slot).collect();
+        let mut entries = vec![entry(with(&right), 60, action, params)];
+        if slot.is_some() {
+            entries.push(entry(with(&[*kind, *key, *epoch]), 50, wrong, vec![Reason::Slot as u64]));
+        }
+        entries.push(entry(with(&[*kind, *key]), 40, wrong, vec![Reason::Epoch as u64]));
+        entries.push(entry(with(&[*kind]), 30, id::DENY, vec![Reason::Key as u64]));
+        entries.push(entry(with(&[]), 20, id::DENY, vec![Reason::Kind as u64]));
+        entries
+    }
+}
+
+/// The entries of one child: one that admits its data and four that name the reason when a packet from its port and
+/// address is not quite right.
+pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
+    let bit = 1u32 << (child.rank & 31);
+    let sender = Sender::new(node, child.port, child.source, Kind::Data);
+    let mut params = vec![
+        u64::from(node.base) * 2,
+        bit.into(),
+        (node.full() & !bit).into(),
+        node.world.into(),
+        node.group.into(),
+    ];
+    let action = match node.parent {
+        Some(parent) => {
+            params.extend([u64::from(parent.group), u64::from(node.workers)]);
+            id::ADMIT_BELOW
+        }
+        None => id::ADMIT,
+    };
+    sender.entries(node, (action, params), id::REFUSE)
+}
+
+/// The entries that a job needs once at a switch, whatever its children: those that admit the parent's RESULTs, if there
+/// is a parent, and one that names packets of the job from anywhere else as spoofed.
+pub fn node_entries(node: &Node) -> Vec<TableEntry> {
+    let mut entries = Vec::new();
+    if let Some(parent) = node.parent {
+        let sender = Sender::new(node, parent.port, parent.source, Kind::Result);
+        let params = vec![u64::from(node.base) * 2, node.full().into(), node.world.into(), node.group.into()];
+        entries = sender.entries(node, (id::ADMIT_RESULT, params), id::DENY);
+    }
+    let job = vec![field(id::key::JOB, u64::from(node.job), 16)];
+    entries.push(entry(job, 10, id::DENY, vec![Reason::Spoofed as u64]));
+    entries
 }
 
 /// The entry that lets the controller's `port` send ADVANCE (or PROBE) for absolute slots under job number 0.
@@ -87,4 +177,17 @@ pub fn controller_entry(port: u16, kind: Kind) -> TableEntry {
         field(id::key::JOB, 0, 16),
     ];
     entry(matches, 70, id::CONTROL, vec![0])
+}
+
+/// The entry by which copies with this replica instance, 1 or more, are addressed; only in programs that see the outer
+/// headers. Every child of every node, and every parent, has an instance of its own at a switch.
+pub fn child_entry(instance: u16, to: Address, from: Address) -> TableEntry {
+    let address = |address: Address| [address.mac, address.ip.into(), address.port.into()];
+    TableEntry {
+        table: p4info::table_id(id::CHILD),
+        matches: vec![field(1, instance.into(), 16)],
+        priority: 0,
+        action: p4info::action_id(id::REWRITE),
+        params: address(to).into_iter().chain(address(from)).collect(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use netfold_wire::{Flags, Kind, LaneOp, Reason, header};
 
-use super::{Build, VERSION_VALUE, id};
+use super::{Below, Build, VERSION_VALUE, id};
 use crate::ir::*;
 use crate::profile::Encapsulation;
 
@@ -12,6 +12,20 @@ const EXPONENT: RegisterId = RegisterId(2);
 const SUM: RegisterId = RegisterId(3);
 const PACKETS: CounterId = CounterId(0);
 const ANSWERS: CounterId = CounterId(1);
+const SETTLED: RegisterId = RegisterId(4);
+
+/// What counter `answers` counts, by index.
+mod answers {
+    pub(super) const RESULTS: u64 = 0;
+    pub(super) const REPEATED: u64 = 1;
+    pub(super) const UP: u64 = 2;
+    pub(super) const UP_AGAIN: u64 = 3;
+}
+
+/// Values of the `role` variable: the switch is the root (0), the sender is a child of a switch below a parent, or it
+/// is the parent.
+pub(super) const BELOW: u64 = 1;
+pub(super) const PARENT: u64 = 2;
 
 /// Values of the `answer` variable: nothing is sent; a REJECT is wanted; the packet knows where it goes.
 const SILENT: u64 = 0;
@@ -119,25 +133,47 @@ impl Build<'_> {
         let slot_set = self.get("slot").concat(self.get("set")).cast(32);
         let seen = Output::Place(Place::Meta(v.seen));
         let stored = Output::Place(Place::Meta(v.stored));
+        let probe = self.kind_is(Kind::Probe);
+        let looks = match v.below {
+            Some(_) => probe.either(self.role_is(PARENT)),
+            None => probe,
+        };
+        let data = match v.below {
+            Some(below) => vec![choose(self.role_is(PARENT), self.down(below), self.data())],
+            None => self.data(),
+        };
         vec![
             self.set(v.index, self.var(v.index) + slot_set),
             choose(
-                self.kind_is(Kind::Probe),
+                looks,
                 vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)],
                 vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)],
             ),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
             self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
             self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
-            choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), self.data()),
+            choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), data),
         ]
+    }
+
+    /// Whether the sender is a [`BELOW`] or [`PARENT`]; never in a program without hierarchy.
+    fn role_is(&self, role: u64) -> Expr {
+        match self.vars.below {
+            Some(below) => self.var(below.role).eq(Expr::Const(role, 8)),
+            None => Expr::Const(0, 8).eq(Expr::Const(1, 8)),
+        }
     }
 
     /// ADVANCE and PROBE, answered with the chunk that the slot now holds.
     fn controller(&self) -> Vec<Stmt> {
         let v = self.vars;
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
-        let clear = vec![self.exec(EXPONENT, "clear", Output::None), self.exec(SUM, "clear", Output::None)];
+        let mut clear =
+            vec![self.exec(EXPONENT, "clear", Output::None), self.exec(SUM, "clear", Output::None)];
+        if v.below.is_some() {
+            // So that it stays near the chunk, in serial order, in slots that no job uses.
+            clear.insert(0, self.exec(SETTLED, "mark", Output::None));
+        }
         let keep = vec![self.put("chunk", self.var(v.stored)), self.put("bitmap", self.var(v.seen))];
         let mut steps = vec![choose(advanced, clear, keep)];
         steps.extend(self.answer());
@@ -150,37 +186,97 @@ impl Build<'_> {
         let duplicate = || self.var(v.duplicate).ne(zero());
         let complete = || self.var(v.missing).eq(zero());
         let exponent = Output::Place(self.nf("exp_next"));
-        let mut repeat = vec![self.exec(EXPONENT, "read", exponent)];
-        repeat.push(when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "read", Output::Lanes)]));
-        repeat.extend(self.result());
-        repeat.extend(self.answer());
-        repeat.push(Stmt::Count(ANSWERS, Expr::Const(1, 32)));
         let mut stale = vec![self.put("kind", Expr::Const(Kind::Stale as u64, 4))];
         stale.extend(self.header_only());
         stale.push(self.reason(Reason::Stale));
         stale.extend(self.answer());
-        let mut finish = self.result();
-        finish.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
-        finish.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
-        finish.push(Stmt::Multicast(self.var(v.group)));
-        finish.push(Stmt::Count(ANSWERS, zero()));
+        let mut last = self.fold(exponent, Output::Lanes);
+        last.extend(match v.below {
+            Some(below) => {
+                let up = self.upward(below, answers::UP);
+                vec![choose(self.role_is(BELOW), up, self.finish())]
+            }
+            None => self.finish(),
+        });
         vec![choose(
             zero().signed_gt(self.var(v.diff)),
             stale,
             vec![choose(
                 duplicate(),
-                vec![choose(complete(), repeat, vec![self.reason(Reason::Duplicate)])],
-                vec![choose(
-                    complete(),
-                    {
-                        let mut steps = self.fold(exponent, Output::Lanes);
-                        steps.extend(finish);
-                        steps
-                    },
-                    self.fold(Output::None, Output::None),
-                )],
+                vec![choose(complete(), self.again(), vec![self.reason(Reason::Duplicate)])],
+                vec![choose(complete(), last, self.fold(Output::None, Output::None))],
             )],
         )]
+    }
+
+    /// What is stored goes out once more: a RESULT to the child that asks, or a fold that has no RESULT yet up again.
+    fn again(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let exponent = Output::Place(self.nf("exp_next"));
+        let mut read = vec![self.exec(EXPONENT, "read", exponent)];
+        read.push(when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "read", Output::Lanes)]));
+        let mut repeat = self.result();
+        repeat.extend(self.answer());
+        repeat.push(self.count(answers::REPEATED));
+        let Some(below) = v.below else {
+            read.extend(repeat);
+            return read;
+        };
+        let unsettled = self.role_is(BELOW).both(self.var(below.settled).ne(self.get("chunk")));
+        let mut steps = vec![self.exec(SETTLED, "read", Output::Place(Place::Meta(below.settled)))];
+        steps.extend(read);
+        steps.push(choose(unsettled, self.upward(below, answers::UP_AGAIN), repeat));
+        steps
+    }
+
+    /// The packet, which holds the fold, becomes the RESULT for all children.
+    fn finish(&self) -> Vec<Stmt> {
+        let mut steps = self.result();
+        steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
+        steps.push(self.set(self.vars.answer, Expr::Const(DECIDED, 8)));
+        steps.push(Stmt::Multicast(self.var(self.vars.group)));
+        steps.push(self.count(answers::RESULTS));
+        steps
+    }
+
+    /// The packet, which holds the fold, becomes this switch's share and goes to the parent.
+    fn upward(&self, below: Below, counted: u64) -> Vec<Stmt> {
+        let v = self.vars;
+        let mut steps = vec![
+            self.put("bitmap", self.var(v.others) | self.var(v.bit)),
+            self.put("count", self.var(below.workers)),
+        ];
+        steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
+        steps.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
+        steps.push(Stmt::Multicast(self.var(below.up)));
+        steps.push(self.count(counted));
+        steps
+    }
+
+    /// The parent's RESULT for what this switch sent up: kept, and passed on to the children.
+    fn down(&self, below: Below) -> Vec<Stmt> {
+        let v = self.vars;
+        let zero = || Expr::Const(0, 32);
+        let mut keep = vec![
+            self.exec(EXPONENT, "store", Output::None),
+            when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "store", Output::None)]),
+        ];
+        keep.extend(self.finish());
+        let fresh = self.var(below.settled).ne(self.get("chunk"));
+        let wanted = self.var(v.diff).eq(zero()).both(self.var(v.missing).eq(zero()));
+        let late = zero().signed_gt(self.var(v.diff));
+        vec![choose(
+            wanted,
+            vec![
+                self.exec(SETTLED, "mark", Output::Place(Place::Meta(below.settled))),
+                choose(fresh, keep, vec![self.reason(Reason::Duplicate)]),
+            ],
+            vec![choose(late, vec![self.reason(Reason::Stale)], vec![self.reason(Reason::Unexpected)])],
+        )]
+    }
+
+    fn count(&self, index: u64) -> Stmt {
+        Stmt::Count(ANSWERS, Expr::Const(index, 32))
     }
 
     /// New occupant: overwrite. Same chunk: fold by the packet's operation. Absent lanes count as zero.
@@ -310,7 +406,7 @@ impl Build<'_> {
             }],
             actions: vec![rewrite, keep],
             default: (keep, vec![]),
-            size: self.profile.jobs * self.profile.workers,
+            size: self.profile.child_table_size(),
         });
         let mut steps = vec![
             self.set(self.vars.port, Expr::Intrinsic(Intrinsic::Instance)),

@@ -5,7 +5,7 @@
 //! slot alone.
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{Member, controller_entry, id, job_entries, job_wide_entries};
+use netfold_p4::allreduce::{Child, Node, controller_entry, id, job_entries, node_entries};
 use netfold_p4::p4info;
 use netfold_switch::runtime::{Pipeline, Send, Verdict};
 use netfold_switch::{datagram_pipeline, ethernet_pipeline};
@@ -170,22 +170,24 @@ fn framed(datagram: &[u8], port: u16) -> Vec<u8> {
 
 impl Pair {
     fn new(build: impl Fn() -> Option<Box<dyn Pipeline>>, sees_source: bool) -> Self {
-        let mut entries = job_wide_entries(JOB);
+        let node = Node {
+            job: JOB,
+            epoch: EPOCH,
+            key: KEY,
+            base: BASE,
+            slots: SLOTS,
+            children: WORLD as u8,
+            workers: WORLD,
+            world: WORLD,
+            group: GROUP,
+            parent: None,
+        };
+        let mut entries = node_entries(&node);
         entries.extend([Kind::Advance, Kind::Probe].map(|kind| controller_entry(CONTROLLER_PORT, kind)));
         for rank in 0..WORLD {
             let port = FIRST_PORT + rank;
-            entries.extend(job_entries(&Member {
-                port,
-                source: if sees_source { worker(port).ip.to_bits() } else { 0 },
-                rank: rank as u8,
-                job: JOB,
-                epoch: EPOCH,
-                key: KEY,
-                base: BASE,
-                slots: SLOTS,
-                world: WORLD,
-                group: GROUP,
-            }));
+            let source = if sees_source { worker(port).ip.to_bits() } else { 0 };
+            entries.extend(job_entries(&node, &Child { port, source, rank: rank as u8 }));
         }
         let make = || {
             let mut pipeline = build().expect("there is a pipeline of that size");

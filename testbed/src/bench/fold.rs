@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{Member, job_entries};
+use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::entry::EntryError;
 use netfold_switch::{PAYLOADS, Pipeline, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
@@ -109,7 +109,8 @@ fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Resu
     let mut pipeline = make(payload).ok_or(FoldError::Payload(payload))?;
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
         for rank in 0..world as u8 {
-            for entry in job_entries(&member(job, world, rank)) {
+            for entry in job_entries(&node(job, world), &Child { port: u16::from(rank) + 1, source: 0, rank })
+            {
                 pipeline.insert(&entry)?;
             }
         }
@@ -154,18 +155,18 @@ fn quantile(values: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
-fn member(job: u16, world: u16, rank: u8) -> Member {
-    Member {
-        port: u16::from(rank) + 1,
-        source: 0,
-        rank,
+fn node(job: u16, world: u16) -> Node {
+    Node {
         job,
         epoch: EPOCH,
         key: KEY,
         base: u32::from(job) * SLOTS,
         slots: SLOTS,
+        children: world as u8,
+        workers: world,
         world,
         group: job,
+        parent: None,
     }
 }
 

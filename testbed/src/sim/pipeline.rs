@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Member};
+use netfold_p4::allreduce::{self, Child, Node};
 use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
@@ -31,24 +31,27 @@ impl PipelineSwitch {
         let entry = allreduce::controller_entry(CONTROLLER_PORT, Kind::Advance);
         pipeline.insert(&entry).expect("the controller's entry fits an empty table");
         for (index, job) in jobs.iter().enumerate() {
+            let world = job.ports.len() as u16;
+            let node = Node {
+                job: job.job,
+                epoch: job.epoch,
+                key: job.key,
+                base: job.base,
+                slots: job.slots,
+                children: world as u8,
+                workers: world,
+                world,
+                group: index as u16 + 1,
+                parent: None,
+            };
             for (rank, port) in job.ports.iter().enumerate() {
-                let member = Member {
-                    port: *port,
-                    source: 0,
-                    rank: rank as u8,
-                    job: job.job,
-                    epoch: job.epoch,
-                    key: job.key,
-                    base: job.base,
-                    slots: job.slots,
-                    world: job.ports.len() as u16,
-                    group: index as u16 + 1,
-                };
-                for entry in allreduce::job_entries(&member) {
+                for entry in
+                    allreduce::job_entries(&node, &Child { port: *port, source: 0, rank: rank as u8 })
+                {
                     pipeline.insert(&entry).expect("the job table holds the members of a scenario");
                 }
             }
-            for entry in allreduce::job_wide_entries(job.job) {
+            for entry in allreduce::node_entries(&node) {
                 pipeline.insert(&entry).expect("the job table holds the jobs of a scenario");
             }
         }

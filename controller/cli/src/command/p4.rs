@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use netfold_p4::ir::{Program, RegisterKind};
-use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::{allreduce, p4info, v1model};
 use netfold_wire::LaneOp;
 use serde::Serialize;
@@ -25,6 +25,11 @@ Examples:
   netfold p4 info                                        what the pipeline consists of
   netfold p4 info --format p4info > all_reduce.p4info.txt";
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  netfold p4 list                                        the profiles that have a name
+  netfold p4 list --json                                 one object a line, with key `profile`";
+
 /// Print the aggregation pipeline for a target, or what it consists of.
 #[derive(Debug, Args)]
 pub(crate) struct P4 {
@@ -38,6 +43,9 @@ enum What {
     Emit(Emit),
     #[command(after_help = INFO_EXAMPLES)]
     Info(Info),
+    /// List the profiles that have a name.
+    #[command(after_help = LIST_EXAMPLES)]
+    List,
 }
 
 /// Print the pipeline as a program for a target.
@@ -79,31 +87,37 @@ enum Format {
     P4info,
 }
 
-/// What the pipeline is specialised for.
+/// What the pipeline is specialised for: a named profile, changed where an option says so.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 struct ProfileOptions {
-    /// 32-bit lanes a packet.
-    #[arg(long, default_value_t = Profile::hardware().lane_words)]
-    lanes: u32,
+    /// A profile of `netfold p4 list`.
+    #[arg(long, value_name = "NAME", default_value = "hardware", value_parser = profile_name)]
+    profile: Profile,
+    /// 32-bit words of lanes a packet.
+    #[arg(long)]
+    lanes: Option<u32>,
     /// Slots of the switch, a power of two; each has two sets.
-    #[arg(long, default_value_t = Profile::hardware().slots)]
-    slots: u32,
+    #[arg(long)]
+    slots: Option<u32>,
     /// Jobs at once.
-    #[arg(long, default_value_t = Profile::hardware().jobs)]
-    jobs: u32,
-    /// Workers of a job, at most.
-    #[arg(long, default_value_t = Profile::hardware().workers)]
-    workers: u32,
+    #[arg(long)]
+    jobs: Option<u32>,
+    /// Children of a job at one switch, at most.
+    #[arg(long)]
+    workers: Option<u32>,
     /// Lane operations, any of sum, min and max.
-    #[arg(long, value_delimiter = ',', value_parser = lane_op, default_value = "sum,min,max")]
-    ops: Vec<LaneOp>,
+    #[arg(long, value_delimiter = ',', value_parser = lane_op)]
+    ops: Option<Vec<LaneOp>>,
     /// Egress queues; 1 means no priorities.
-    #[arg(long, default_value_t = Profile::hardware().priorities)]
-    priorities: u32,
+    #[arg(long)]
+    priorities: Option<u32>,
     /// Queue depth in packets at which ECN marks; 0 never marks.
-    #[arg(long, default_value_t = Profile::hardware().ecn_depth)]
-    ecn_depth: u32,
+    #[arg(long)]
+    ecn_depth: Option<u32>,
+    /// Whether a job's switch can stand below another.
+    #[arg(long, value_name = "BOOL")]
+    hierarchy: Option<bool>,
     /// Parse Netfold datagrams without Ethernet, IPv4 and UDP, as the software switch on sockets does.
     #[arg(long)]
     datagram: bool,
@@ -111,21 +125,74 @@ struct ProfileOptions {
 
 impl ProfileOptions {
     fn profile(&self) -> Profile {
-        Profile {
-            encapsulation: if self.datagram { Encapsulation::Datagram } else { Encapsulation::Ethernet },
-            lane_words: self.lanes,
-            slots: self.slots,
-            jobs: self.jobs,
-            workers: self.workers,
-            ops: self.ops.clone(),
-            priorities: self.priorities,
-            ecn_depth: if self.datagram { 0 } else { self.ecn_depth },
+        let mut profile = self.profile.clone();
+        let numbers = [
+            (&mut profile.lane_words, self.lanes),
+            (&mut profile.slots, self.slots),
+            (&mut profile.jobs, self.jobs),
+            (&mut profile.workers, self.workers),
+            (&mut profile.priorities, self.priorities),
+            (&mut profile.ecn_depth, self.ecn_depth),
+        ];
+        for (parameter, given) in numbers {
+            *parameter = given.unwrap_or(*parameter);
         }
+        profile.hierarchy = self.hierarchy.unwrap_or(profile.hierarchy);
+        profile.ops = self.ops.clone().unwrap_or(profile.ops);
+        if self.datagram {
+            profile.encapsulation = Encapsulation::Datagram;
+            profile.ecn_depth = 0;
+        }
+        profile
     }
 
     fn program(&self) -> Result<Program, CliError> {
         allreduce::program(&self.profile()).map_err(|error| CliError::Profile(error.to_string()))
     }
+}
+
+fn profile_name(name: &str) -> Result<Profile, String> {
+    profile::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = profile::named().iter().map(|named| named.name).collect();
+        format!("there is no profile of that name: choose one of {}", names.join(", "))
+    })
+}
+
+/// A profile of the list, with `--json`.
+#[derive(Serialize)]
+struct Listed {
+    event: &'static str,
+    profile: &'static str,
+    about: &'static str,
+    encapsulation: &'static str,
+    lane_words: u32,
+    slots: u32,
+    jobs: u32,
+    workers: u32,
+    hierarchy: bool,
+    ops: Vec<&'static str>,
+}
+
+fn list(output: &Output) -> Result<(), CliError> {
+    for profile::Named { name, about, profile } in profile::named() {
+        output.event(&Listed {
+            event: "profile",
+            profile: name,
+            about,
+            encapsulation: match profile.encapsulation {
+                Encapsulation::Ethernet => "ethernet",
+                Encapsulation::Datagram => "datagram",
+            },
+            lane_words: profile.lane_words,
+            slots: profile.slots,
+            jobs: profile.jobs,
+            workers: profile.workers,
+            hierarchy: profile.hierarchy,
+            ops: profile.ops.iter().map(|op| op.name()).collect(),
+        })?;
+        output.line(format_args!("{name:<12} {about}"))?;
+    }
+    Ok(())
 }
 
 /// A text that was printed, with `--json`.
@@ -168,6 +235,7 @@ impl P4 {
         match self.what {
             What::Emit(emit) => emit.run(output),
             What::Info(info) => info.run(output),
+            What::List => list(output),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The control side of the switch, over the null backend.
 
 use netfold_io::Null;
-use netfold_p4::allreduce::{Member, job_entries};
+use netfold_p4::allreduce::{Child, Node, job_entries};
 
 use super::*;
 use crate::datagram_pipeline;
@@ -10,25 +10,27 @@ fn switch() -> Switch {
     Switch::new(datagram_pipeline(256).unwrap(), Box::new(Null::new(1024)))
 }
 
-fn member(rank: u8) -> Member {
-    Member {
-        port: u16::from(rank),
-        source: 0,
-        rank,
-        job: 1,
-        epoch: 1,
-        key: 1,
-        base: 0,
-        slots: 4,
-        world: 2,
-        group: 1,
-    }
+const NODE: Node = Node {
+    job: 1,
+    epoch: 1,
+    key: 1,
+    base: 0,
+    slots: 4,
+    children: 2,
+    workers: 2,
+    world: 2,
+    group: 1,
+    parent: None,
+};
+
+fn entries(rank: u8) -> Vec<TableEntry> {
+    job_entries(&NODE, &Child { port: u16::from(rank), source: 0, rank })
 }
 
 #[test]
 fn entries_go_in_and_out_all_or_none() {
     let mut core = switch().core;
-    let (first, second) = (job_entries(&member(0)), job_entries(&member(1)));
+    let (first, second) = (entries(0), entries(1));
     let both = [first.clone(), second.clone()].concat();
     core.insert(&second[2..3]).unwrap();
     assert_eq!(core.insert(&both), Err(EntryError::Exists));

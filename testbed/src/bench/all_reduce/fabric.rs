@@ -8,7 +8,7 @@ use netfold::Admission;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, PortId, loopback};
-use netfold_p4::allreduce::{Member, job_entries, job_wide_entries};
+use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
 use netfold_p4::entry::Replica;
 use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline};
 use netfold_wire::header;
@@ -138,23 +138,23 @@ impl LocalSwitch {
     /// Moves the slots on, admits the job and returns its first chunk number.
     fn admit(&self, config: &Config) -> Result<u32, BenchError> {
         let (slots, world) = (config.slots, config.workers);
-        let mut entries = job_wide_entries(JOB);
+        let node = Node {
+            job: JOB,
+            epoch: EPOCH,
+            key: KEY,
+            base: 0,
+            slots,
+            children: world as u8,
+            workers: world,
+            world,
+            group: GROUP,
+            parent: None,
+        };
+        let mut entries = node_entries(&node);
         for rank in 0..world {
-            let member = Member {
-                port: rank,
-                source: 0,
-                rank: rank as u8,
-                job: JOB,
-                epoch: EPOCH,
-                key: KEY,
-                base: 0,
-                slots,
-                world,
-                group: GROUP,
-            };
-            entries.extend(job_entries(&member));
+            entries.extend(job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8 }));
         }
-        let replicas: Vec<Replica> = (0..world).map(|port| Replica { port, instance: port }).collect();
+        let replicas: Vec<Replica> = (0..world).map(|port| Replica { port, instance: port + 1 }).collect();
         let first = self
             .handle
             .call(move |core| {

@@ -1,11 +1,11 @@
 // Generated from the program `netfold_all_reduce`; do not edit.
-// in-network all-reduce: 64 lanes of 32 bits, 4 slots x 2 sets, up to 2 children
+// in-network all-reduce: 16 lanes of 32 bits, 4 slots x 2 sets, up to 2 children
 
-const LANES: usize = 64;
+const LANES: usize = 16;
 const NETFOLD_AT: usize = 0;
 const NETFOLD_END: usize = 28;
 const LANES_AT: usize = 28;
-const LANES_END: usize = 284;
+const LANES_END: usize = 92;
 
 #[derive(Clone, Copy, Default)]
 struct Cells8 {
@@ -50,11 +50,11 @@ static JOB: rt::TableInfo = rt::TableInfo {
     ],
 };
 
-/// in-network all-reduce: 64 lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
+/// in-network all-reduce: 16 lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
 pub(super) struct Program {
     cells8: Box<[Cells8]>,
     sum: Box<[[u32; LANES]]>,
-    packets: [u64; 13],
+    packets: [u64; 14],
     answers: [u64; 2],
     job: rt::Table<2, JobAction>,
     simd: bool,
@@ -66,7 +66,7 @@ impl Program {
         Self {
             cells8: vec![Cells8::default(); 8].into_boxed_slice(),
             sum: vec![[0; LANES]; 8].into_boxed_slice(),
-            packets: [0; 13],
+            packets: [0; 14],
             answers: [0; 2],
             job: rt::Table::new(&JOB, job_action(0x01000003, &[5])),
             simd: rt::simd(),
@@ -109,7 +109,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
     m_port = port;
     if has_netfold {
         if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 4) & 0xf) as u8 == 0x1_u8) {
-            if ((has_lanes && ((length as u32) == 0x11c_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
+            if ((has_lanes && ((length as u32) == 0x5c_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
                 if !(((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 2)) >> 4) & 0xf) as u8 == 0x0_u8) {
                     m_reason = 0x4_u8;
                 }
@@ -423,8 +423,8 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0x2f37c582eae0cb8f,
-            lane_words: 64,
+            fingerprint: 0x3510f77f0d26bfb3,
+            lane_words: 16,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

@@ -1,0 +1,1285 @@
+// netfold_all_reduce: in-network all-reduce: 64 lanes of 32 bits, 4096 slots x 2 sets, up to 32 children.
+// Generated; do not edit.
+#define V1MODEL_VERSION 20200408
+#include <core.p4>
+#include <v1model.p4>
+
+header ethernet_t {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> ethertype;
+}
+
+header ipv4_t {
+    bit<4> version;
+    bit<4> ihl;
+    bit<6> dscp;
+    bit<2> ecn;
+    bit<16> total_len;
+    bit<16> identification;
+    bit<1> reserved;
+    bit<1> dont_fragment;
+    bit<1> more_fragments;
+    bit<13> fragment_offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+header netfold_t {
+    bit<4> version;
+    bit<4> kind;
+    bit<8> flags;
+    bit<4> op;
+    bit<4> class;
+    bit<8> reason;
+    bit<16> job;
+    bit<15> slot;
+    bit<1> set;
+    bit<32> epoch;
+    bit<32> key;
+    bit<32> chunk;
+    bit<32> bitmap;
+    bit<16> count;
+    bit<8> exp;
+    bit<8> exp_next;
+}
+
+header lanes_t {
+    bit<32> d00;
+    bit<32> d01;
+    bit<32> d02;
+    bit<32> d03;
+    bit<32> d04;
+    bit<32> d05;
+    bit<32> d06;
+    bit<32> d07;
+    bit<32> d08;
+    bit<32> d09;
+    bit<32> d10;
+    bit<32> d11;
+    bit<32> d12;
+    bit<32> d13;
+    bit<32> d14;
+    bit<32> d15;
+    bit<32> d16;
+    bit<32> d17;
+    bit<32> d18;
+    bit<32> d19;
+    bit<32> d20;
+    bit<32> d21;
+    bit<32> d22;
+    bit<32> d23;
+    bit<32> d24;
+    bit<32> d25;
+    bit<32> d26;
+    bit<32> d27;
+    bit<32> d28;
+    bit<32> d29;
+    bit<32> d30;
+    bit<32> d31;
+    bit<32> d32;
+    bit<32> d33;
+    bit<32> d34;
+    bit<32> d35;
+    bit<32> d36;
+    bit<32> d37;
+    bit<32> d38;
+    bit<32> d39;
+    bit<32> d40;
+    bit<32> d41;
+    bit<32> d42;
+    bit<32> d43;
+    bit<32> d44;
+    bit<32> d45;
+    bit<32> d46;
+    bit<32> d47;
+    bit<32> d48;
+    bit<32> d49;
+    bit<32> d50;
+    bit<32> d51;
+    bit<32> d52;
+    bit<32> d53;
+    bit<32> d54;
+    bit<32> d55;
+    bit<32> d56;
+    bit<32> d57;
+    bit<32> d58;
+    bit<32> d59;
+    bit<32> d60;
+    bit<32> d61;
+    bit<32> d62;
+    bit<32> d63;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    ipv4_t ipv4;
+    udp_t udp;
+    netfold_t netfold;
+    lanes_t lanes;
+}
+
+struct metadata_t {
+    bit<16> port;
+    bit<8> reason;
+    bit<8> answer;
+    bit<32> bit_mask;
+    bit<32> others;
+    bit<16> world;
+    bit<16> group;
+    bit<32> index;
+    bit<32> seen;
+    bit<32> stored;
+    bit<32> diff;
+    bit<32> duplicate;
+    bit<32> missing;
+    bit<8> controller;
+    bit<48> swap;
+}
+
+parser ParserImpl(
+    packet_in pkt, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata
+) {
+    state start {
+        pkt.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            0x800: ipv4;
+            default: accept;
+        }
+    }
+    state ipv4 {
+        pkt.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0x4, 0x5, 0x0, 0x0, 0x11): udp;
+            default: accept;
+        }
+    }
+    state udp {
+        pkt.extract(hdr.udp);
+        transition select(hdr.udp.dst_port) {
+            0x4e46: netfold;
+            default: accept;
+        }
+    }
+    state netfold {
+        pkt.extract(hdr.netfold);
+        transition select(hdr.netfold.flags) {
+            0x80 &&& 0x80: bare;
+            default: lanes;
+        }
+    }
+    state lanes {
+        pkt.extract(hdr.lanes);
+        transition accept;
+    }
+    state bare {
+        transition accept;
+    }
+}
+
+control IngressImpl(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata
+) {
+    @id(0x16000001) register<bit<32>, bit<32>>(8192) claim_seen;
+    @id(0x16000002) register<bit<32>, bit<32>>(8192) claim_chunk;
+    @id(0x16000003) register<bit<32>, bit<32>>(8192) version_chunk;
+    @id(0x16000004) register<bit<8>, bit<32>>(8192) exponent_exponent;
+    @id(0x16001000) register<bit<32>, bit<32>>(8192) sum_00;
+    @id(0x16001001) register<bit<32>, bit<32>>(8192) sum_01;
+    @id(0x16001002) register<bit<32>, bit<32>>(8192) sum_02;
+    @id(0x16001003) register<bit<32>, bit<32>>(8192) sum_03;
+    @id(0x16001004) register<bit<32>, bit<32>>(8192) sum_04;
+    @id(0x16001005) register<bit<32>, bit<32>>(8192) sum_05;
+    @id(0x16001006) register<bit<32>, bit<32>>(8192) sum_06;
+    @id(0x16001007) register<bit<32>, bit<32>>(8192) sum_07;
+    @id(0x16001008) register<bit<32>, bit<32>>(8192) sum_08;
+    @id(0x16001009) register<bit<32>, bit<32>>(8192) sum_09;
+    @id(0x1600100a) register<bit<32>, bit<32>>(8192) sum_10;
+    @id(0x1600100b) register<bit<32>, bit<32>>(8192) sum_11;
+    @id(0x1600100c) register<bit<32>, bit<32>>(8192) sum_12;
+    @id(0x1600100d) register<bit<32>, bit<32>>(8192) sum_13;
+    @id(0x1600100e) register<bit<32>, bit<32>>(8192) sum_14;
+    @id(0x1600100f) register<bit<32>, bit<32>>(8192) sum_15;
+    @id(0x16001010) register<bit<32>, bit<32>>(8192) sum_16;
+    @id(0x16001011) register<bit<32>, bit<32>>(8192) sum_17;
+    @id(0x16001012) register<bit<32>, bit<32>>(8192) sum_18;
+    @id(0x16001013) register<bit<32>, bit<32>>(8192) sum_19;
+    @id(0x16001014) register<bit<32>, bit<32>>(8192) sum_20;
+    @id(0x16001015) register<bit<32>, bit<32>>(8192) sum_21;
+    @id(0x16001016) register<bit<32>, bit<32>>(8192) sum_22;
+    @id(0x16001017) register<bit<32>, bit<32>>(8192) sum_23;
+    @id(0x16001018) register<bit<32>, bit<32>>(8192) sum_24;
+    @id(0x16001019) register<bit<32>, bit<32>>(8192) sum_25;
+    @id(0x1600101a) register<bit<32>, bit<32>>(8192) sum_26;
+    @id(0x1600101b) register<bit<32>, bit<32>>(8192) sum_27;
+    @id(0x1600101c) register<bit<32>, bit<32>>(8192) sum_28;
+    @id(0x1600101d) register<bit<32>, bit<32>>(8192) sum_29;
+    @id(0x1600101e) register<bit<32>, bit<32>>(8192) sum_30;
+    @id(0x1600101f) register<bit<32>, bit<32>>(8192) sum_31;
+    @id(0x16001020) register<bit<32>, bit<32>>(8192) sum_32;
+    @id(0x16001021) register<bit<32>, bit<32>>(8192) sum_33;
+    @id(0x16001022) register<bit<32>, bit<32>>(8192) sum_34;
+    @id(0x16001023) register<bit<32>, bit<32>>(8192) sum_35;
+    @id(0x16001024) register<bit<32>, bit<32>>(8192) sum_36;
+    @id(0x16001025) register<bit<32>, bit<32>>(8192) sum_37;
+    @id(0x16001026) register<bit<32>, bit<32>>(8192) sum_38;
+    @id(0x16001027) register<bit<32>, bit<32>>(8192) sum_39;
+    @id(0x16001028) register<bit<32>, bit<32>>(8192) sum_40;
+    @id(0x16001029) register<bit<32>, bit<32>>(8192) sum_41;
+    @id(0x1600102a) register<bit<32>, bit<32>>(8192) sum_42;
+    @id(0x1600102b) register<bit<32>, bit<32>>(8192) sum_43;
+    @id(0x1600102c) register<bit<32>, bit<32>>(8192) sum_44;
+    @id(0x1600102d) register<bit<32>, bit<32>>(8192) sum_45;
+    @id(0x1600102e) register<bit<32>, bit<32>>(8192) sum_46;
+    @id(0x1600102f) register<bit<32>, bit<32>>(8192) sum_47;
+    @id(0x16001030) register<bit<32>, bit<32>>(8192) sum_48;
+    @id(0x16001031) register<bit<32>, bit<32>>(8192) sum_49;
+    @id(0x16001032) register<bit<32>, bit<32>>(8192) sum_50;
+    @id(0x16001033) register<bit<32>, bit<32>>(8192) sum_51;
+    @id(0x16001034) register<bit<32>, bit<32>>(8192) sum_52;
+    @id(0x16001035) register<bit<32>, bit<32>>(8192) sum_53;
+    @id(0x16001036) register<bit<32>, bit<32>>(8192) sum_54;
+    @id(0x16001037) register<bit<32>, bit<32>>(8192) sum_55;
+    @id(0x16001038) register<bit<32>, bit<32>>(8192) sum_56;
+    @id(0x16001039) register<bit<32>, bit<32>>(8192) sum_57;
+    @id(0x1600103a) register<bit<32>, bit<32>>(8192) sum_58;
+    @id(0x1600103b) register<bit<32>, bit<32>>(8192) sum_59;
+    @id(0x1600103c) register<bit<32>, bit<32>>(8192) sum_60;
+    @id(0x1600103d) register<bit<32>, bit<32>>(8192) sum_61;
+    @id(0x1600103e) register<bit<32>, bit<32>>(8192) sum_62;
+    @id(0x1600103f) register<bit<32>, bit<32>>(8192) sum_63;
+    @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
+    @id(0x12000002) counter<bit<32>>(2, CounterType.packets) answers;
+
+    @hidden
+    action claim_peek_out() {
+        bit<32> old0;
+        claim_seen.read(old0, meta.index);
+        meta.seen = old0;
+    }
+
+    @hidden
+    action version_peek_out() {
+        bit<32> old0;
+        version_chunk.read(old0, meta.index);
+        meta.stored = old0;
+    }
+
+    @hidden
+    action claim_touch_out() {
+        bit<32> old0;
+        claim_seen.read(old0, meta.index);
+        bit<32> old1;
+        claim_chunk.read(old1, meta.index);
+        claim_seen.write(meta.index, ((int<32>)(hdr.netfold.chunk - old1) > (int<32>)(32w0x0)) ? meta.bit_mask : ((hdr.netfold.chunk == old1) ? (old0 | meta.bit_mask) : old0));
+        claim_chunk.write(meta.index, ((int<32>)(hdr.netfold.chunk - old1) > (int<32>)(32w0x0)) ? hdr.netfold.chunk : old1);
+        meta.seen = (hdr.netfold.chunk == old1) ? old0 : 32w0;
+    }
+
+    @hidden
+    action version_touch_out() {
+        bit<32> old0;
+        version_chunk.read(old0, meta.index);
+        version_chunk.write(meta.index, ((int<32>)(hdr.netfold.chunk - old0) > (int<32>)(32w0x0)) ? hdr.netfold.chunk : old0);
+        meta.stored = old0;
+    }
+
+    @hidden
+    action exponent_clear() {
+        exponent_exponent.write(meta.index, 8w0x0);
+    }
+
+    @hidden
+    action sum_clear() {
+        sum_00.write(meta.index, 32w0x0);
+        sum_01.write(meta.index, 32w0x0);
+        sum_02.write(meta.index, 32w0x0);
+        sum_03.write(meta.index, 32w0x0);
+        sum_04.write(meta.index, 32w0x0);
+        sum_05.write(meta.index, 32w0x0);
+        sum_06.write(meta.index, 32w0x0);
+        sum_07.write(meta.index, 32w0x0);
+        sum_08.write(meta.index, 32w0x0);
+        sum_09.write(meta.index, 32w0x0);
+        sum_10.write(meta.index, 32w0x0);
+        sum_11.write(meta.index, 32w0x0);
+        sum_12.write(meta.index, 32w0x0);
+        sum_13.write(meta.index, 32w0x0);
+        sum_14.write(meta.index, 32w0x0);
+        sum_15.write(meta.index, 32w0x0);
+        sum_16.write(meta.index, 32w0x0);
+        sum_17.write(meta.index, 32w0x0);
+        sum_18.write(meta.index, 32w0x0);
+        sum_19.write(meta.index, 32w0x0);
+        sum_20.write(meta.index, 32w0x0);
+        sum_21.write(meta.index, 32w0x0);
+        sum_22.write(meta.index, 32w0x0);
+        sum_23.write(meta.index, 32w0x0);
+        sum_24.write(meta.index, 32w0x0);
+        sum_25.write(meta.index, 32w0x0);
+        sum_26.write(meta.index, 32w0x0);
+        sum_27.write(meta.index, 32w0x0);
+        sum_28.write(meta.index, 32w0x0);
+        sum_29.write(meta.index, 32w0x0);
+        sum_30.write(meta.index, 32w0x0);
+        sum_31.write(meta.index, 32w0x0);
+        sum_32.write(meta.index, 32w0x0);
+        sum_33.write(meta.index, 32w0x0);
+        sum_34.write(meta.index, 32w0x0);
+        sum_35.write(meta.index, 32w0x0);
+        sum_36.write(meta.index, 32w0x0);
+        sum_37.write(meta.index, 32w0x0);
+        sum_38.write(meta.index, 32w0x0);
+        sum_39.write(meta.index, 32w0x0);
+        sum_40.write(meta.index, 32w0x0);
+        sum_41.write(meta.index, 32w0x0);
+        sum_42.write(meta.index, 32w0x0);
+        sum_43.write(meta.index, 32w0x0);
+        sum_44.write(meta.index, 32w0x0);
+        sum_45.write(meta.index, 32w0x0);
+        sum_46.write(meta.index, 32w0x0);
+        sum_47.write(meta.index, 32w0x0);
+        sum_48.write(meta.index, 32w0x0);
+        sum_49.write(meta.index, 32w0x0);
+        sum_50.write(meta.index, 32w0x0);
+        sum_51.write(meta.index, 32w0x0);
+        sum_52.write(meta.index, 32w0x0);
+        sum_53.write(meta.index, 32w0x0);
+        sum_54.write(meta.index, 32w0x0);
+        sum_55.write(meta.index, 32w0x0);
+        sum_56.write(meta.index, 32w0x0);
+        sum_57.write(meta.index, 32w0x0);
+        sum_58.write(meta.index, 32w0x0);
+        sum_59.write(meta.index, 32w0x0);
+        sum_60.write(meta.index, 32w0x0);
+        sum_61.write(meta.index, 32w0x0);
+        sum_62.write(meta.index, 32w0x0);
+        sum_63.write(meta.index, 32w0x0);
+    }
+
+    @hidden
+    action exponent_read_out() {
+        bit<8> old0;
+        exponent_exponent.read(old0, meta.index);
+        hdr.netfold.exp_next = old0;
+    }
+
+    @hidden
+    action sum_read_out() {
+        bit<32> old0;
+        sum_00.read(old0, meta.index);
+        hdr.lanes.d00 = old0;
+        sum_01.read(old0, meta.index);
+        hdr.lanes.d01 = old0;
+        sum_02.read(old0, meta.index);
+        hdr.lanes.d02 = old0;
+        sum_03.read(old0, meta.index);
+        hdr.lanes.d03 = old0;
+        sum_04.read(old0, meta.index);
+        hdr.lanes.d04 = old0;
+        sum_05.read(old0, meta.index);
+        hdr.lanes.d05 = old0;
+        sum_06.read(old0, meta.index);
+        hdr.lanes.d06 = old0;
+        sum_07.read(old0, meta.index);
+        hdr.lanes.d07 = old0;
+        sum_08.read(old0, meta.index);
+        hdr.lanes.d08 = old0;
+        sum_09.read(old0, meta.index);
+        hdr.lanes.d09 = old0;
+        sum_10.read(old0, meta.index);
+        hdr.lanes.d10 = old0;
+        sum_11.read(old0, meta.index);
+        hdr.lanes.d11 = old0;
+        sum_12.read(old0, meta.index);
+        hdr.lanes.d12 = old0;
+        sum_13.read(old0, meta.index);
+        hdr.lanes.d13 = old0;
+        sum_14.read(old0, meta.index);
+        hdr.lanes.d14 = old0;
+        sum_15.read(old0, meta.index);
+        hdr.lanes.d15 = old0;
+        sum_16.read(old0, meta.index);
+        hdr.lanes.d16 = old0;
+        sum_17.read(old0, meta.index);
+        hdr.lanes.d17 = old0;
+        sum_18.read(old0, meta.index);
+        hdr.lanes.d18 = old0;
+        sum_19.read(old0, meta.index);
+        hdr.lanes.d19 = old0;
+        sum_20.read(old0, meta.index);
+        hdr.lanes.d20 = old0;
+        sum_21.read(old0, meta.index);
+        hdr.lanes.d21 = old0;
+        sum_22.read(old0, meta.index);
+        hdr.lanes.d22 = old0;
+        sum_23.read(old0, meta.index);
+        hdr.lanes.d23 = old0;
+        sum_24.read(old0, meta.index);
+        hdr.lanes.d24 = old0;
+        sum_25.read(old0, meta.index);
+        hdr.lanes.d25 = old0;
+        sum_26.read(old0, meta.index);
+        hdr.lanes.d26 = old0;
+        sum_27.read(old0, meta.index);
+        hdr.lanes.d27 = old0;
+        sum_28.read(old0, meta.index);
+        hdr.lanes.d28 = old0;
+        sum_29.read(old0, meta.index);
+        hdr.lanes.d29 = old0;
+        sum_30.read(old0, meta.index);
+        hdr.lanes.d30 = old0;
+        sum_31.read(old0, meta.index);
+        hdr.lanes.d31 = old0;
+        sum_32.read(old0, meta.index);
+        hdr.lanes.d32 = old0;
+        sum_33.read(old0, meta.index);
+        hdr.lanes.d33 = old0;
+        sum_34.read(old0, meta.index);
+        hdr.lanes.d34 = old0;
+        sum_35.read(old0, meta.index);
+        hdr.lanes.d35 = old0;
+        sum_36.read(old0, meta.index);
+        hdr.lanes.d36 = old0;
+        sum_37.read(old0, meta.index);
+        hdr.lanes.d37 = old0;
+        sum_38.read(old0, meta.index);
+        hdr.lanes.d38 = old0;
+        sum_39.read(old0, meta.index);
+        hdr.lanes.d39 = old0;
+        sum_40.read(old0, meta.index);
+        hdr.lanes.d40 = old0;
+        sum_41.read(old0, meta.index);
+        hdr.lanes.d41 = old0;
+        sum_42.read(old0, meta.index);
+        hdr.lanes.d42 = old0;
+        sum_43.read(old0, meta.index);
+        hdr.lanes.d43 = old0;
+        sum_44.read(old0, meta.index);
+        hdr.lanes.d44 = old0;
+        sum_45.read(old0, meta.index);
+        hdr.lanes.d45 = old0;
+        sum_46.read(old0, meta.index);
+        hdr.lanes.d46 = old0;
+        sum_47.read(old0, meta.index);
+        hdr.lanes.d47 = old0;
+        sum_48.read(old0, meta.index);
+        hdr.lanes.d48 = old0;
+        sum_49.read(old0, meta.index);
+        hdr.lanes.d49 = old0;
+        sum_50.read(old0, meta.index);
+        hdr.lanes.d50 = old0;
+        sum_51.read(old0, meta.index);
+        hdr.lanes.d51 = old0;
+        sum_52.read(old0, meta.index);
+        hdr.lanes.d52 = old0;
+        sum_53.read(old0, meta.index);
+        hdr.lanes.d53 = old0;
+        sum_54.read(old0, meta.index);
+        hdr.lanes.d54 = old0;
+        sum_55.read(old0, meta.index);
+        hdr.lanes.d55 = old0;
+        sum_56.read(old0, meta.index);
+        hdr.lanes.d56 = old0;
+        sum_57.read(old0, meta.index);
+        hdr.lanes.d57 = old0;
+        sum_58.read(old0, meta.index);
+        hdr.lanes.d58 = old0;
+        sum_59.read(old0, meta.index);
+        hdr.lanes.d59 = old0;
+        sum_60.read(old0, meta.index);
+        hdr.lanes.d60 = old0;
+        sum_61.read(old0, meta.index);
+        hdr.lanes.d61 = old0;
+        sum_62.read(old0, meta.index);
+        hdr.lanes.d62 = old0;
+        sum_63.read(old0, meta.index);
+        hdr.lanes.d63 = old0;
+    }
+
+    @hidden
+    action exponent_store_out() {
+        exponent_exponent.write(meta.index, hdr.netfold.exp_next);
+    }
+
+    @hidden
+    action sum_store_out() {
+        sum_00.write(meta.index, hdr.lanes.d00);
+        sum_01.write(meta.index, hdr.lanes.d01);
+        sum_02.write(meta.index, hdr.lanes.d02);
+        sum_03.write(meta.index, hdr.lanes.d03);
+        sum_04.write(meta.index, hdr.lanes.d04);
+        sum_05.write(meta.index, hdr.lanes.d05);
+        sum_06.write(meta.index, hdr.lanes.d06);
+        sum_07.write(meta.index, hdr.lanes.d07);
+        sum_08.write(meta.index, hdr.lanes.d08);
+        sum_09.write(meta.index, hdr.lanes.d09);
+        sum_10.write(meta.index, hdr.lanes.d10);
+        sum_11.write(meta.index, hdr.lanes.d11);
+        sum_12.write(meta.index, hdr.lanes.d12);
+        sum_13.write(meta.index, hdr.lanes.d13);
+        sum_14.write(meta.index, hdr.lanes.d14);
+        sum_15.write(meta.index, hdr.lanes.d15);
+        sum_16.write(meta.index, hdr.lanes.d16);
+        sum_17.write(meta.index, hdr.lanes.d17);
+        sum_18.write(meta.index, hdr.lanes.d18);
+        sum_19.write(meta.index, hdr.lanes.d19);
+        sum_20.write(meta.index, hdr.lanes.d20);
+        sum_21.write(meta.index, hdr.lanes.d21);
+        sum_22.write(meta.index, hdr.lanes.d22);
+        sum_23.write(meta.index, hdr.lanes.d23);
+        sum_24.write(meta.index, hdr.lanes.d24);
+        sum_25.write(meta.index, hdr.lanes.d25);
+        sum_26.write(meta.index, hdr.lanes.d26);
+        sum_27.write(meta.index, hdr.lanes.d27);
+        sum_28.write(meta.index, hdr.lanes.d28);
+        sum_29.write(meta.index, hdr.lanes.d29);
+        sum_30.write(meta.index, hdr.lanes.d30);
+        sum_31.write(meta.index, hdr.lanes.d31);
+        sum_32.write(meta.index, hdr.lanes.d32);
+        sum_33.write(meta.index, hdr.lanes.d33);
+        sum_34.write(meta.index, hdr.lanes.d34);
+        sum_35.write(meta.index, hdr.lanes.d35);
+        sum_36.write(meta.index, hdr.lanes.d36);
+        sum_37.write(meta.index, hdr.lanes.d37);
+        sum_38.write(meta.index, hdr.lanes.d38);
+        sum_39.write(meta.index, hdr.lanes.d39);
+        sum_40.write(meta.index, hdr.lanes.d40);
+        sum_41.write(meta.index, hdr.lanes.d41);
+        sum_42.write(meta.index, hdr.lanes.d42);
+        sum_43.write(meta.index, hdr.lanes.d43);
+        sum_44.write(meta.index, hdr.lanes.d44);
+        sum_45.write(meta.index, hdr.lanes.d45);
+        sum_46.write(meta.index, hdr.lanes.d46);
+        sum_47.write(meta.index, hdr.lanes.d47);
+        sum_48.write(meta.index, hdr.lanes.d48);
+        sum_49.write(meta.index, hdr.lanes.d49);
+        sum_50.write(meta.index, hdr.lanes.d50);
+        sum_51.write(meta.index, hdr.lanes.d51);
+        sum_52.write(meta.index, hdr.lanes.d52);
+        sum_53.write(meta.index, hdr.lanes.d53);
+        sum_54.write(meta.index, hdr.lanes.d54);
+        sum_55.write(meta.index, hdr.lanes.d55);
+        sum_56.write(meta.index, hdr.lanes.d56);
+        sum_57.write(meta.index, hdr.lanes.d57);
+        sum_58.write(meta.index, hdr.lanes.d58);
+        sum_59.write(meta.index, hdr.lanes.d59);
+        sum_60.write(meta.index, hdr.lanes.d60);
+        sum_61.write(meta.index, hdr.lanes.d61);
+        sum_62.write(meta.index, hdr.lanes.d62);
+        sum_63.write(meta.index, hdr.lanes.d63);
+    }
+
+    @hidden
+    action exponent_raise_out() {
+        bit<8> old0;
+        exponent_exponent.read(old0, meta.index);
+        exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
+        hdr.netfold.exp_next = old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next;
+    }
+
+    @hidden
+    action sum_sum_out() {
+        bit<32> old0;
+        sum_00.read(old0, meta.index);
+        sum_00.write(meta.index, old0 + hdr.lanes.d00);
+        hdr.lanes.d00 = old0 + hdr.lanes.d00;
+        sum_01.read(old0, meta.index);
+        sum_01.write(meta.index, old0 + hdr.lanes.d01);
+        hdr.lanes.d01 = old0 + hdr.lanes.d01;
+        sum_02.read(old0, meta.index);
+        sum_02.write(meta.index, old0 + hdr.lanes.d02);
+        hdr.lanes.d02 = old0 + hdr.lanes.d02;
+        sum_03.read(old0, meta.index);
+        sum_03.write(meta.index, old0 + hdr.lanes.d03);
+        hdr.lanes.d03 = old0 + hdr.lanes.d03;
+        sum_04.read(old0, meta.index);
+        sum_04.write(meta.index, old0 + hdr.lanes.d04);
+        hdr.lanes.d04 = old0 + hdr.lanes.d04;
+        sum_05.read(old0, meta.index);
+        sum_05.write(meta.index, old0 + hdr.lanes.d05);
+        hdr.lanes.d05 = old0 + hdr.lanes.d05;
+        sum_06.read(old0, meta.index);
+        sum_06.write(meta.index, old0 + hdr.lanes.d06);
+        hdr.lanes.d06 = old0 + hdr.lanes.d06;
+        sum_07.read(old0, meta.index);
+        sum_07.write(meta.index, old0 + hdr.lanes.d07);
+        hdr.lanes.d07 = old0 + hdr.lanes.d07;
+        sum_08.read(old0, meta.index);
+        sum_08.write(meta.index, old0 + hdr.lanes.d08);
+        hdr.lanes.d08 = old0 + hdr.lanes.d08;
+        sum_09.read(old0, meta.index);
+        sum_09.write(meta.index, old0 + hdr.lanes.d09);
+        hdr.lanes.d09 = old0 + hdr.lanes.d09;
+        sum_10.read(old0, meta.index);
+        sum_10.write(meta.index, old0 + hdr.lanes.d10);
+        hdr.lanes.d10 = old0 + hdr.lanes.d10;
+        sum_11.read(old0, meta.index);
+        sum_11.write(meta.index, old0 + hdr.lanes.d11);
+        hdr.lanes.d11 = old0 + hdr.lanes.d11;
+        sum_12.read(old0, meta.index);
+        sum_12.write(meta.index, old0 + hdr.lanes.d12);
+        hdr.lanes.d12 = old0 + hdr.lanes.d12;
+        sum_13.read(old0, meta.index);
+        sum_13.write(meta.index, old0 + hdr.lanes.d13);
+        hdr.lanes.d13 = old0 + hdr.lanes.d13;
+        sum_14.read(old0, meta.index);
+        sum_14.write(meta.index, old0 + hdr.lanes.d14);
+        hdr.lanes.d14 = old0 + hdr.lanes.d14;
+        sum_15.read(old0, meta.index);
+        sum_15.write(meta.index, old0 + hdr.lanes.d15);
+        hdr.lanes.d15 = old0 + hdr.lanes.d15;
+        sum_16.read(old0, meta.index);
+        sum_16.write(meta.index, old0 + hdr.lanes.d16);
+        hdr.lanes.d16 = old0 + hdr.lanes.d16;
+        sum_17.read(old0, meta.index);
+        sum_17.write(meta.index, old0 + hdr.lanes.d17);
+        hdr.lanes.d17 = old0 + hdr.lanes.d17;
+        sum_18.read(old0, meta.index);
+        sum_18.write(meta.index, old0 + hdr.lanes.d18);
+        hdr.lanes.d18 = old0 + hdr.lanes.d18;
+        sum_19.read(old0, meta.index);
+        sum_19.write(meta.index, old0 + hdr.lanes.d19);
+        hdr.lanes.d19 = old0 + hdr.lanes.d19;
+        sum_20.read(old0, meta.index);
+        sum_20.write(meta.index, old0 + hdr.lanes.d20);
+        hdr.lanes.d20 = old0 + hdr.lanes.d20;
+        sum_21.read(old0, meta.index);
+        sum_21.write(meta.index, old0 + hdr.lanes.d21);
+        hdr.lanes.d21 = old0 + hdr.lanes.d21;
+        sum_22.read(old0, meta.index);
+        sum_22.write(meta.index, old0 + hdr.lanes.d22);
+        hdr.lanes.d22 = old0 + hdr.lanes.d22;
+        sum_23.read(old0, meta.index);
+        sum_23.write(meta.index, old0 + hdr.lanes.d23);
+        hdr.lanes.d23 = old0 + hdr.lanes.d23;
+        sum_24.read(old0, meta.index);
+        sum_24.write(meta.index, old0 + hdr.lanes.d24);
+        hdr.lanes.d24 = old0 + hdr.lanes.d24;
+        sum_25.read(old0, meta.index);
+        sum_25.write(meta.index, old0 + hdr.lanes.d25);
+        hdr.lanes.d25 = old0 + hdr.lanes.d25;
+        sum_26.read(old0, meta.index);
+        sum_26.write(meta.index, old0 + hdr.lanes.d26);
+        hdr.lanes.d26 = old0 + hdr.lanes.d26;
+        sum_27.read(old0, meta.index);
+        sum_27.write(meta.index, old0 + hdr.lanes.d27);
+        hdr.lanes.d27 = old0 + hdr.lanes.d27;
+        sum_28.read(old0, meta.index);
+        sum_28.write(meta.index, old0 + hdr.lanes.d28);
+        hdr.lanes.d28 = old0 + hdr.lanes.d28;
+        sum_29.read(old0, meta.index);
+        sum_29.write(meta.index, old0 + hdr.lanes.d29);
+        hdr.lanes.d29 = old0 + hdr.lanes.d29;
+        sum_30.read(old0, meta.index);
+        sum_30.write(meta.index, old0 + hdr.lanes.d30);
+        hdr.lanes.d30 = old0 + hdr.lanes.d30;
+        sum_31.read(old0, meta.index);
+        sum_31.write(meta.index, old0 + hdr.lanes.d31);
+        hdr.lanes.d31 = old0 + hdr.lanes.d31;
+        sum_32.read(old0, meta.index);
+        sum_32.write(meta.index, old0 + hdr.lanes.d32);
+        hdr.lanes.d32 = old0 + hdr.lanes.d32;
+        sum_33.read(old0, meta.index);
+        sum_33.write(meta.index, old0 + hdr.lanes.d33);
+        hdr.lanes.d33 = old0 + hdr.lanes.d33;
+        sum_34.read(old0, meta.index);
+        sum_34.write(meta.index, old0 + hdr.lanes.d34);
+        hdr.lanes.d34 = old0 + hdr.lanes.d34;
+        sum_35.read(old0, meta.index);
+        sum_35.write(meta.index, old0 + hdr.lanes.d35);
+        hdr.lanes.d35 = old0 + hdr.lanes.d35;
+        sum_36.read(old0, meta.index);
+        sum_36.write(meta.index, old0 + hdr.lanes.d36);
+        hdr.lanes.d36 = old0 + hdr.lanes.d36;
+        sum_37.read(old0, meta.index);
+        sum_37.write(meta.index, old0 + hdr.lanes.d37);
+        hdr.lanes.d37 = old0 + hdr.lanes.d37;
+        sum_38.read(old0, meta.index);
+        sum_38.write(meta.index, old0 + hdr.lanes.d38);
+        hdr.lanes.d38 = old0 + hdr.lanes.d38;
+        sum_39.read(old0, meta.index);
+        sum_39.write(meta.index, old0 + hdr.lanes.d39);
+        hdr.lanes.d39 = old0 + hdr.lanes.d39;
+        sum_40.read(old0, meta.index);
+        sum_40.write(meta.index, old0 + hdr.lanes.d40);
+        hdr.lanes.d40 = old0 + hdr.lanes.d40;
+        sum_41.read(old0, meta.index);
+        sum_41.write(meta.index, old0 + hdr.lanes.d41);
+        hdr.lanes.d41 = old0 + hdr.lanes.d41;
+        sum_42.read(old0, meta.index);
+        sum_42.write(meta.index, old0 + hdr.lanes.d42);
+        hdr.lanes.d42 = old0 + hdr.lanes.d42;
+        sum_43.read(old0, meta.index);
+        sum_43.write(meta.index, old0 + hdr.lanes.d43);
+        hdr.lanes.d43 = old0 + hdr.lanes.d43;
+        sum_44.read(old0, meta.index);
+        sum_44.write(meta.index, old0 + hdr.lanes.d44);
+        hdr.lanes.d44 = old0 + hdr.lanes.d44;
+        sum_45.read(old0, meta.index);
+        sum_45.write(meta.index, old0 + hdr.lanes.d45);
+        hdr.lanes.d45 = old0 + hdr.lanes.d45;
+        sum_46.read(old0, meta.index);
+        sum_46.write(meta.index, old0 + hdr.lanes.d46);
+        hdr.lanes.d46 = old0 + hdr.lanes.d46;
+        sum_47.read(old0, meta.index);
+        sum_47.write(meta.index, old0 + hdr.lanes.d47);
+        hdr.lanes.d47 = old0 + hdr.lanes.d47;
+        sum_48.read(old0, meta.index);
+        sum_48.write(meta.index, old0 + hdr.lanes.d48);
+        hdr.lanes.d48 = old0 + hdr.lanes.d48;
+        sum_49.read(old0, meta.index);
+        sum_49.write(meta.index, old0 + hdr.lanes.d49);
+        hdr.lanes.d49 = old0 + hdr.lanes.d49;
+        sum_50.read(old0, meta.index);
+        sum_50.write(meta.index, old0 + hdr.lanes.d50);
+        hdr.lanes.d50 = old0 + hdr.lanes.d50;
+        sum_51.read(old0, meta.index);
+        sum_51.write(meta.index, old0 + hdr.lanes.d51);
+        hdr.lanes.d51 = old0 + hdr.lanes.d51;
+        sum_52.read(old0, meta.index);
+        sum_52.write(meta.index, old0 + hdr.lanes.d52);
+        hdr.lanes.d52 = old0 + hdr.lanes.d52;
+        sum_53.read(old0, meta.index);
+        sum_53.write(meta.index, old0 + hdr.lanes.d53);
+        hdr.lanes.d53 = old0 + hdr.lanes.d53;
+        sum_54.read(old0, meta.index);
+        sum_54.write(meta.index, old0 + hdr.lanes.d54);
+        hdr.lanes.d54 = old0 + hdr.lanes.d54;
+        sum_55.read(old0, meta.index);
+        sum_55.write(meta.index, old0 + hdr.lanes.d55);
+        hdr.lanes.d55 = old0 + hdr.lanes.d55;
+        sum_56.read(old0, meta.index);
+        sum_56.write(meta.index, old0 + hdr.lanes.d56);
+        hdr.lanes.d56 = old0 + hdr.lanes.d56;
+        sum_57.read(old0, meta.index);
+        sum_57.write(meta.index, old0 + hdr.lanes.d57);
+        hdr.lanes.d57 = old0 + hdr.lanes.d57;
+        sum_58.read(old0, meta.index);
+        sum_58.write(meta.index, old0 + hdr.lanes.d58);
+        hdr.lanes.d58 = old0 + hdr.lanes.d58;
+        sum_59.read(old0, meta.index);
+        sum_59.write(meta.index, old0 + hdr.lanes.d59);
+        hdr.lanes.d59 = old0 + hdr.lanes.d59;
+        sum_60.read(old0, meta.index);
+        sum_60.write(meta.index, old0 + hdr.lanes.d60);
+        hdr.lanes.d60 = old0 + hdr.lanes.d60;
+        sum_61.read(old0, meta.index);
+        sum_61.write(meta.index, old0 + hdr.lanes.d61);
+        hdr.lanes.d61 = old0 + hdr.lanes.d61;
+        sum_62.read(old0, meta.index);
+        sum_62.write(meta.index, old0 + hdr.lanes.d62);
+        hdr.lanes.d62 = old0 + hdr.lanes.d62;
+        sum_63.read(old0, meta.index);
+        sum_63.write(meta.index, old0 + hdr.lanes.d63);
+        hdr.lanes.d63 = old0 + hdr.lanes.d63;
+    }
+
+    @hidden
+    action exponent_store() {
+        exponent_exponent.write(meta.index, hdr.netfold.exp_next);
+    }
+
+    @hidden
+    action sum_store() {
+        sum_00.write(meta.index, hdr.lanes.d00);
+        sum_01.write(meta.index, hdr.lanes.d01);
+        sum_02.write(meta.index, hdr.lanes.d02);
+        sum_03.write(meta.index, hdr.lanes.d03);
+        sum_04.write(meta.index, hdr.lanes.d04);
+        sum_05.write(meta.index, hdr.lanes.d05);
+        sum_06.write(meta.index, hdr.lanes.d06);
+        sum_07.write(meta.index, hdr.lanes.d07);
+        sum_08.write(meta.index, hdr.lanes.d08);
+        sum_09.write(meta.index, hdr.lanes.d09);
+        sum_10.write(meta.index, hdr.lanes.d10);
+        sum_11.write(meta.index, hdr.lanes.d11);
+        sum_12.write(meta.index, hdr.lanes.d12);
+        sum_13.write(meta.index, hdr.lanes.d13);
+        sum_14.write(meta.index, hdr.lanes.d14);
+        sum_15.write(meta.index, hdr.lanes.d15);
+        sum_16.write(meta.index, hdr.lanes.d16);
+        sum_17.write(meta.index, hdr.lanes.d17);
+        sum_18.write(meta.index, hdr.lanes.d18);
+        sum_19.write(meta.index, hdr.lanes.d19);
+        sum_20.write(meta.index, hdr.lanes.d20);
+        sum_21.write(meta.index, hdr.lanes.d21);
+        sum_22.write(meta.index, hdr.lanes.d22);
+        sum_23.write(meta.index, hdr.lanes.d23);
+        sum_24.write(meta.index, hdr.lanes.d24);
+        sum_25.write(meta.index, hdr.lanes.d25);
+        sum_26.write(meta.index, hdr.lanes.d26);
+        sum_27.write(meta.index, hdr.lanes.d27);
+        sum_28.write(meta.index, hdr.lanes.d28);
+        sum_29.write(meta.index, hdr.lanes.d29);
+        sum_30.write(meta.index, hdr.lanes.d30);
+        sum_31.write(meta.index, hdr.lanes.d31);
+        sum_32.write(meta.index, hdr.lanes.d32);
+        sum_33.write(meta.index, hdr.lanes.d33);
+        sum_34.write(meta.index, hdr.lanes.d34);
+        sum_35.write(meta.index, hdr.lanes.d35);
+        sum_36.write(meta.index, hdr.lanes.d36);
+        sum_37.write(meta.index, hdr.lanes.d37);
+        sum_38.write(meta.index, hdr.lanes.d38);
+        sum_39.write(meta.index, hdr.lanes.d39);
+        sum_40.write(meta.index, hdr.lanes.d40);
+        sum_41.write(meta.index, hdr.lanes.d41);
+        sum_42.write(meta.index, hdr.lanes.d42);
+        sum_43.write(meta.index, hdr.lanes.d43);
+        sum_44.write(meta.index, hdr.lanes.d44);
+        sum_45.write(meta.index, hdr.lanes.d45);
+        sum_46.write(meta.index, hdr.lanes.d46);
+        sum_47.write(meta.index, hdr.lanes.d47);
+        sum_48.write(meta.index, hdr.lanes.d48);
+        sum_49.write(meta.index, hdr.lanes.d49);
+        sum_50.write(meta.index, hdr.lanes.d50);
+        sum_51.write(meta.index, hdr.lanes.d51);
+        sum_52.write(meta.index, hdr.lanes.d52);
+        sum_53.write(meta.index, hdr.lanes.d53);
+        sum_54.write(meta.index, hdr.lanes.d54);
+        sum_55.write(meta.index, hdr.lanes.d55);
+        sum_56.write(meta.index, hdr.lanes.d56);
+        sum_57.write(meta.index, hdr.lanes.d57);
+        sum_58.write(meta.index, hdr.lanes.d58);
+        sum_59.write(meta.index, hdr.lanes.d59);
+        sum_60.write(meta.index, hdr.lanes.d60);
+        sum_61.write(meta.index, hdr.lanes.d61);
+        sum_62.write(meta.index, hdr.lanes.d62);
+        sum_63.write(meta.index, hdr.lanes.d63);
+    }
+
+    @hidden
+    action exponent_raise() {
+        bit<8> old0;
+        exponent_exponent.read(old0, meta.index);
+        exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
+    }
+
+    @hidden
+    action sum_sum() {
+        bit<32> old0;
+        sum_00.read(old0, meta.index);
+        sum_00.write(meta.index, old0 + hdr.lanes.d00);
+        sum_01.read(old0, meta.index);
+        sum_01.write(meta.index, old0 + hdr.lanes.d01);
+        sum_02.read(old0, meta.index);
+        sum_02.write(meta.index, old0 + hdr.lanes.d02);
+        sum_03.read(old0, meta.index);
+        sum_03.write(meta.index, old0 + hdr.lanes.d03);
+        sum_04.read(old0, meta.index);
+        sum_04.write(meta.index, old0 + hdr.lanes.d04);
+        sum_05.read(old0, meta.index);
+        sum_05.write(meta.index, old0 + hdr.lanes.d05);
+        sum_06.read(old0, meta.index);
+        sum_06.write(meta.index, old0 + hdr.lanes.d06);
+        sum_07.read(old0, meta.index);
+        sum_07.write(meta.index, old0 + hdr.lanes.d07);
+        sum_08.read(old0, meta.index);
+        sum_08.write(meta.index, old0 + hdr.lanes.d08);
+        sum_09.read(old0, meta.index);
+        sum_09.write(meta.index, old0 + hdr.lanes.d09);
+        sum_10.read(old0, meta.index);
+        sum_10.write(meta.index, old0 + hdr.lanes.d10);
+        sum_11.read(old0, meta.index);
+        sum_11.write(meta.index, old0 + hdr.lanes.d11);
+        sum_12.read(old0, meta.index);
+        sum_12.write(meta.index, old0 + hdr.lanes.d12);
+        sum_13.read(old0, meta.index);
+        sum_13.write(meta.index, old0 + hdr.lanes.d13);
+        sum_14.read(old0, meta.index);
+        sum_14.write(meta.index, old0 + hdr.lanes.d14);
+        sum_15.read(old0, meta.index);
+        sum_15.write(meta.index, old0 + hdr.lanes.d15);
+        sum_16.read(old0, meta.index);
+        sum_16.write(meta.index, old0 + hdr.lanes.d16);
+        sum_17.read(old0, meta.index);
+        sum_17.write(meta.index, old0 + hdr.lanes.d17);
+        sum_18.read(old0, meta.index);
+        sum_18.write(meta.index, old0 + hdr.lanes.d18);
+        sum_19.read(old0, meta.index);
+        sum_19.write(meta.index, old0 + hdr.lanes.d19);
+        sum_20.read(old0, meta.index);
+        sum_20.write(meta.index, old0 + hdr.lanes.d20);
+        sum_21.read(old0, meta.index);
+        sum_21.write(meta.index, old0 + hdr.lanes.d21);
+        sum_22.read(old0, meta.index);
+        sum_22.write(meta.index, old0 + hdr.lanes.d22);
+        sum_23.read(old0, meta.index);
+        sum_23.write(meta.index, old0 + hdr.lanes.d23);
+        sum_24.read(old0, meta.index);
+        sum_24.write(meta.index, old0 + hdr.lanes.d24);
+        sum_25.read(old0, meta.index);
+        sum_25.write(meta.index, old0 + hdr.lanes.d25);
+        sum_26.read(old0, meta.index);
+        sum_26.write(meta.index, old0 + hdr.lanes.d26);
+        sum_27.read(old0, meta.index);
+        sum_27.write(meta.index, old0 + hdr.lanes.d27);
+        sum_28.read(old0, meta.index);
+        sum_28.write(meta.index, old0 + hdr.lanes.d28);
+        sum_29.read(old0, meta.index);
+        sum_29.write(meta.index, old0 + hdr.lanes.d29);
+        sum_30.read(old0, meta.index);
+        sum_30.write(meta.index, old0 + hdr.lanes.d30);
+        sum_31.read(old0, meta.index);
+        sum_31.write(meta.index, old0 + hdr.lanes.d31);
+        sum_32.read(old0, meta.index);
+        sum_32.write(meta.index, old0 + hdr.lanes.d32);
+        sum_33.read(old0, meta.index);
+        sum_33.write(meta.index, old0 + hdr.lanes.d33);
+        sum_34.read(old0, meta.index);
+        sum_34.write(meta.index, old0 + hdr.lanes.d34);
+        sum_35.read(old0, meta.index);
+        sum_35.write(meta.index, old0 + hdr.lanes.d35);
+        sum_36.read(old0, meta.index);
+        sum_36.write(meta.index, old0 + hdr.lanes.d36);
+        sum_37.read(old0, meta.index);
+        sum_37.write(meta.index, old0 + hdr.lanes.d37);
+        sum_38.read(old0, meta.index);
+        sum_38.write(meta.index, old0 + hdr.lanes.d38);
+        sum_39.read(old0, meta.index);
+        sum_39.write(meta.index, old0 + hdr.lanes.d39);
+        sum_40.read(old0, meta.index);
+        sum_40.write(meta.index, old0 + hdr.lanes.d40);
+        sum_41.read(old0, meta.index);
+        sum_41.write(meta.index, old0 + hdr.lanes.d41);
+        sum_42.read(old0, meta.index);
+        sum_42.write(meta.index, old0 + hdr.lanes.d42);
+        sum_43.read(old0, meta.index);
+        sum_43.write(meta.index, old0 + hdr.lanes.d43);
+        sum_44.read(old0, meta.index);
+        sum_44.write(meta.index, old0 + hdr.lanes.d44);
+        sum_45.read(old0, meta.index);
+        sum_45.write(meta.index, old0 + hdr.lanes.d45);
+        sum_46.read(old0, meta.index);
+        sum_46.write(meta.index, old0 + hdr.lanes.d46);
+        sum_47.read(old0, meta.index);
+        sum_47.write(meta.index, old0 + hdr.lanes.d47);
+        sum_48.read(old0, meta.index);
+        sum_48.write(meta.index, old0 + hdr.lanes.d48);
+        sum_49.read(old0, meta.index);
+        sum_49.write(meta.index, old0 + hdr.lanes.d49);
+        sum_50.read(old0, meta.index);
+        sum_50.write(meta.index, old0 + hdr.lanes.d50);
+        sum_51.read(old0, meta.index);
+        sum_51.write(meta.index, old0 + hdr.lanes.d51);
+        sum_52.read(old0, meta.index);
+        sum_52.write(meta.index, old0 + hdr.lanes.d52);
+        sum_53.read(old0, meta.index);
+        sum_53.write(meta.index, old0 + hdr.lanes.d53);
+        sum_54.read(old0, meta.index);
+        sum_54.write(meta.index, old0 + hdr.lanes.d54);
+        sum_55.read(old0, meta.index);
+        sum_55.write(meta.index, old0 + hdr.lanes.d55);
+        sum_56.read(old0, meta.index);
+        sum_56.write(meta.index, old0 + hdr.lanes.d56);
+        sum_57.read(old0, meta.index);
+        sum_57.write(meta.index, old0 + hdr.lanes.d57);
+        sum_58.read(old0, meta.index);
+        sum_58.write(meta.index, old0 + hdr.lanes.d58);
+        sum_59.read(old0, meta.index);
+        sum_59.write(meta.index, old0 + hdr.lanes.d59);
+        sum_60.read(old0, meta.index);
+        sum_60.write(meta.index, old0 + hdr.lanes.d60);
+        sum_61.read(old0, meta.index);
+        sum_61.write(meta.index, old0 + hdr.lanes.d61);
+        sum_62.read(old0, meta.index);
+        sum_62.write(meta.index, old0 + hdr.lanes.d62);
+        sum_63.read(old0, meta.index);
+        sum_63.write(meta.index, old0 + hdr.lanes.d63);
+    }
+
+    @id(0x01000001)
+    action admit(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group) {
+        meta.index = base;
+        meta.bit_mask = bit_mask;
+        meta.others = others;
+        meta.world = world;
+        meta.group = group;
+    }
+
+    @id(0x01000002)
+    action admit_controller(@id(1) bit<32> base) {
+        meta.index = base;
+        meta.controller = 8w0x1;
+    }
+
+    @id(0x01000003)
+    action deny(@id(1) bit<8> reason) {
+        meta.reason = reason;
+    }
+
+    @id(0x01000004)
+    action refuse(@id(1) bit<8> reason) {
+        meta.reason = reason;
+        meta.answer = 8w0x1;
+    }
+
+    @id(0x02000001)
+    table job {
+        key = {
+            meta.port: ternary @id(1) @name("port");
+            hdr.netfold.kind: ternary @id(2) @name("kind");
+            hdr.netfold.job: ternary @id(3) @name("job");
+            hdr.netfold.key: ternary @id(4) @name("key");
+            hdr.netfold.epoch: ternary @id(5) @name("epoch");
+            hdr.netfold.slot: ternary @id(6) @name("slot");
+            hdr.ipv4.src: ternary @id(7) @name("source");
+        }
+        actions = {
+            admit;
+            admit_controller;
+            deny;
+            refuse;
+        }
+        const default_action = deny(0x5);
+        size = 2592;
+    }
+
+    apply {
+        meta.port = (bit<16>)standard_metadata.ingress_port;
+        if (hdr.netfold.isValid()) {
+            if (standard_metadata.checksum_error == 1w1) {
+                meta.reason = 8w0x1;
+            } else if (hdr.netfold.version == 4w0x1) {
+                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x146) && (hdr.ipv4.total_len == 16w0x138)) && (hdr.udp.length == 16w0x124))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x46) && (hdr.ipv4.total_len == 16w0x38)) && (hdr.udp.length == 16w0x24)))) {
+                    if (!((hdr.netfold.op == 4w0x0))) {
+                        meta.reason = 8w0x4;
+                    }
+                } else {
+                    meta.reason = 8w0x2;
+                }
+            } else {
+                meta.reason = 8w0x3;
+            }
+        } else {
+            meta.reason = 8w0x1;
+        }
+        if (meta.reason == 8w0x0) {
+            job.apply();
+            if (meta.reason == 8w0x0) {
+                meta.index = meta.index + (bit<32>)((hdr.netfold.slot ++ hdr.netfold.set));
+                if (hdr.netfold.kind == 4w0x6) {
+                    claim_peek_out();
+                    version_peek_out();
+                } else {
+                    claim_touch_out();
+                    version_touch_out();
+                }
+                meta.diff = hdr.netfold.chunk - meta.stored;
+                meta.duplicate = meta.seen & meta.bit_mask;
+                meta.missing = meta.others & ~(meta.seen);
+                if (meta.controller == 8w0x1) {
+                    if ((hdr.netfold.kind == 4w0x7) && ((int<32>)(meta.diff) > (int<32>)(32w0x0))) {
+                        exponent_clear();
+                        sum_clear();
+                    } else {
+                        hdr.netfold.chunk = meta.stored;
+                        hdr.netfold.bitmap = meta.seen;
+                    }
+                    meta.answer = 8w0x2;
+                    standard_metadata.egress_spec = (bit<9>)(meta.port);
+                    meta.swap = hdr.ethernet.dst;
+                    hdr.ethernet.dst = hdr.ethernet.src;
+                    hdr.ethernet.src = meta.swap;
+                    meta.swap = (bit<48>)(hdr.ipv4.dst);
+                    hdr.ipv4.dst = hdr.ipv4.src;
+                    hdr.ipv4.src = (bit<32>)(meta.swap);
+                    meta.swap = (bit<48>)(hdr.udp.dst_port);
+                    hdr.udp.dst_port = hdr.udp.src_port;
+                    hdr.udp.src_port = (bit<16>)(meta.swap);
+                    hdr.ipv4.ttl = 8w0x40;
+                    hdr.udp.checksum = 16w0x0;
+                } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
+                    hdr.netfold.kind = 4w0x4;
+                    hdr.lanes.setInvalid();
+                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                    hdr.udp.length = 16w0x24;
+                    hdr.ipv4.total_len = 16w0x38;
+                    meta.reason = 8w0xa;
+                    meta.answer = 8w0x2;
+                    standard_metadata.egress_spec = (bit<9>)(meta.port);
+                    meta.swap = hdr.ethernet.dst;
+                    hdr.ethernet.dst = hdr.ethernet.src;
+                    hdr.ethernet.src = meta.swap;
+                    meta.swap = (bit<48>)(hdr.ipv4.dst);
+                    hdr.ipv4.dst = hdr.ipv4.src;
+                    hdr.ipv4.src = (bit<32>)(meta.swap);
+                    meta.swap = (bit<48>)(hdr.udp.dst_port);
+                    hdr.udp.dst_port = hdr.udp.src_port;
+                    hdr.udp.src_port = (bit<16>)(meta.swap);
+                    hdr.ipv4.ttl = 8w0x40;
+                    hdr.udp.checksum = 16w0x0;
+                } else if (meta.duplicate != 32w0x0) {
+                    if (meta.missing == 32w0x0) {
+                        exponent_read_out();
+                        if (hdr.lanes.isValid()) {
+                            sum_read_out();
+                        }
+                        hdr.netfold.kind = 4w0x2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                        hdr.netfold.count = meta.world;
+                        meta.answer = 8w0x2;
+                        standard_metadata.egress_spec = (bit<9>)(meta.port);
+                        meta.swap = hdr.ethernet.dst;
+                        hdr.ethernet.dst = hdr.ethernet.src;
+                        hdr.ethernet.src = meta.swap;
+                        meta.swap = (bit<48>)(hdr.ipv4.dst);
+                        hdr.ipv4.dst = hdr.ipv4.src;
+                        hdr.ipv4.src = (bit<32>)(meta.swap);
+                        meta.swap = (bit<48>)(hdr.udp.dst_port);
+                        hdr.udp.dst_port = hdr.udp.src_port;
+                        hdr.udp.src_port = (bit<16>)(meta.swap);
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                        answers.count(32w0x1);
+                    } else {
+                        meta.reason = 8w0xb;
+                    }
+                } else if (meta.missing == 32w0x0) {
+                    if (meta.diff != 32w0x0) {
+                        exponent_store_out();
+                        if (hdr.lanes.isValid()) {
+                            sum_store_out();
+                        } else {
+                            sum_clear();
+                        }
+                    } else {
+                        exponent_raise_out();
+                        if (hdr.lanes.isValid()) {
+                            sum_sum_out();
+                        }
+                    }
+                    hdr.netfold.kind = 4w0x2;
+                    hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                    hdr.netfold.bitmap = meta.others | meta.bit_mask;
+                    hdr.netfold.count = meta.world;
+                    hdr.ipv4.ttl = 8w0x40;
+                    hdr.udp.checksum = 16w0x0;
+                    meta.answer = 8w0x2;
+                    standard_metadata.mcast_grp = meta.group;
+                    answers.count(32w0x0);
+                } else if (meta.diff != 32w0x0) {
+                    exponent_store();
+                    if (hdr.lanes.isValid()) {
+                        sum_store();
+                    } else {
+                        sum_clear();
+                    }
+                } else {
+                    exponent_raise();
+                    if (hdr.lanes.isValid()) {
+                        sum_sum();
+                    }
+                }
+            }
+        }
+        if (meta.answer == 8w0x1) {
+            hdr.netfold.kind = 4w0x5;
+            hdr.netfold.reason = meta.reason;
+            hdr.lanes.setInvalid();
+            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+            hdr.udp.length = 16w0x24;
+            hdr.ipv4.total_len = 16w0x38;
+            meta.answer = 8w0x2;
+            standard_metadata.egress_spec = (bit<9>)(meta.port);
+            meta.swap = hdr.ethernet.dst;
+            hdr.ethernet.dst = hdr.ethernet.src;
+            hdr.ethernet.src = meta.swap;
+            meta.swap = (bit<48>)(hdr.ipv4.dst);
+            hdr.ipv4.dst = hdr.ipv4.src;
+            hdr.ipv4.src = (bit<32>)(meta.swap);
+            meta.swap = (bit<48>)(hdr.udp.dst_port);
+            hdr.udp.dst_port = hdr.udp.src_port;
+            hdr.udp.src_port = (bit<16>)(meta.swap);
+            hdr.ipv4.ttl = 8w0x40;
+            hdr.udp.checksum = 16w0x0;
+        } else if (meta.answer == 8w0x0) {
+            mark_to_drop(standard_metadata);
+        }
+        packets.count((bit<32>)(meta.reason));
+    }
+}
+
+control EgressImpl(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata
+) {
+    @id(0x01000005)
+    action rewrite(@id(1) bit<48> dst_mac, @id(2) bit<32> dst_ip, @id(3) bit<16> dst_port, @id(4) bit<48> src_mac, @id(5) bit<32> src_ip, @id(6) bit<16> src_port) {
+        hdr.ethernet.dst = dst_mac;
+        hdr.ipv4.dst = dst_ip;
+        hdr.udp.dst_port = dst_port;
+        hdr.ethernet.src = src_mac;
+        hdr.ipv4.src = src_ip;
+        hdr.udp.src_port = src_port;
+    }
+
+    @id(0x01000006)
+    action keep() {
+    }
+
+    @id(0x02000002)
+    table child {
+        key = {
+            meta.port: exact @id(1) @name("instance");
+        }
+        actions = {
+            rewrite;
+            keep;
+        }
+        const default_action = keep();
+        size = 512;
+    }
+
+    apply {
+        meta.port = standard_metadata.egress_rid;
+        if (meta.port != 16w0x0) {
+            child.apply();
+        }
+        if ((standard_metadata.enq_qdepth > 19w0xf) && (hdr.ipv4.ecn != 2w0x0)) {
+            hdr.ipv4.ecn = 2w0x3;
+        }
+    }
+}
+
+control VerifyChecksumImpl(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        verify_checksum(
+            hdr.ipv4.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.identification, hdr.ipv4.reserved, hdr.ipv4.dont_fragment, hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control ComputeChecksumImpl(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(
+            hdr.ipv4.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.identification, hdr.ipv4.reserved, hdr.ipv4.dont_fragment, hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control DeparserImpl(packet_out pkt, in headers_t hdr) {
+    apply {
+        pkt.emit(hdr.ethernet);
+        pkt.emit(hdr.ipv4);
+        pkt.emit(hdr.udp);
+        pkt.emit(hdr.netfold);
+        pkt.emit(hdr.lanes);
+    }
+}
+
+V1Switch(
+    ParserImpl(), VerifyChecksumImpl(), IngressImpl(), EgressImpl(), ComputeChecksumImpl(), DeparserImpl()
+) main;

@@ -1,0 +1,88 @@
+//! Profiles with a name: what the snapshots, the command and the tests are made for.
+
+use netfold_wire::LaneOp;
+
+use super::{Encapsulation, Profile};
+
+/// A profile with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Name: lower case, digits and hyphens.
+    pub name: &'static str,
+    /// What it is for, one line.
+    pub about: &'static str,
+    /// The profile.
+    pub profile: Profile,
+}
+
+/// Every named profile, the default first.
+pub fn named() -> Vec<Named> {
+    let named = |name, about, profile| Named { name, about, profile };
+    let hardware = Profile::hardware();
+    vec![
+        named(
+            "hardware",
+            "any level of a tree, on Ethernet: 64 words a packet, all operations",
+            hardware.clone(),
+        ),
+        named(
+            "tofino",
+            "a root on Ethernet that fits 12 stages: sum alone, 64 words a packet",
+            Profile::tofino(),
+        ),
+        named(
+            "nic",
+            "a leaf in a network interface: sum alone, 8 local workers, 64 words a packet",
+            Profile {
+                ops: vec![LaneOp::Sum],
+                workers: 8,
+                slots: 256,
+                jobs: 4,
+                ecn_depth: 0,
+                ..hardware.clone()
+            },
+        ),
+        named(
+            "datagram",
+            "any level, where sockets or rings own the outer headers",
+            Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware.clone() },
+        ),
+        named(
+            "small",
+            "a root for two workers and four slots, to read and to test with",
+            Profile {
+                encapsulation: Encapsulation::Datagram,
+                ops: vec![LaneOp::Sum],
+                lane_words: 16,
+                workers: 2,
+                slots: 4,
+                jobs: 1,
+                ecn_depth: 0,
+                hierarchy: false,
+                ..hardware
+            },
+        ),
+    ]
+}
+
+/// The profile of that name.
+pub fn by_name(name: &str) -> Option<Profile> {
+    named().into_iter().find(|named| named.name == name).map(|named| named.profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_profiles_in_range() {
+        let all = named();
+        for (i, one) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|other| other.name != one.name), "{}", one.name);
+            assert!(one.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+            one.profile.check().unwrap_or_else(|error| panic!("{}: {error}", one.name));
+        }
+        assert_eq!(by_name("hardware"), Some(Profile::hardware()));
+        assert_eq!(by_name("none"), None);
+    }
+}
