@@ -12,8 +12,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-proto", &["netfold-wire"]),
     ("netfold-io", &["netfold-wire"]),
     ("netfold-p4", &["netfold-wire"]),
+    ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
-    ("netfold-controller", &["netfold-wire", "netfold-p4"]),
+    ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
     (
         "netfold-testbed",
@@ -22,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-proto",
             "netfold-io",
             "netfold-p4",
+            "netfold-p4-runtime",
             "netfold-switch",
             "netfold-controller",
             "netfold",
@@ -34,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-proto",
             "netfold-io",
             "netfold-p4",
+            "netfold-p4-runtime",
             "netfold-switch",
             "netfold-controller",
             "netfold",
@@ -43,14 +46,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["netfold-wire"]),
 ];
 
-/// The packages that may use an asynchronous runtime: the data path is synchronous.
-const ASYNC: &[&str] = &["netfold-controller", "netfold-cli"];
+/// The packages that may use an asynchronous runtime: the data path is synchronous. The testbed talks gRPC to bmv2's own
+/// data plane, on a thread of its own.
+const ASYNC: &[&str] = &["netfold-controller", "netfold-cli", "netfold-testbed"];
 
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-wire", "dataplane/wire/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
+    ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
 ];
 
 /// Arrows that point the wrong way.
