@@ -77,3 +77,62 @@ pub enum EntryError {
     #[error("multicast group {0}: too many replicas or unknown port")]
     Group(u16),
 }
+
+/// A key field of a table, as entries are checked against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyField {
+    /// Match field id.
+    pub id: u32,
+    /// Width.
+    pub bits: u32,
+    /// Whether every entry must give all of its bits.
+    pub exact: bool,
+}
+
+/// Checks the key and the priority of an entry against its table's key fields, of which there are at most 32; `place`
+/// is told of each field that the entry gives, and where the table has it.
+///
+/// # Errors
+///
+/// [`EntryError::Field`] or [`EntryError::Priority`]; `place` may have been told of some fields.
+pub fn check_key(
+    keys: impl Iterator<Item = KeyField> + Clone,
+    entry: &TableEntry,
+    mut place: impl FnMut(usize, &FieldMatch),
+) -> Result<(), EntryError> {
+    let mut given = 0u32;
+    for field in &entry.matches {
+        let found = keys.clone().enumerate().find(|(_, key)| key.id == field.field);
+        let (at, key) = found.ok_or(EntryError::Field(field.field))?;
+        let all = if key.bits >= 64 { u64::MAX } else { (1 << key.bits) - 1 };
+        let wide = (field.value | field.mask) & !all != 0;
+        let stray = field.value & !field.mask != 0 || field.mask == 0;
+        if wide || stray || given & 1 << at != 0 || (key.exact && field.mask != all) {
+            return Err(EntryError::Field(field.field));
+        }
+        given |= 1 << at;
+        place(at, field);
+    }
+    let absent = |(at, key): &(usize, KeyField)| key.exact && given & 1 << at == 0;
+    if let Some((_, key)) = keys.clone().enumerate().find(absent) {
+        return Err(EntryError::Field(key.id));
+    }
+    let ternary = keys.into_iter().any(|key| !key.exact);
+    if ternary != (entry.priority > 0) || entry.priority < 0 {
+        return Err(EntryError::Priority(entry.priority));
+    }
+    Ok(())
+}
+
+/// Checks action parameters against the widths that the action declares.
+///
+/// # Errors
+///
+/// [`EntryError::Param`] with the position of the first that is missing, superfluous or too wide.
+pub fn check_params(widths: impl ExactSizeIterator<Item = u32>, params: &[u64]) -> Result<(), EntryError> {
+    if widths.len() != params.len() {
+        return Err(EntryError::Param(widths.len().min(params.len())));
+    }
+    let wide = |(bits, value): (u32, &u64)| bits < 64 && value >> bits != 0;
+    widths.zip(params).position(wide).map_or(Ok(()), |at| Err(EntryError::Param(at)))
+}

@@ -4,6 +4,7 @@
 //! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
 //! - Back ends: [`v1model`] prints P4_16 for bmv2, [`rust`] generates the software switch's fast path, [`p4info`]
 //!   describes the program to control planes.
+//! - [`interpret`]: executes any program; what the back ends' output is held against.
 //! - [`entry`]: table entries and multicast groups in plain types.
 //!
 //! Emission is deterministic: the same program prints the same bytes.
@@ -12,6 +13,7 @@
 pub mod allreduce;
 pub mod check;
 pub mod entry;
+pub mod interpret;
 pub mod ir;
 pub mod p4info;
 pub mod profile;

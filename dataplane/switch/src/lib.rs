@@ -1,15 +1,18 @@
 //! The software switch: it runs the pipeline that `netfold-p4` generates, over any packet I/O backend.
 //!
 //! - [`pipeline`]: the generated fast paths, one for each payload size, and the [`Pipeline`] trait they implement.
+//! - [`interpreted`]: any other valid program, by the interpreter.
 //! - [`switch`]: the loop that receives bursts, runs the pipeline, multiplies what is multicast and sends; and the
 //!   handle by which a control plane on another thread changes tables, groups and ports between bursts.
 //!
 //! One thread runs a switch. Per packet it neither allocates, locks nor makes a system call of its own.
 
+pub mod interpreted;
 pub mod pipeline;
 pub mod runtime;
 pub mod switch;
 
+pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
 pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline};
 pub use runtime::{Pipeline, PipelineInfo, Send, Verdict};
 pub use switch::{Call, CallError, Core, Handle, Switch, SwitchCounters};

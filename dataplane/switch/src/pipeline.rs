@@ -15,6 +15,22 @@ macro_rules! generated {
     };
 }
 
+/// Every fast path, empty and zeroed.
+const GENERATED: [fn() -> Box<dyn Pipeline>; 6] = [
+    || Box::new(datagram_64::Program::new()),
+    || Box::new(datagram_352::Program::new()),
+    || Box::new(datagram_2048::Program::new()),
+    || Box::new(ethernet_64::Program::new()),
+    || Box::new(ethernet_352::Program::new()),
+    || Box::new(ethernet_2048::Program::new()),
+];
+
+/// The fast path that was generated from the program with this fingerprint.
+pub(crate) fn generated(fingerprint: u64) -> Option<Box<dyn Pipeline>> {
+    let mut made = GENERATED.iter().map(|make| make());
+    made.find(|pipeline| pipeline.info().fingerprint == fingerprint)
+}
+
 generated!(datagram_64, datagram_352, datagram_2048, ethernet_64, ethernet_352, ethernet_2048);
 
 /// Payload sizes in bytes for which a fast path exists; the middle one suits an MTU of 1500.

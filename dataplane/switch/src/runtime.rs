@@ -6,18 +6,8 @@ use std::borrow::Cow;
 
 pub use netfold_io::Received;
 pub use netfold_p4::entry::{EntryError, TableEntry};
+pub use netfold_p4::interpret::Send;
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
-
-/// Where a packet goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Send {
-    /// Nowhere.
-    Drop,
-    /// To one port.
-    Unicast(u16),
-    /// To every replica of a multicast group.
-    Multicast(u16),
-}
 
 /// What a pipeline decided about a packet, whose bytes it has rewritten in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::FixedState;
-use netfold_p4::entry::{EntryError, TableEntry};
+use netfold_p4::entry::{self, EntryError, KeyField, TableEntry};
 
 /// A key field of a generated table.
 #[derive(Debug)]
@@ -49,12 +49,6 @@ pub struct TableInfo {
     pub keys: &'static [KeyInfo],
     /// Actions.
     pub actions: &'static [ActionInfo],
-}
-
-impl KeyInfo {
-    const fn all(&self) -> u64 {
-        if self.bits == 64 { u64::MAX } else { (1 << self.bits) - 1 }
-    }
 }
 
 /// A packed key or mask. Hashed word by word: the hash of an array would be that of its bytes, which costs more.
@@ -217,45 +211,20 @@ impl<const W: usize, A: Copy> Table<W, A> {
     }
 
     fn key(&self, entry: &TableEntry) -> Result<(Packed<W>, Packed<W>), EntryError> {
+        let keys = self.info.keys;
         let (mut value, mut mask) = ([0; W], [0; W]);
-        let mut given = 0u32;
-        for field in &entry.matches {
-            let at = self.info.keys.iter().position(|key| key.id == field.field);
-            let at = at.ok_or(EntryError::Field(field.field))?;
-            let key = &self.info.keys[at];
-            let all = key.all();
-            let wide = field.value & !all != 0 || field.mask & !all != 0;
-            let stray = field.value & !field.mask != 0 || field.mask == 0;
-            if wide || stray || given & 1 << at != 0 || (key.exact && field.mask != all) {
-                return Err(EntryError::Field(field.field));
-            }
-            given |= 1 << at;
-            value[key.word] |= field.value << key.shift;
-            mask[key.word] |= field.mask << key.shift;
-        }
-        if let Some((_, key)) =
-            self.info.keys.iter().enumerate().find(|(at, key)| key.exact && given & 1 << at == 0)
-        {
-            return Err(EntryError::Field(key.id));
-        }
-        let ternary = self.info.keys.iter().any(|key| !key.exact);
-        if ternary != (entry.priority > 0) || entry.priority < 0 {
-            return Err(EntryError::Priority(entry.priority));
-        }
+        let fields = keys.iter().map(|key| KeyField { id: key.id, bits: key.bits, exact: key.exact });
+        entry::check_key(fields, entry, |at, field| {
+            value[keys[at].word] |= field.value << keys[at].shift;
+            mask[keys[at].word] |= field.mask << keys[at].shift;
+        })?;
         Ok((Packed(value), Packed(mask)))
     }
 
     fn check_action(&self, entry: &TableEntry) -> Result<(), EntryError> {
         let unknown = EntryError::Action { action: entry.action, table: self.info.id };
         let action = self.info.actions.iter().find(|action| action.id == entry.action).ok_or(unknown)?;
-        if action.params.len() != entry.params.len() {
-            return Err(EntryError::Param(action.params.len().min(entry.params.len())));
-        }
-        let wide = |(bits, value): (&u32, &u64)| *bits < 64 && value >> bits != 0;
-        match action.params.iter().zip(&entry.params).position(wide) {
-            Some(at) => Err(EntryError::Param(at)),
-            None => Ok(()),
-        }
+        entry::check_params(action.params.iter().copied(), &entry.params)
     }
 }
 

@@ -1,0 +1,128 @@
+//! Any valid program as a pipeline: by the generated fast path where there is one, else by the interpreter.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use netfold_p4::interpret::{InterpretError, Interpreter};
+use netfold_p4::ir::{Program, RegisterKind};
+
+use crate::pipeline::generated;
+use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, Send, TableEntry, Verdict};
+
+/// What runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// Rust that was generated from this very program when the switch was built.
+    Generated,
+    /// The interpreter of `netfold-p4`.
+    Interpreter,
+}
+
+/// The pipeline for a program, empty and zeroed, and what runs it. The fast path is chosen by the program's
+/// fingerprint, so the least difference leaves it to the interpreter.
+///
+/// # Errors
+///
+/// When the program is not valid or needs too much state.
+pub fn pipeline_for(program: &Program) -> Result<(Box<dyn Pipeline>, Engine), InterpretError> {
+    match generated(program.fingerprint()) {
+        Some(pipeline) => Ok((pipeline, Engine::Generated)),
+        None => Ok((Box::new(InterpretedPipeline::new(Arc::new(program.clone()))?), Engine::Interpreter)),
+    }
+}
+
+/// A program that the interpreter runs. It allocates for every packet.
+#[derive(Debug)]
+pub struct InterpretedPipeline {
+    interpreter: Interpreter,
+    info: PipelineInfo,
+}
+
+impl InterpretedPipeline {
+    /// The program, empty and zeroed.
+    ///
+    /// # Errors
+    ///
+    /// When the program is not valid or needs too much state.
+    pub fn new(program: Arc<Program>) -> Result<Self, InterpretError> {
+        let info = info(&program);
+        Ok(Self { interpreter: Interpreter::new(program)?, info })
+    }
+
+    /// The interpreter itself.
+    pub fn interpreter(&mut self) -> &mut Interpreter {
+        &mut self.interpreter
+    }
+}
+
+fn info(program: &Program) -> PipelineInfo {
+    let (mut bookkeeping_bytes, mut lane_bytes) = (0usize, 0usize);
+    for register in &program.registers {
+        let size = register.size as usize;
+        match &register.kind {
+            RegisterKind::Cells(cells) => bookkeeping_bytes += size * cells.len() * size_of::<u32>(),
+            RegisterKind::Lanes(_) => lane_bytes += size * program.lane_count() as usize * size_of::<u32>(),
+        }
+    }
+    PipelineInfo {
+        name: Cow::Owned(program.name.clone()),
+        fingerprint: program.fingerprint(),
+        lane_words: program.lane_bytes() / 4,
+        entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
+        bookkeeping_bytes,
+        lane_bytes,
+    }
+}
+
+impl Pipeline for InterpretedPipeline {
+    fn info(&self) -> &PipelineInfo {
+        &self.info
+    }
+
+    fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>) {
+        for packet in packets {
+            let start = packet.offset as usize;
+            let end = start.saturating_add(packet.len as usize);
+            let verdict = memory.get_mut(start..end).map_or(Verdict::DROP, |data| {
+                let outcome = self.interpreter.process(packet.port.0, data);
+                match data.get_mut(..outcome.bytes.len()) {
+                    Some(place) if outcome.send != Send::Drop => {
+                        place.copy_from_slice(&outcome.bytes);
+                        Verdict { send: outcome.send, len: outcome.bytes.len() as u32 }
+                    }
+                    _ => Verdict::DROP,
+                }
+            });
+            verdicts.push(verdict);
+        }
+    }
+
+    fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {
+        let bytes = self.interpreter.egress(instance, queue_depth, frame);
+        match frame.get_mut(..bytes.len()) {
+            Some(place) => place.copy_from_slice(&bytes),
+            None => return 0,
+        }
+        bytes.len()
+    }
+
+    fn insert(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
+        self.interpreter.insert(entry)
+    }
+
+    fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
+        self.interpreter.delete(entry)
+    }
+
+    fn counters(&self, id: u32) -> &[u64] {
+        self.interpreter.counters(id)
+    }
+
+    fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {
+        let entry = self.interpreter.read_register(name, index);
+        entry.map(|cells| out.extend_from_slice(cells)).is_some()
+    }
+
+    /// The interpreter has one build: nothing changes.
+    fn set_simd(&mut self, _on: bool) {}
+}

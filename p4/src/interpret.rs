@@ -1,0 +1,241 @@
+//! Executes any valid program, packet by packet: the oracle of the other back ends, and what the software switch runs
+//! when no fast path was generated for a program. A walk over the IR, written to be read rather than to be fast.
+//!
+//! # What the constructs mean
+//!
+//! **Values** are unsigned and have a width; sums, differences, complements and left shifts wrap to it. Signed
+//! operators read two's complement of the same width. A shift by the width or more yields 0, or for the signed one 0
+//! or -1. Booleans are a type of their own. ([`eval`])
+//!
+//! **Parsing** extracts parts in the order of the states. At the first part that the packet is too short for, parsing
+//! ends with that part absent; so does a selection in which nothing matches and that names no other state. What was
+//! not extracted is payload and follows behind whatever is sent. Metadata and lane variables begin at zero.
+//! ([`packet`])
+//!
+//! **An absent header** (not extracted, or removed) reads as zeros, and assignments to it do nothing. bmv2 does so for
+//! table keys; elsewhere it shows what an earlier packet left there, so programs must not depend on it.
+//!
+//! **Absent lanes**: an assignment to lanes, or to lane variables from lanes, does nothing; [`Expr::AnyLane`] is
+//! false; a register action that reads or writes the packet's lanes drops the packet. ([`control`], [`registers`])
+//!
+//! **A table** runs the action of the matching entry with the greatest priority, or its default. Of two that match
+//! with the same priority, the older; other back ends may choose differently. ([`tables`])
+//!
+//! **A register action** sees old cells in conditions and new values; all cells change together; the output comes last
+//! and may see the new ones. An index out of range drops the packet at once: no later statement runs, not even a
+//! counter. ([`registers`])
+//!
+//! **A counter** whose index is out of range counts nothing.
+//!
+//! **The fate** of a packet is the last of unicast, multicast and drop that ran; a packet that met none is dropped.
+//! Control flow goes on behind each of them.
+//!
+//! **The IPv4 checksum** is wrong when it differs from the one computed over the other fields: 0xffff where 0 is right
+//! is wrong. When the header is present as the packet leaves, it is computed anew.
+//!
+//! **Egress** begins with each copy as ingress sent it: parsed again, metadata zero. A queue deeper than 19 bits can
+//! say has depth 2^19 - 1.
+
+mod control;
+mod eval;
+mod packet;
+mod registers;
+mod tables;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::check::{CheckError, check};
+use crate::entry::{EntryError, TableEntry};
+use crate::ir::*;
+use crate::p4info;
+use control::Run;
+use packet::{Arrival, Packet};
+use registers::Storage;
+use tables::Entries;
+
+/// Most bytes of registers, counters and full tables that a program may ask for, unless told otherwise.
+pub const STATE_BYTES_MAX: u64 = 1 << 30;
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Send {
+    /// Nowhere.
+    Drop,
+    /// To one port.
+    Unicast(u16),
+    /// To every replica of a multicast group.
+    Multicast(u16),
+}
+
+/// What ingress made of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Where it goes.
+    pub send: Send,
+    /// The packet as it is sent; empty when it is dropped. Never longer than it came in.
+    pub bytes: Vec<u8>,
+    /// Egress queue, 0 to 7, greater first.
+    pub class: u8,
+}
+
+/// Why a program cannot be executed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterpretError {
+    /// The program is not valid.
+    #[error("the program is not valid")]
+    Check(#[from] CheckError),
+    /// Its state is too large.
+    #[error(
+        "the program's registers, counters and tables can take {needed} bytes; at most {most} are allowed"
+    )]
+    State {
+        /// Bytes that it can come to need.
+        needed: u64,
+        /// Bytes allowed.
+        most: u64,
+    },
+}
+
+/// A program with its state: registers, counters, table entries.
+pub struct Interpreter {
+    program: Arc<Program>,
+    registers: Vec<Storage>,
+    counters: Vec<Vec<u64>>,
+    tables: Vec<Entries>,
+    packet: Packet,
+}
+
+impl Interpreter {
+    /// The program with zeroed registers and counters and empty tables, within [`STATE_BYTES_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// See [`InterpretError`].
+    pub fn new(program: Arc<Program>) -> Result<Self, InterpretError> {
+        Self::with_limit(program, STATE_BYTES_MAX)
+    }
+
+    /// As [`Self::new`], with another limit on the state.
+    ///
+    /// # Errors
+    ///
+    /// See [`InterpretError`].
+    pub fn with_limit(program: Arc<Program>, state_bytes_max: u64) -> Result<Self, InterpretError> {
+        check(&program)?;
+        let needed = state_bytes(&program);
+        if needed > state_bytes_max {
+            return Err(InterpretError::State { needed, most: state_bytes_max });
+        }
+        Ok(Self {
+            registers: program.registers.iter().map(|register| Storage::new(&program, register)).collect(),
+            counters: program.counters.iter().map(|counter| vec![0; counter.size as usize]).collect(),
+            tables: program.tables.iter().map(|_| Entries::default()).collect(),
+            packet: Packet::new(&program),
+            program,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Runs ingress over a packet that came in on `port`.
+    pub fn process(&mut self, port: u16, bytes: &[u8]) -> Outcome {
+        self.packet.arrive(&self.program, Arrival::Ingress { port }, bytes);
+        let program = Arc::clone(&self.program);
+        let finished = self.run(&program, &program.ingress);
+        let send = if finished { self.packet.send } else { Send::Drop };
+        let sent = send != Send::Drop;
+        Outcome {
+            send,
+            bytes: if sent { self.packet.depart(&program, bytes) } else { Vec::new() },
+            class: if sent { self.packet.class } else { 0 },
+        }
+    }
+
+    /// Runs egress over one copy of a packet, as ingress sent it, and returns the copy as it leaves. `instance` is the
+    /// replica's, 0 for unicast; `queue_depth` is in packets.
+    pub fn egress(&mut self, instance: u16, queue_depth: u32, bytes: &[u8]) -> Vec<u8> {
+        if self.program.egress.is_empty() {
+            return bytes.to_vec();
+        }
+        self.packet.arrive(&self.program, Arrival::Egress { instance, queue_depth }, bytes);
+        let program = Arc::clone(&self.program);
+        self.run(&program, &program.egress);
+        self.packet.depart(&program, bytes)
+    }
+
+    /// Whether the block ran to its end; else the packet is dropped.
+    fn run(&mut self, program: &Program, block: &[Stmt]) -> bool {
+        let Self { registers, counters, tables, packet, .. } = self;
+        Run { program, registers, counters, tables, packet }.block(block).is_ok()
+    }
+
+    fn table(&mut self, id: u32) -> Result<(&Program, &Table, &mut Entries), EntryError> {
+        let at = self.program.tables.iter().position(|table| p4info::table_id(table.id) == id);
+        let at = at.ok_or(EntryError::Table(id))?;
+        Ok((&self.program, &self.program.tables[at], &mut self.tables[at]))
+    }
+
+    /// Adds a table entry.
+    ///
+    /// # Errors
+    ///
+    /// When the entry does not fit its table or its key exists; the table is unchanged.
+    pub fn insert(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
+        let (program, table, entries) = self.table(entry.table)?;
+        entries.insert(program, table, entry)
+    }
+
+    /// Removes the entry with the key and priority of `entry`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the key does not fit the table.
+    pub fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
+        let (program, table, entries) = self.table(entry.table)?;
+        entries.delete(program, table, entry)
+    }
+
+    /// The values of the counter with P4Info id `id`; empty when there is none.
+    pub fn counters(&self, id: u32) -> &[u64] {
+        let at = self.program.counters.iter().position(|counter| p4info::counter_id(counter.id) == id);
+        at.map_or(&[], |at| &self.counters[at])
+    }
+
+    /// The cells (or lanes) of one entry of a register; `None` when there is no such register or entry.
+    pub fn read_register(&self, name: &str, index: usize) -> Option<&[u32]> {
+        let at = self.program.registers.iter().position(|register| register.name == name)?;
+        self.registers[at].entry(index)
+    }
+
+    /// Overwrites the cells (or lanes) of one entry of a register, each cut to its width. False, and nothing has
+    /// changed, when there is no such register or entry, or the number of values is another.
+    pub fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {
+        let Some(at) = self.program.registers.iter().position(|register| register.name == name) else {
+            return false;
+        };
+        self.registers[at].write(index, values)
+    }
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interpreter").field("program", &self.program.name).finish_non_exhaustive()
+    }
+}
+
+/// What the state of a program can come to need, its tables full.
+pub fn state_bytes(program: &Program) -> u64 {
+    let registers = program.registers.iter().map(|register| {
+        let cells = Storage::cells_per_entry(program, register) as u64;
+        u64::from(register.size) * cells * size_of::<u32>() as u64
+    });
+    let counters = program.counters.iter().map(|counter| u64::from(counter.size) * size_of::<u64>() as u64);
+    let tables =
+        program.tables.iter().map(|table| u64::from(table.size) * Entries::entry_bytes(program, table));
+    registers.chain(counters).chain(tables).fold(0, u64::saturating_add)
+}
