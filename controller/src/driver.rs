@@ -1,7 +1,7 @@
 //! The seam to a switch: what the control plane asks of whatever forwards the packets.
 //!
-//! An in-process software switch implements [`SwitchDriver`] today; a P4Runtime client can implement it without a
-//! change above the seam, because entries and groups follow P4Runtime's shapes and every call may block and may fail.
+//! An in-process software switch implements [`SwitchDriver`], and so does a client of
+//! P4Runtime ([`crate::p4runtime`]): entries and groups follow P4Runtime's shapes, and every call may block and may fail.
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use std::error::Error;
@@ -93,6 +93,9 @@ pub enum DriverError {
     /// The switch refused a table entry or a group.
     #[error("the switch refused a table entry or a multicast group")]
     Entry(#[from] EntryError),
+    /// The switch refused a change, for a reason of its own that the source names.
+    #[error("the switch refused a change")]
+    Refused(#[source] Box<dyn Error + Send + Sync>),
     /// The port cannot be bound or unbound.
     #[error("port {port} cannot be bound to or released from a peer")]
     Port {

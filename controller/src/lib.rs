@@ -12,6 +12,7 @@
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
+//! | [`p4runtime`] | a driver for switches that offer P4Runtime | tonic |
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
 //! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. A controller for
@@ -46,6 +47,7 @@ pub mod driver;
 pub mod executor;
 pub mod jobs;
 pub mod message;
+pub mod p4runtime;
 pub mod pool;
 pub mod server;
 pub mod slots;

@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use prost::Message;
 
 fn info() -> P4Info {
-    p4info(&allreduce::program(&Profile::hardware()).unwrap()).unwrap()
+    p4info(&allreduce::program(&Profile::hardware()).expect("a profile of ours")).expect("a P4Info")
 }
 
 fn schema() -> Schema {
-    Schema::new(&info()).unwrap()
+    Schema::new(&info()).expect("a P4Info of ours")
 }
 
 fn node() -> Node {
@@ -32,6 +32,7 @@ fn node() -> Node {
         world: 4,
         group: 9,
         parent: None,
+        shift: None,
     }
 }
 
@@ -124,7 +125,7 @@ fn bytes_are_those_of_the_published_field_numbers() {
 
 fn refused(change: impl FnOnce(&mut v1::TableEntry)) -> SchemaError {
     let schema = schema();
-    let mut message = schema.encode(&entries()[0]).unwrap();
+    let mut message = schema.encode(&entries()[0]).expect("an entry of ours");
     change(&mut message);
     schema.decode(&message).expect_err("hostile entry")
 }

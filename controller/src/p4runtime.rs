@@ -1,0 +1,45 @@
+//! Control of switches over P4Runtime: bmv2 today, and whatever else offers it.
+//!
+//! - [`Client`]: the calls of one controller to one switch, in blocking form; it stays in charge by its open stream.
+//! - [`P4RuntimeDriver`]: a [`SwitchDriver`](crate::SwitchDriver) on top: pushes the pipeline, keeps entries and
+//!   multicast groups, addresses copies.
+//! - [`ControlPort`]: where the driver's ADVANCE and PROBE packets go in and out; over UDP with [`UdpControlPort`].
+//!
+//! # Life of a driver
+//!
+//! 1. [`Client::connect`] waits for the switch and becomes its primary controller.
+//! 2. [`P4RuntimeDriver::start`] empties the switch of multicast groups, pushes the pipeline (which empties the tables)
+//!    and admits the control port.
+//! 3. A control plane uses it as any driver. Ports that it binds are its own numbers; the driver's [`Neighbours`] know
+//!    which port of the switch a peer is at.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, P4RuntimeDriver, UdpControlPort};
+//! use netfold_p4::{allreduce, profile::Profile};
+//! # fn neighbours() -> netfold_controller::p4runtime::Neighbours { unimplemented!() }
+//!
+//! # fn run(device_config: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
+//! let profile = Profile::hardware();
+//! let program = allreduce::program(&profile)?;
+//! let client = Client::connect("127.0.0.1:9559", ClientConfig::default())?;
+//! let control = UdpControlPort::connect("10.0.0.254:0".parse()?, "10.0.0.1:20038".parse()?)?;
+//! let config = DriverConfig::new(profile, 64, neighbours());
+//! let driver = P4RuntimeDriver::start(client, &program, device_config, config, Box::new(control))?;
+//! # Ok(()) }
+//! ```
+
+mod advance;
+mod call;
+mod client;
+mod control;
+mod driver;
+mod error;
+mod stream;
+mod tables;
+
+pub use client::{Client, ClientConfig, ELECTION_ID};
+pub use control::{ControlPort, UdpControlPort};
+pub use driver::{DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
+pub use error::{P4RuntimeError, Rpc, UpdateFailure};

@@ -1,0 +1,391 @@
+//! A [`SwitchDriver`] over P4Runtime.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, SocketAddrV4};
+
+use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::ir::Program;
+use netfold_p4::p4info::table_id;
+use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4_runtime::v1::UpdateType;
+use netfold_p4_runtime::{p4info, v1};
+use netfold_wire::{Kind, UDP_PORT};
+
+use super::advance::advance;
+use super::client::Client;
+use super::control::ControlPort;
+use super::error::P4RuntimeError;
+use super::tables::{Tables, group_update, groups};
+use crate::driver::{DriverError, Limits, SwitchDriver};
+
+/// Where a peer is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Port of the switch that the peer's packets come in on, 1 or more: P4Runtime has no port 0.
+    pub port: u16,
+    /// Ethernet address of the peer, or of the next hop to it, in the low 48 bits.
+    pub mac: u64,
+}
+
+/// Finds out where a peer is attached; `None` when it is not known.
+pub type Neighbours = Box<dyn Fn(SocketAddrV4) -> Option<Neighbour> + Send>;
+
+/// What a driver must know beside the program.
+pub struct DriverConfig {
+    /// The profile that the program was made for.
+    pub profile: Profile,
+    /// Port of the switch where the controller's ADVANCE packets come in; no peer may be there.
+    pub control_port: u16,
+    /// Where peers are.
+    pub neighbours: Neighbours,
+    /// What the switch calls itself in the packets that it multicasts; matters where the pipeline sees outer headers.
+    pub switch: Address,
+    /// Multicast groups to use, 1 to this number.
+    pub groups_max: u16,
+}
+
+impl DriverConfig {
+    /// One group a job and a spare (twice as many where jobs have a parent), and a switch at 10.0.0.254 with a locally
+    /// administered Ethernet address.
+    pub fn new(profile: Profile, control_port: u16, neighbours: Neighbours) -> Self {
+        let groups_max = u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX);
+        let switch = Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: UDP_PORT };
+        Self { profile, control_port, neighbours, switch, groups_max }
+    }
+}
+
+/// A peer that is bound to a port of the control plane.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    peer: SocketAddrV4,
+    at: Neighbour,
+}
+
+/// A multicast group as it was set.
+struct Group {
+    replicas: Vec<Replica>,
+    /// Whether the switch surely has exactly that.
+    sure: bool,
+}
+
+/// Control of a switch over P4Runtime, for programs of [`netfold_p4::allreduce`].
+///
+/// The control plane's ports are numbers of its own. This driver looks up where a peer is when it is bound, and writes
+/// the switch's port in its place into job-table entries and multicast groups. Where the pipeline sees outer headers,
+/// setting a group also writes the entries that address its copies.
+///
+/// Entries and groups that a call could not take back, because the switch stopped answering, are removed before the
+/// next change.
+///
+/// A deleted entry may have admitted a packet that is still in the pipeline. Pipelines keep the order of packets, and no
+/// slot is reused without an ADVANCE, so that packet has come to rest before the slot's new first chunk is chosen.
+pub struct P4RuntimeDriver {
+    tables: Tables,
+    control: Box<dyn ControlPort>,
+    config: DriverConfig,
+    bound: BTreeMap<u16, Bound>,
+    groups: BTreeMap<u16, Group>,
+    /// Entries of table `child` by replica instance, with the group they are for.
+    children: BTreeMap<u16, (u16, TableEntry)>,
+    nonce: u32,
+}
+
+impl P4RuntimeDriver {
+    /// Takes a switch over: removes its multicast groups, pushes the program with the device configuration that the
+    /// target's compiler made of it, and admits the control port.
+    ///
+    /// # Errors
+    ///
+    /// [`P4RuntimeError`]. The groups that were there are put back as far as the switch lets us.
+    pub fn start(
+        client: Client,
+        program: &Program,
+        device_config: Vec<u8>,
+        config: DriverConfig,
+        control: Box<dyn ControlPort>,
+    ) -> Result<Self, P4RuntimeError> {
+        if config.control_port == 0 {
+            let what = "the control port is 0, which P4Runtime does not have: use another".into();
+            return Err(P4RuntimeError::Config { switch: client.name().into(), what });
+        }
+        let info = p4info(program).map_err(P4RuntimeError::P4Info)?;
+        // A new pipeline does not empty bmv2's replication engine: a group of the same number would get the old copies
+        // beside its own.
+        let old = groups(&client)?;
+        let all = |kind| old.iter().map(move |group| group_update(kind, group.clone())).collect::<Vec<_>>();
+        client.write(all(UpdateType::Delete))?;
+        if let Err(error) = client.set_pipeline(info, device_config) {
+            let _ = client.write(all(UpdateType::Insert));
+            return Err(error);
+        }
+        let schema = client.schema().ok_or_else(|| P4RuntimeError::NoPipeline {
+            switch: client.name().into(),
+            rpc: super::error::Rpc::SetPipeline,
+        })?;
+        let mut tables = Tables::new(client, schema);
+        tables
+            .insert(&[Kind::Advance, Kind::Probe].map(|kind| controller_entry(config.control_port, kind)))?;
+        Ok(Self {
+            tables,
+            control,
+            config,
+            bound: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            children: BTreeMap::new(),
+            nonce: 0,
+        })
+    }
+
+    /// The connection, for reading counters and entries.
+    pub fn client(&self) -> &Client {
+        &self.tables.client
+    }
+
+    /// What a counter has counted, by cell.
+    ///
+    /// # Errors
+    ///
+    /// [`P4RuntimeError`], also when the program has no such counter.
+    pub fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
+        let pattern = v1::CounterEntry { counter_id, index: None, data: None };
+        let cells = self.tables.client.read(vec![v1::EntityKind::Counter(pattern)])?;
+        let mut counted = Vec::new();
+        for cell in cells {
+            if let v1::EntityKind::Counter(cell) = cell {
+                let index = cell.index.map_or(0, |index| index.index.clamp(0, 1 << 20) as usize);
+                if counted.len() <= index {
+                    counted.resize(index + 1, 0);
+                }
+                counted[index] = cell.data.map_or(0, |data| data.packet_count.max(0) as u64);
+            }
+        }
+        Ok(counted)
+    }
+
+    fn ethernet(&self) -> bool {
+        self.config.profile.encapsulation == Encapsulation::Ethernet
+    }
+
+    fn at(&self, port: u16) -> Result<&Bound, DriverError> {
+        let unbound = || port_error(port, PortProblem::Unbound);
+        self.bound.get(&port).ok_or_else(unbound)
+    }
+
+    /// Entries with the switch's port numbers in place of the control plane's.
+    fn placed(&self, entries: &[TableEntry]) -> Result<Vec<TableEntry>, DriverError> {
+        let mut entries = entries.to_vec();
+        for entry in entries.iter_mut().filter(|entry| entry.table == table_id(id::JOB)) {
+            for field in entry.matches.iter_mut().filter(|field| field.field == id::key::PORT) {
+                let port = u16::try_from(field.value).map_err(|_| EntryError::Field(field.field))?;
+                field.value = u64::from(self.at(port)?.at.port);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Checks a group and returns its copies with the switch's port numbers, and the entries that address them.
+    #[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
+    fn resolve(
+        &self,
+        group: u16,
+        replicas: &[Replica],
+    ) -> Result<(Vec<Replica>, BTreeMap<u16, TableEntry>), DriverError> {
+        if group == 0 || group > self.config.groups_max {
+            return Err(EntryError::Group(group).into());
+        }
+        let mut placed = Vec::with_capacity(replicas.len());
+        let mut children = BTreeMap::new();
+        for replica in replicas {
+            let Bound { peer, at } = *self.at(replica.port)?;
+            placed.push(Replica { port: at.port, instance: replica.instance });
+            let taken = self.children.get(&replica.instance).is_some_and(|(other, _)| *other != group);
+            if replica.instance == 0 || taken {
+                return Err(EntryError::Group(group).into());
+            }
+            let to = Address { mac: at.mac, ip: peer.ip().to_bits(), port: peer.port() };
+            let entry = child_entry(replica.instance, to, self.config.switch);
+            if children.insert(replica.instance, entry).is_some() {
+                return Err(EntryError::Group(group).into());
+            }
+        }
+        if !self.ethernet() {
+            children.clear();
+        }
+        Ok((placed, children))
+    }
+
+    /// Writes the entries that address a group's copies. What they replace is returned, to be put back.
+    fn write_children(
+        &mut self,
+        group: u16,
+        wanted: &BTreeMap<u16, TableEntry>,
+    ) -> Result<Vec<TableEntry>, DriverError> {
+        let mut new = Vec::new();
+        let (mut changed, mut old) = (Vec::new(), Vec::new());
+        for (instance, entry) in wanted {
+            match self.children.get(instance) {
+                None => new.push(entry.clone()),
+                Some((_, held)) if held != entry => {
+                    changed.push(entry.clone());
+                    old.push(held.clone());
+                }
+                Some(_) => {}
+            }
+        }
+        self.tables.insert(&new).map_err(refused)?;
+        if let Err(error) = self.tables.modify(&changed) {
+            let _ = self.tables.modify(&old);
+            let _ = self.tables.delete(&new);
+            return Err(refused(error));
+        }
+        for (instance, entry) in wanted {
+            self.children.insert(*instance, (group, entry.clone()));
+        }
+        Ok(old)
+    }
+
+    /// Removes the entries that address copies of `group` whose instance is not in `keep`.
+    fn drop_children(&mut self, group: u16, keep: &BTreeSet<u16>) -> Result<(), DriverError> {
+        let stale =
+            self.children.iter().filter(|(instance, (of, _))| *of == group && !keep.contains(instance));
+        let (stale, entries): (Vec<u16>, Vec<_>) = stale.map(|(i, (_, entry))| (*i, entry.clone())).unzip();
+        self.tables.delete(&entries).map_err(refused)?;
+        self.children.retain(|instance, _| !stale.contains(instance));
+        Ok(())
+    }
+
+    /// Brings a group to `replicas`, or back to what it was.
+    fn write_group(&mut self, group: u16, replicas: Vec<Replica>) -> Result<(), DriverError> {
+        let held = self.groups.get(&group);
+        if held.is_some_and(|held| held.sure && held.replicas == replicas) {
+            return Ok(());
+        }
+        let before = held.map(|held| held.replicas.clone());
+        if held.is_some_and(|held| !held.sure) {
+            self.tables.delete_group(group).map_err(refused)?;
+            self.groups.remove(&group);
+        }
+        let exists = self.groups.contains_key(&group);
+        let Err(error) = self.tables.set_group(group, &replicas, exists) else {
+            self.groups.insert(group, Group { replicas, sure: true });
+            return Ok(());
+        };
+        // Some switches forget half of a group when a change fails, so it is made anew.
+        let restored = self.tables.delete_group(group).is_ok();
+        self.groups.remove(&group);
+        if let Some(replicas) = before {
+            let sure = restored && self.tables.set_group(group, &replicas, false).is_ok();
+            self.groups.insert(group, Group { replicas, sure });
+        } else if !restored {
+            self.groups.insert(group, Group { replicas: Vec::new(), sure: false });
+        }
+        Err(refused(error))
+    }
+}
+
+impl SwitchDriver for P4RuntimeDriver {
+    fn limits(&self) -> Limits {
+        let profile = &self.config.profile;
+        Limits {
+            slots: profile.slots,
+            lane_words: profile.lane_words,
+            // Ports here are numbers for peers, of which the tables hold so many.
+            ports_max: u16::try_from(profile.jobs * profile.workers).unwrap_or(u16::MAX - 1),
+            groups_max: self.config.groups_max,
+            udp_port: UDP_PORT,
+            sees_source: self.ethernet(),
+        }
+    }
+
+    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
+        let SocketAddr::V4(peer) = peer else {
+            return Err(port_error(port, PortProblem::NotIpv4(peer)));
+        };
+        if port >= self.limits().ports_max {
+            return Err(port_error(port, PortProblem::Number));
+        }
+        let at =
+            (self.config.neighbours)(peer).ok_or_else(|| port_error(port, PortProblem::Unknown(peer)))?;
+        if at.port == 0 || at.port == self.config.control_port {
+            return Err(port_error(port, PortProblem::Reserved(at.port)));
+        }
+        self.bound.insert(port, Bound { peer, at });
+        Ok(())
+    }
+
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
+        self.bound.remove(&port);
+        Ok(())
+    }
+
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let entries = self.placed(entries)?;
+        self.tables.insert(&entries).map_err(refused)
+    }
+
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let entries = self.placed(entries)?;
+        self.tables.delete(&entries).map_err(refused)
+    }
+
+    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+        let (placed, children) = self.resolve(group, replicas)?;
+        let before: BTreeSet<u16> = self.children.keys().copied().collect();
+        let replaced = self.write_children(group, &children)?;
+        if let Err(error) = self.write_group(group, placed) {
+            let _ = self.tables.modify(&replaced);
+            for entry in replaced {
+                let instance = entry.matches.first().map_or(0, |field| field.value as u16);
+                self.children.insert(instance, (group, entry));
+            }
+            let _ = self.drop_children(group, &before);
+            return Err(error);
+        }
+        // The group has its copies now; an address too many does no harm and goes with the group at the latest.
+        let _ = self.drop_children(group, &children.keys().copied().collect());
+        Ok(())
+    }
+
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
+        self.tables.delete_group(group).map_err(refused)?;
+        self.groups.remove(&group);
+        self.drop_children(group, &BTreeSet::new())
+    }
+
+    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.config.profile.slots && slots > 0);
+        end.ok_or(EntryError::Param(0))?;
+        self.nonce = self.nonce.wrapping_add(1);
+        advance(self.control.as_mut(), self.nonce, first_slot, slots, chunk)
+    }
+}
+
+/// Why a port cannot be bound.
+#[derive(Debug, thiserror::Error)]
+enum PortProblem {
+    #[error("no peer is bound to it")]
+    Unbound,
+    #[error("the switch takes no port of that number")]
+    Number,
+    #[error("{0} is no IPv4 address, and the pipeline knows only those")]
+    NotIpv4(SocketAddr),
+    #[error("no port of the switch is known to lead to {0}: enter it among the neighbours")]
+    Unknown(SocketAddrV4),
+    #[error("the neighbour is said to be at port {0} of the switch, which is not for peers")]
+    Reserved(u16),
+}
+
+fn port_error(port: u16, problem: PortProblem) -> DriverError {
+    DriverError::Port { port, source: Box::new(problem) }
+}
+
+fn refused(error: P4RuntimeError) -> DriverError {
+    match error {
+        P4RuntimeError::Timeout { .. }
+        | P4RuntimeError::Broken { .. }
+        | P4RuntimeError::Connect { .. }
+        | P4RuntimeError::Thread { .. } => DriverError::Unreachable(Box::new(error)),
+        error => DriverError::Refused(Box::new(error)),
+    }
+}

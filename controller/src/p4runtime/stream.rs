@@ -1,0 +1,168 @@
+//! The stream by which a controller stays in charge of a switch.
+
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::v1::{self, StreamRequest, StreamResponse};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic_prost::ProstCodec;
+
+use super::call::{Remote, path};
+use super::error::{P4RuntimeError, Rpc};
+
+/// Messages to the switch that wait for the connection: bids only.
+const REQUESTS_MAX: usize = 4;
+
+/// Bids for one election before it counts as lost.
+const BIDS_MAX: u32 = 3;
+
+/// Where the switch says that we stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    /// It has not said so yet.
+    Unknown,
+    Primary,
+    /// Another controller is primary.
+    Backup {
+        highest: u128,
+    },
+    /// There is no primary, since a greater id was there before.
+    Vacant {
+        highest: u128,
+    },
+    /// The stream is over.
+    Ended(String),
+}
+
+/// An open stream.
+pub(super) struct Stream {
+    requests: mpsc::Sender<v1::StreamMessageRequest>,
+    standing: watch::Receiver<Standing>,
+    /// The id of the last bid.
+    election_id: u128,
+}
+
+impl Stream {
+    /// Opens the stream and waits until we are primary.
+    pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
+        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+        let (told, standing) = watch::channel(Standing::Unknown);
+        tokio::spawn(attend(remote.clone(), receiver, told));
+        let mut stream = Self { requests, standing, election_id };
+        let late = |_| P4RuntimeError::Timeout {
+            switch: remote.switch.clone(),
+            rpc: Rpc::Stream,
+            within: remote.within,
+        };
+        tokio::time::timeout(remote.within, stream.arbitrate(remote)).await.map_err(late)??;
+        Ok(stream)
+    }
+
+    /// The id under which we are primary.
+    pub(super) fn election_id(&self) -> u128 {
+        self.election_id
+    }
+
+    /// Whether the stream is over.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Ended(_))
+    }
+
+    /// Whether the switch has last called us primary.
+    pub(super) fn is_primary(&self) -> bool {
+        *self.standing.borrow() == Standing::Primary
+    }
+
+    async fn arbitrate(&mut self, remote: &Remote) -> Result<(), P4RuntimeError> {
+        let broken = |message: String| P4RuntimeError::Broken {
+            switch: remote.switch.clone(),
+            rpc: Rpc::Stream,
+            message,
+        };
+        let mut highest_seen = 0;
+        for _ in 0..BIDS_MAX {
+            let bid = v1::MasterArbitrationUpdate {
+                device_id: remote.device_id,
+                election_id: Some(self.election_id.into()),
+                ..Default::default()
+            };
+            let request = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
+            self.standing.mark_unchanged();
+            // A stream that ends says why in its standing.
+            let _ = self.requests.send(request).await;
+            let standing = match self.standing.changed().await {
+                Ok(()) => self.standing.borrow_and_update().clone(),
+                Err(_) => self.standing.borrow().clone(),
+            };
+            match standing {
+                Standing::Primary => return Ok(()),
+                Standing::Ended(message) => return Err(broken(message)),
+                Standing::Unknown => return Err(broken("the stream's task has ended".into())),
+                Standing::Backup { highest } => {
+                    highest_seen = highest;
+                    break;
+                }
+                // Nobody is in charge: the id of whoever was last will do.
+                Standing::Vacant { highest } => {
+                    highest_seen = highest;
+                    self.election_id = self.election_id.max(highest);
+                }
+            }
+        }
+        Err(P4RuntimeError::NotPrimary {
+            switch: remote.switch.clone(),
+            ours: self.election_id,
+            highest: highest_seen,
+        })
+    }
+}
+
+/// Carries bids to the switch and its answers back, until either side ends the stream.
+async fn attend(
+    remote: Remote,
+    receiver: mpsc::Receiver<v1::StreamMessageRequest>,
+    told: watch::Sender<Standing>,
+) {
+    let end = listen(&remote, receiver, &told).await;
+    told.send_replace(Standing::Ended(end));
+}
+
+async fn listen(
+    remote: &Remote,
+    receiver: mpsc::Receiver<v1::StreamMessageRequest>,
+    told: &watch::Sender<Standing>,
+) -> String {
+    let mut grpc = match remote.grpc(Rpc::Stream).await {
+        Ok(grpc) => grpc,
+        Err(error) => return error.to_string(),
+    };
+    let codec = ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
+    let path = PathAndQuery::from_static(path(Rpc::Stream));
+    let answer = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec).await;
+    let mut answers = match answer {
+        Ok(answers) => answers.into_inner(),
+        Err(status) => return format!("{} ({:?})", status.message(), status.code()),
+    };
+    loop {
+        match answers.message().await {
+            Ok(Some(answer)) => {
+                if let Some(StreamResponse::Arbitration(update)) = answer.update {
+                    told.send_replace(standing(&update));
+                }
+            }
+            Ok(None) => return "the switch has ended the stream".into(),
+            Err(status) => return format!("{} ({:?})", status.message(), status.code()),
+        }
+    }
+}
+
+fn standing(update: &v1::MasterArbitrationUpdate) -> Standing {
+    let highest = update.election_id.map_or(0, u128::from);
+    let code = update.status.as_ref().map_or(Code::Ok as i32, |status| status.code);
+    match Code::try_from(code) {
+        Ok(Code::Ok) => Standing::Primary,
+        Ok(Code::NotFound) => Standing::Vacant { highest },
+        _ => Standing::Backup { highest },
+    }
+}
