@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::mailbox::Mailbox;
 use crate::session::Session;
+use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
 const JOB_NAME_LEN_MAX: usize = 64;
@@ -79,7 +80,8 @@ impl Builder {
         self
     }
 
-    /// Number of workers, 1 to 32, the same on all ranks.
+    /// Number of workers, the same on all ranks: 1 to 32 at one switch, up to 32,768 at a tree of switches, and up to
+    /// 128 in mode bfp16.
     #[must_use]
     pub fn world_size(mut self, workers: u16) -> Self {
         self.world_size = Some(workers);
@@ -153,8 +155,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`]. The way to the switch: [`Error::Connect`],
-    /// [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`]. The way to the switch:
+    /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         let (rank, world) = self.place()?;
@@ -212,8 +214,13 @@ impl Builder {
     fn place(&self) -> Result<(u16, u16), Error> {
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
-        if world == 0 || usize::from(world) > netfold_wire::CHILDREN_MAX {
+        if world == 0 || world > netfold_wire::WORLD_MAX {
             return Err(ConfigError::World(world).into());
+        }
+        if let Coding::Blocks(lanes) = Coding::of(self.mode)
+            && world > lanes.world_max()
+        {
+            return Err(Error::Precision { mode: self.mode, world, max: lanes.world_max() });
         }
         if rank >= world {
             return Err(ConfigError::Rank { rank, world }.into());

@@ -179,7 +179,7 @@ impl Communicator {
             dtype: T::DTYPE,
             mode: Mode::I32,
             lane_op: LaneOp::Sum,
-            root: root as u8,
+            root,
             elements: tensor.len() as u64,
         };
         let spec = self.spec::<T>(descriptor, coding)?;

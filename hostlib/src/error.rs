@@ -29,6 +29,18 @@ pub enum Error {
     /// World size, rank, slots or a timer out of range, or an admission that no worker can run by.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The mode has too few bits for so many workers.
+    #[error(
+        "mode {mode} would leave {world} workers too few bits of precision; it serves up to {max}: use mode bfp32"
+    )]
+    Precision {
+        /// Mode asked for.
+        mode: Mode,
+        /// World size.
+        world: u16,
+        /// Most workers of that mode.
+        max: u16,
+    },
     /// The switch's address cannot be resolved.
     #[error("cannot resolve the switch address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
     Address {
@@ -114,11 +126,12 @@ pub enum Error {
     #[error("the outcome of this operation was taken before; call wait or try_wait once")]
     Taken,
     /// A rank submitted another operation at the same place.
-    #[error("rank {rank} submitted {} where this rank submitted {mine}; submit the same operations in the same order on all ranks",
+    #[error("{} submitted {} where this rank submitted {mine}; submit the same operations in the same order on all ranks",
+        .rank.map_or_else(|| "some rank".to_owned(), |rank| format!("rank {rank}")),
         .theirs.map_or_else(|| "something else".to_owned(), |theirs| theirs.to_string()))]
     Mismatch {
-        /// The first rank that differs.
-        rank: u16,
+        /// The first rank that differs; not known in worlds whose descriptors do not fit one packet.
+        rank: Option<u16>,
         /// What this rank submitted.
         mine: Descriptor,
         /// What that rank submitted, when it is readable.
@@ -153,7 +166,7 @@ impl Error {
     /// A stable name for programs: snake case, never changed once released.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
+            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) | Self::Precision { .. } => "argument",
             Self::Address { .. } => "address",
             Self::Connect { .. } => "connect",
             Self::Refused { .. } => "refused",

@@ -87,7 +87,7 @@ impl Tensors {
     ///
     /// # Panics
     ///
-    /// When `world` is not in 1..=32.
+    /// When `world` is 0.
     pub(crate) fn new(world: u16, lane_bytes: usize) -> Self {
         Self { pending: VecDeque::new(), first: 0, world, kernel: Kernel::detect(), lane_bytes }
     }

@@ -122,6 +122,7 @@ impl Coordinator {
             first_chunk,
             lane_words: self.pool.limits().lane_words,
             udp_port: self.pool.limits().udp_port,
+            bitmap: u32::MAX >> (u32::BITS - u32::from(placement.world)),
         };
         for id in active.members.values() {
             self.sessions.get_mut(id).expect("members have sessions").heard = now;

@@ -2,17 +2,16 @@
 
 use core::time::Duration;
 
-use netfold_wire::CHILDREN_MAX;
 use netfold_wire::control::Admission;
-use netfold_wire::header;
+use netfold_wire::{WORLD_MAX, header};
 
 use crate::error::ConfigError;
 
 /// Most slots of a job: the header has 15 bits for a slot.
 pub const SLOTS_MAX: u32 = 1 << 15;
 
-/// Fewest lane words in a packet: two for each possible rank, so that one chunk holds all descriptors.
-pub const LANE_WORDS_MIN: u32 = 2 * CHILDREN_MAX as u32;
+/// Fewest lane words in a packet: what the smallest pipeline has, and room for a digest of descriptors.
+pub const LANE_WORDS_MIN: u32 = 16;
 
 /// Most lane words in a packet: the longest UDP datagram over IPv4.
 pub const LANE_WORDS_MAX: u32 = ((65_507 - header::LEN) / 4) as u32;
@@ -24,7 +23,7 @@ pub struct WorkerConfig {
     pub admission: Admission,
     /// This worker's rank, below `world`.
     pub rank: u16,
-    /// Workers of the job, 1 to 32.
+    /// Workers of the job, 1 to 32,768.
     pub world: u16,
     /// Shortest retransmission time-out. Default 5 ms.
     pub rto_min: Duration,
@@ -65,7 +64,7 @@ impl WorkerConfig {
     ///
     /// [`ConfigError`] with the first field that is out of range.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.world == 0 || usize::from(self.world) > CHILDREN_MAX {
+        if self.world == 0 || self.world > WORLD_MAX {
             return Err(ConfigError::World(self.world));
         }
         if self.rank >= self.world {
@@ -76,6 +75,9 @@ impl WorkerConfig {
         }
         if !(LANE_WORDS_MIN..=LANE_WORDS_MAX).contains(&self.admission.lane_words) {
             return Err(ConfigError::LaneWords(self.admission.lane_words));
+        }
+        if self.admission.bitmap == 0 {
+            return Err(ConfigError::Bitmap);
         }
         let timers =
             [Duration::from_nanos(1), self.rto_min, self.rto_initial, self.rto_max, self.stall_timeout];

@@ -11,7 +11,7 @@ use crate::op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX};
 #[non_exhaustive]
 pub enum ConfigError {
     /// World size out of range.
-    #[error("world size {0} is not in 1 to 32")]
+    #[error("world size {0} is not in 1 to 32768")]
     World(u16),
     /// Rank not below the world size.
     #[error("rank {rank} is not below the world size {world}")]
@@ -24,9 +24,12 @@ pub enum ConfigError {
     /// Slots not a power of two that the header can say.
     #[error("{0} slots: expected a power of two, at most 32768")]
     Slots(u32),
-    /// Lanes too few for the descriptors of 32 ranks or too many for a datagram.
-    #[error("{0} lane words: expected 64 to 16369")]
+    /// Lanes too few for the descriptors of operations or too many for a datagram.
+    #[error("{0} lane words: expected 16 to 16369")]
     LaneWords(u32),
+    /// An admission that names no children of the worker's switch.
+    #[error("the admission's bitmap of children is empty")]
+    Bitmap,
     /// A timer bound that is zero, or bounds in the wrong order.
     #[error("timers must be above zero, with rto_min <= rto_initial <= rto_max <= stall_timeout")]
     Timers,
@@ -46,8 +49,8 @@ pub enum SpecError {
     #[error("{0} elements: at most {ELEMENTS_MAX}; split the tensor")]
     Elements(u64),
     /// Root out of range.
-    #[error("root rank {0} is not below 32")]
-    Root(u8),
+    #[error("root rank {0} is not below 32768")]
+    Root(u16),
     /// Class out of range.
     #[error("class {0} is not in 0 to 15")]
     Class(u8),
@@ -107,14 +110,15 @@ pub enum AbortReason {
     #[error("the switch rejects this worker's packets ({0}); join again")]
     Rejected(Reason),
     /// Ranks submitted different operations at the same place.
-    #[error("rank {rank} submitted another operation than this rank: {} here, {} there",
+    #[error("{} submitted another operation than this rank: {} here, {} there",
+        .rank.map_or("some rank".into(), |rank| format!("rank {rank}")),
         .mine, .theirs.map_or("something else".into(), |d| d.to_string()))]
     Mismatch {
-        /// The first rank that differs.
-        rank: u16,
+        /// The first rank that differs; `None` in worlds too large for one packet to name it.
+        rank: Option<u16>,
         /// What this rank submitted.
         mine: Descriptor,
-        /// What that rank submitted; `None` when it sent no descriptor at this place.
+        /// What that rank submitted; `None` when it sent no descriptor at this place, or is not known.
         theirs: Option<Descriptor>,
     },
     /// The caller closed the worker.

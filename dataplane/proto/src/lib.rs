@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod descriptors;
 mod error;
 mod op;
 mod recovery;

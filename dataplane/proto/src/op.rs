@@ -10,8 +10,8 @@ use crate::error::SpecError;
 /// Most data chunks in one operation.
 pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
 
-/// Most elements that a descriptor can announce: 39 bits.
-pub const ELEMENTS_MAX: u64 = (1 << 39) - 1;
+/// Most elements that a descriptor can announce: 37 bits.
+pub const ELEMENTS_MAX: u64 = (1 << 37) - 1;
 
 /// An operation of one [`Worker`](crate::Worker): 0 for the first submitted, then 1, 2 and so on. The same operation
 /// has the same number on every rank.
@@ -77,8 +77,8 @@ code_enum! {
 
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
-/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=7 kind, 8..=11 dtype,
-/// 12..=15 mode (0 i32, 1 bfp32, 2 bfp16), 16..=19 lane operation, 20..=24 root, 25..=31 bits 32..=38 of `elements`.
+/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=5 dtype,
+/// 6..=8 mode (0 i32, 1 bfp32, 2 bfp16), 9..=11 lane operation, 12..=26 root, 27..=31 bits 32..=36 of `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// What to do.
@@ -89,8 +89,8 @@ pub struct Descriptor {
     pub mode: Mode,
     /// The fold.
     pub lane_op: LaneOp,
-    /// The rank whose tensor is broadcast, below 32; 0 for other kinds.
-    pub root: u8,
+    /// The rank whose tensor is broadcast, below 32,768; 0 for other kinds.
+    pub root: u16,
     /// Elements of the tensor, at most [`ELEMENTS_MAX`].
     pub elements: u64,
 }
@@ -109,23 +109,23 @@ impl Descriptor {
     /// The two words of the wire.
     pub fn to_words(self) -> [u32; 2] {
         let word = self.kind as u32
-            | (self.dtype as u32) << 8
-            | mode_code(self.mode) << 12
-            | (self.lane_op as u32) << 16
-            | u32::from(self.root & 0x1f) << 20
-            | (((self.elements >> 32) & 0x7f) as u32) << 25;
+            | (self.dtype as u32) << 3
+            | mode_code(self.mode) << 6
+            | (self.lane_op as u32) << 9
+            | u32::from(self.root & 0x7fff) << 12
+            | (((self.elements >> 32) & 0x1f) as u32) << 27;
         [self.elements as u32, word]
     }
 
     /// Reads the two words of the wire; `None` when they describe no operation.
     pub fn from_words([low, word]: [u32; 2]) -> Option<Self> {
         Some(Self {
-            kind: OpKind::from_code(word & 0xff)?,
-            dtype: DType::from_code((word >> 8) & 0xf)?,
-            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 12) & 0xf)?,
-            lane_op: LaneOp::try_from(((word >> 16) & 0xf) as u8).ok()?,
-            root: ((word >> 20) & 0x1f) as u8,
-            elements: u64::from(word >> 25) << 32 | u64::from(low),
+            kind: OpKind::from_code(word & 7)?,
+            dtype: DType::from_code((word >> 3) & 7)?,
+            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 6) & 7)?,
+            lane_op: LaneOp::try_from(((word >> 9) & 7) as u8).ok()?,
+            root: ((word >> 12) & 0x7fff) as u16,
+            elements: u64::from(word >> 27) << 32 | u64::from(low),
         })
     }
 }
@@ -188,7 +188,7 @@ impl OpSpec {
         if self.descriptor.elements > ELEMENTS_MAX {
             return Err(SpecError::Elements(self.descriptor.elements));
         }
-        if usize::from(self.descriptor.root) >= netfold_wire::CHILDREN_MAX {
+        if self.descriptor.root >= netfold_wire::WORLD_MAX {
             return Err(SpecError::Root(self.descriptor.root));
         }
         if self.class > 15 {
@@ -210,10 +210,11 @@ mod tests {
             dtype: DType::Bf16,
             mode: Mode::Bfp16,
             lane_op: LaneOp::Max,
-            root: 31,
-            elements: 0x7f_0000_0001,
+            root: 0x7fff,
+            elements: ELEMENTS_MAX - 0xffff_fffe,
         };
-        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xfff2_2302]);
+        // 0b11111_111111111111111_010_010_011_010: elements, root, max, bfp16, bf16, broadcast.
+        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f49a]);
         assert_eq!(Descriptor::from_words(descriptor.to_words()), Some(descriptor));
     }
 

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
+use crate::descriptors::Descriptors;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::slot::{Loss, Slots, State};
@@ -99,6 +100,7 @@ pub struct Worker {
     rtt: Rtt,
     recovery: Recovery,
     window: FixedWindow,
+    descriptors: Descriptors,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
     /// When a packet of this job last came.
@@ -126,6 +128,7 @@ impl Worker {
             stream: Stream::new(slots),
             recovery: Recovery::default(),
             window: FixedWindow::new(slots),
+            descriptors: Descriptors::new(config.world, config.admission.lane_words),
             progress_at: Instant::ZERO,
             heard_at: None,
             mismatch: None,
@@ -280,11 +283,7 @@ impl Worker {
         let mut packet = Packet::new_unchecked(&mut buffer[..len]);
         let lanes = packet.payload_mut();
         if piece.descriptor {
-            let row = 8 * usize::from(self.config.rank);
-            let [low, word] = op.spec.descriptor.to_words();
-            lanes.fill(0);
-            lanes[row..row + 4].copy_from_slice(&low.to_be_bytes());
-            lanes[row + 4..row + 8].copy_from_slice(&word.to_be_bytes());
+            self.descriptors.write(self.config.rank, op.spec.descriptor, lanes);
         } else if let Some(chunk) = piece.data {
             codec.pack(id, chunk, exp, lanes);
         }
@@ -304,7 +303,8 @@ impl Worker {
             epoch: admission.epoch,
             key: admission.key,
             chunk,
-            bitmap: 1 << self.config.rank,
+            // A switch knows its children and writes both itself.
+            bitmap: 1 << (self.config.rank % 32),
             count: 1,
             exp,
             exp_next: proposed,

@@ -135,6 +135,8 @@ pub struct Admission {
     pub lane_words: u32,
     /// UDP port of the switch, at the address of this TCP session.
     pub udp_port: u16,
+    /// Contributor bitmap of a complete RESULT: the children of the worker's switch, lowest bits first.
+    pub bitmap: u32,
 }
 
 /// Why a worker may not join.

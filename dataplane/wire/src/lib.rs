@@ -33,6 +33,12 @@ pub const VERSION: u8 = 1;
 /// Most workers (children) that one aggregation level folds: the width of the contributor bitmap.
 pub const CHILDREN_MAX: usize = 32;
 
+/// Levels of a tree of switches, at most.
+pub const LEVELS_MAX: usize = 3;
+
+/// Most workers of one job: those below a tree of [`LEVELS_MAX`] levels of [`CHILDREN_MAX`] children.
+pub const WORLD_MAX: u16 = 1 << 15;
+
 /// Why bytes are not a Netfold packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

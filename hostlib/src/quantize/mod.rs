@@ -39,7 +39,7 @@ use vector_none as vector;
 mod vector;
 
 use half::{bf16, f16};
-use netfold_wire::CHILDREN_MAX;
+use netfold_wire::WORLD_MAX;
 
 pub use simulate::{fold_words, simulate};
 
@@ -47,6 +47,9 @@ use crate::element::Element;
 
 /// Smallest block exponent: blocks of smaller magnitudes use this one, so that every scale is a finite power of two.
 pub const EXPONENT_MIN: u8 = 30;
+
+/// Fewest bits of a mantissa, its sign not counted, that headroom may leave: with fewer, sums would be noise.
+pub const MANTISSA_BITS_MIN: u32 = 8;
 
 /// The block exponent that means: the block holds NaN or an infinity on some worker.
 pub const EXPONENT_NON_FINITE: u8 = 255;
@@ -157,6 +160,12 @@ impl Lanes {
             Self::Bfp16 => 16,
         }
     }
+
+    /// Most workers: as many as leave a mantissa [`MANTISSA_BITS_MIN`] bits beside its sign, within what a job may have.
+    pub const fn world_max(self) -> u16 {
+        let headroom = self.bits() - 1 - MANTISSA_BITS_MIN;
+        if headroom >= WORLD_MAX.trailing_zeros() { WORLD_MAX } else { 1 << headroom }
+    }
 }
 
 /// Which instructions the quantiser uses. All kernels give the same bytes.
@@ -252,11 +261,11 @@ pub struct Quantizer {
 }
 
 impl Quantizer {
-    /// A quantiser for `world` workers (1 to 32) with the fastest kernel of this processor.
+    /// A quantiser for `world` workers, 1 to [`Lanes::world_max`], with the fastest kernel of this processor.
     ///
     /// # Panics
     ///
-    /// When `world` is 0 or above [`CHILDREN_MAX`].
+    /// When `world` is out of range.
     pub fn new(lanes: Lanes, world: u16) -> Self {
         Self::with_kernel(lanes, world, Kernel::detect())
     }
@@ -265,9 +274,10 @@ impl Quantizer {
     ///
     /// # Panics
     ///
-    /// When `world` is 0 or above [`CHILDREN_MAX`].
+    /// When `world` is out of range.
     pub fn with_kernel(lanes: Lanes, world: u16, kernel: Kernel) -> Self {
-        assert!((1..=CHILDREN_MAX).contains(&usize::from(world)), "world is 1 to {CHILDREN_MAX}");
+        let world_max = lanes.world_max();
+        assert!((1..=world_max).contains(&world), "world is 1 to {world_max}");
         Self { lanes, headroom: world.next_power_of_two().trailing_zeros(), kernel }
     }
 

@@ -21,10 +21,13 @@ pub(super) fn top16(headroom: u32) -> u16 {
     u16::MAX >> headroom
 }
 
-/// 2^(31-h), the first magnitude that is out of a bfp32 lane's range.
+/// The least magnitude that rounds, half to even, to 2^(31-h), which is out of a bfp32 lane's range when positive.
+///
+/// That is 2^(31-h) - 1/2 where binary32 can say so (h >= 8); below, where all numbers so large are integers, the
+/// subtraction rounds to 2^(31-h) itself. Either rounds to 2^(31-h).
 #[inline(always)]
 pub(super) fn limit32(headroom: u32) -> f32 {
-    (1u32 << (31 - headroom)) as f32
+    (1u32 << (31 - headroom)) as f32 - 0.5
 }
 
 #[inline(always)]

@@ -246,12 +246,9 @@ fn error_bound(q: &Quantizer, inputs: &[Vec<f64>], at: usize, half_ulp: impl Fn(
     let power = magnitude.log2().floor(); // right in f64 for every binary32 number
     let headroom = f64::from(u32::from(inputs.len() as u16).next_power_of_two().trailing_zeros());
     let quantum = (power + 1.0 - f64::from(q.lanes.bits() - 1) + headroom).exp2();
-    let clamped = match q.lanes {
-        Lanes::Bfp16 => {
-            inputs.iter().filter(|i| i[at] > magnitude.log2().floor().exp2() * 2.0 - quantum / 2.0).count()
-        }
-        Lanes::Bfp32 => 0,
-    } as f64;
+    // In bfp32 with less than 8 bits of headroom there is no binary32 number so close below 2^e.
+    let limit = magnitude.log2().floor().exp2() * 2.0 - quantum / 2.0;
+    let clamped = inputs.iter().filter(|input| input[at] >= limit).count() as f64;
     let shares = (inputs.len() as f64 + clamped) * quantum / 2.0;
     let exact: f64 = inputs.iter().map(|input| input[at]).sum();
     let reach = exact.abs() + shares;
@@ -329,6 +326,29 @@ fn error_within_bound_f16() {
 #[test]
 fn error_within_bound_bf16() {
     bounds_hold::<bf16>(3, f64::from(bf16::MAX.to_f32()), |v| (v * 2f64.powi(-8)).max(2f64.powi(-134)));
+}
+
+/// Trees of switches: the largest worlds of both modes, and some below them.
+#[test]
+fn error_within_bound_of_large_worlds() {
+    assert_eq!(Lanes::ALL.iter().map(|lanes| lanes.world_max()).collect::<Vec<_>>(), [32768, 128]);
+    let mut rng = SmallRng::seed_from_u64(4);
+    for (lanes, worlds) in [(Lanes::Bfp16, [33, 64, 100, 128]), (Lanes::Bfp32, [128, 1000, 4096, 32768])] {
+        for world in worlds {
+            let q = Quantizer::new(lanes, world);
+            let block = random(&mut rng, 8 * usize::from(world));
+            let inputs: Vec<Vec<f32>> = block.chunks(8).map(<[f32]>::to_vec).collect();
+            assert_within_bound(&q, &inputs, f64::from(f32::MAX), |_| 0.0);
+            for value in [1.0, -1.0, 1.999_999_9, 0.3, -f32::MAX / 65536.0] {
+                assert_within_bound(
+                    &q,
+                    &vec![vec![value, 1.0]; usize::from(world)],
+                    f64::from(f32::MAX),
+                    |_| 0.0,
+                );
+            }
+        }
+    }
 }
 
 /// The bounds can be met: an error of n quanta (bfp16, clamped) and of n/2 (ties) really happen.

@@ -246,7 +246,7 @@ fn different_lengths_are_found_on_every_rank() {
     });
     for (rank, error) in errors.into_iter().enumerate() {
         let Error::Mismatch { rank: other, mine, theirs } = &error else { panic!("{error:?}") };
-        assert_eq!(*other, if rank == 2 { 0 } else { 2 }, "the first rank that differs from this one");
+        assert_eq!(*other, Some(if rank == 2 { 0 } else { 2 }), "the first rank that differs from this one");
         assert_eq!(mine.elements, if rank == 2 { 5001 } else { 5000 });
         assert_eq!(theirs.unwrap().elements, if rank == 2 { 5000 } else { 5001 });
         assert!(error.to_string().contains("5001"), "{error}");
@@ -347,18 +347,21 @@ fn arguments_are_checked_before_anything_starts() {
     assert!(matches!(kind(transportless().job("")), Error::JobName { len: 0 }));
     for bad in [
         transportless().world_size(0),
-        transportless().world_size(33),
+        transportless().world_size(32769),
+        transportless().world_size(129).mode(Mode::Bfp16),
         transportless().rank(2),
         transportless().slots(3),
     ] {
         let error = kind(bad);
         assert_eq!(error.kind(), "argument", "{error}");
     }
+    let error = kind(transportless().world_size(129).mode(Mode::Bfp16));
+    assert!(error.to_string().contains("use mode bfp32"), "{error}");
     let error = Communicator::builder().switch("no-port").unwrap_err();
     assert_eq!(error.kind(), "address", "{error}");
     // An admission that no worker can run by, and a transport that cannot carry its packets.
     let (_hub, mut spokes) = netfold_io::loopback::star(2, 4, 64);
-    let mut bad = support::admission(3, 0);
+    let mut bad = support::admission(2, 3, 0);
     let io = Box::new(spokes.pop().unwrap());
     let error = kind(Communicator::builder().rank(0).world_size(2).transport(io, bad.clone()));
     assert!(matches!(error, Error::Config(_)), "{error}");

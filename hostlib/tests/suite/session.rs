@@ -34,7 +34,7 @@ impl Port {
     }
 
     fn admit(&mut self) {
-        let mut admission = support::admission(16, 5);
+        let mut admission = support::admission(1, 16, 5);
         admission.udp_port = self.udp.local_addr().unwrap().port();
         self.say(&Event::Admitted(admission));
     }
@@ -210,7 +210,7 @@ fn refusals_and_closed_doors_are_told_at_connect() {
     thread.join().unwrap();
 
     let (builder, thread) = port(|mut port, _| {
-        let mut admission = support::admission(16, 5);
+        let mut admission = support::admission(1, 16, 5);
         admission.lane_words = 1;
         port.say(&Event::Admitted(admission));
     });

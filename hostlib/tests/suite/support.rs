@@ -105,8 +105,9 @@ fn fold(op: LaneOp, sum: &mut [u8], share: &[u8]) {
     }
 }
 
-pub(crate) fn admission(slots: u32, first_chunk: u32) -> Admission {
-    Admission { job: 3, epoch: 7, key: 0xfeed, slots, first_chunk, lane_words: LANE_WORDS, udp_port: 0 }
+pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
+    let (lane_words, bitmap) = (LANE_WORDS, u32::MAX >> (32 - world));
+    Admission { job: 3, epoch: 7, key: 0xfeed, slots, first_chunk, lane_words, udp_port: 0, bitmap }
 }
 
 /// A switch thread and the workers' ends of its rings.
@@ -122,7 +123,7 @@ pub(crate) fn builder(io: impl PacketIo + 'static, rank: u16, world: u16, mode: 
         .world_size(world)
         .mode(mode)
         .stall_timeout(Duration::from_secs(20))
-        .transport(Box::new(io), admission(slots, u32::MAX - 100)) // chunk numbers wrap on the way
+        .transport(Box::new(io), admission(world, slots, u32::MAX - 100)) // chunk numbers wrap on the way
 }
 
 /// Runs `body` on every rank of a job in parallel and returns what they return, by rank.

@@ -79,6 +79,7 @@ impl Scene {
             first_chunk: 0u32.wrapping_sub(input.byte().into()),
             lane_words: LANE_WORDS,
             udp_port: 20038,
+            bitmap: u32::MAX >> (u32::BITS - u32::from(world)),
         };
         let rank = input.below(world.into()) as u16;
         let worker =

@@ -108,6 +108,7 @@ impl<'s> Simulation<'s> {
             first_chunk: job.first_chunk,
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
+            bitmap: u32::MAX >> (u32::BITS - u32::from(scenario.world)),
         };
         let rank = |rank| {
             let mut config = WorkerConfig::new(admission.clone(), rank, scenario.world);

@@ -3,7 +3,7 @@
 use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker, lane_op};
-use crate::op::Descriptor;
+use crate::descriptors::Verdict;
 use crate::slot::State;
 use crate::stream::Piece;
 use crate::{AbortReason, Ignored, Instant, OpId};
@@ -112,8 +112,7 @@ impl Worker {
         let exp_next_fits =
             if piece.proposes.is_some() { repr.exp_next >= slot.proposed } else { repr.exp_next == 0 };
         let incomplete = Flags::PARTIAL.with(Flags::TRIMMED);
-        let full = u32::MAX >> (32 - u32::from(self.config.world));
-        if repr.bitmap != full
+        if repr.bitmap != self.config.admission.bitmap
             || repr.count != self.config.world
             || repr.flags.without(incomplete) != repr.flags
         {
@@ -175,13 +174,10 @@ impl Worker {
     /// Compares all ranks' descriptors of operation `number` with this rank's.
     fn compare_descriptors(&mut self, number: u64, lanes: &[u8]) {
         let mine = self.stream.op(number).spec.descriptor;
-        let rows = lanes.chunks_exact(8).take(usize::from(self.config.world));
-        let differing = rows.map(words).enumerate().find(|(_, words)| *words != mine.to_words());
-        match differing {
-            None => self.stream.verify(number),
-            Some((rank, words)) => {
-                let theirs = Descriptor::from_words(words);
-                let reason = AbortReason::Mismatch { rank: rank as u16, mine, theirs };
+        match self.descriptors.compare(mine, lanes) {
+            Verdict::Same => self.stream.verify(number),
+            Verdict::Differs { rank, theirs } => {
+                let reason = AbortReason::Mismatch { rank, mine, theirs };
                 if self.mismatch.is_none_or(|(earlier, _)| number < earlier) {
                     self.mismatch = Some((number, reason));
                 }
@@ -193,10 +189,4 @@ impl Worker {
             self.abort(reason);
         }
     }
-}
-
-/// A row of the descriptor table: two big-endian words.
-fn words(row: &[u8]) -> [u32; 2] {
-    let word = |at: usize| u32::from_be_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]]);
-    [word(0), word(4)]
 }

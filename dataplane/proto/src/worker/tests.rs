@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netfold_wire::control::Mode;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
-use rig::{Network, Rig, Tensors, admission, blocks, integers, spec};
+use rig::{Network, Rig, Tensors, blocks, integers, spec};
 
 use crate::*;
 
@@ -120,7 +120,7 @@ fn operations_may_be_submitted_while_others_run() {
 #[test]
 fn slots_do_not_wait_for_each_other() {
     // Position 1 is never answered; all others go on, one window after the other.
-    let mut worker = Worker::new(WorkerConfig::new(admission(4, 0), 0, 1)).unwrap();
+    let mut worker = Worker::new(rig::config(4, 0, 0, 1)).unwrap();
     let mut tensors = Tensors::new(0, 1);
     worker.submit(integers(399)).unwrap();
     let mut switch = rig::Switch::default();
@@ -140,7 +140,7 @@ fn slots_do_not_wait_for_each_other() {
 
 #[test]
 fn a_resend_is_the_same_packet_but_for_its_flag() {
-    let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 2)).unwrap();
+    let mut worker = Worker::new(rig::config(2, 0, 0, 2)).unwrap();
     let mut tensors = Tensors::new(0, 2);
     worker.submit(blocks(5)).unwrap();
     let mut first = [0; 284];
@@ -182,7 +182,7 @@ fn different_operations_are_named() {
             2 => (integers(40).descriptor, integers(41).descriptor, 0),
             _ => (integers(41).descriptor, integers(40).descriptor, 2),
         };
-        let reason = AbortReason::Mismatch { rank: named, mine, theirs: Some(theirs) };
+        let reason = AbortReason::Mismatch { rank: Some(named), mine, theirs: Some(theirs) };
         assert_eq!(events, &[WorkerEvent::OpDone(OpId(0)), WorkerEvent::Aborted(reason)], "rank {rank}");
         assert!(reason.to_string().contains("i32"), "{reason}");
         assert_eq!(rig.workers[rank].submit(OpSpec::BARRIER), Err(WorkerError::Aborted(reason)));
@@ -221,7 +221,7 @@ fn a_dead_peer_ends_in_a_stall_or_by_word() {
 #[test]
 fn stale_and_reject_end_the_job() {
     let answer = |kind, reason, edit: fn(&mut Repr)| {
-        let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 2)).unwrap();
+        let mut worker = Worker::new(rig::config(2, 0, 0, 2)).unwrap();
         let mut tensors = Tensors::new(0, 2);
         worker.submit(integers(5)).unwrap();
         let mut bytes = [0; 284];
@@ -257,7 +257,7 @@ fn stale_and_reject_end_the_job() {
 
 #[test]
 fn the_queue_is_bounded() {
-    let mut config = WorkerConfig::new(admission(2, 0), 0, 1);
+    let mut config = rig::config(2, 0, 0, 1);
     config.ops_max = 2;
     let mut worker = Worker::new(config).unwrap();
     assert_eq!(worker.submit(OpSpec::BARRIER), Ok(OpId(0)));
@@ -265,14 +265,14 @@ fn the_queue_is_bounded() {
     assert_eq!(worker.submit(OpSpec::BARRIER), Err(WorkerError::QueueFull { ops_max: 2 }));
     let mut wide = integers(1);
     wide.data_chunks = DATA_CHUNKS_MAX + 1;
-    let mut worker = Worker::new(WorkerConfig::new(admission(2, 0), 0, 1)).unwrap();
+    let mut worker = Worker::new(rig::config(2, 0, 0, 1)).unwrap();
     assert_eq!(worker.submit(wide), Err(SpecError::Chunks(DATA_CHUNKS_MAX + 1).into()));
     assert_eq!(worker.pending(), 0);
 }
 
 #[test]
 fn the_largest_operation_is_taken() {
-    let mut worker = Worker::new(WorkerConfig::new(admission(1 << 15, u32::MAX), 0, 1)).unwrap();
+    let mut worker = Worker::new(rig::config(1 << 15, u32::MAX, 0, 1)).unwrap();
     worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();
     worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();
     assert_eq!(worker.pending(), 2);
@@ -281,19 +281,20 @@ fn the_largest_operation_is_taken() {
 #[test]
 fn damaged_configurations_are_refused() {
     let with = |edit: fn(&mut WorkerConfig)| {
-        let mut config = WorkerConfig::new(admission(4, 0), 1, 2);
+        let mut config = rig::config(4, 0, 1, 2);
         edit(&mut config);
         Worker::new(config).err()
     };
     assert_eq!(with(|_| {}), None);
     assert_eq!(with(|c| c.world = 0), Some(ConfigError::World(0)));
-    assert_eq!(with(|c| c.world = 33), Some(ConfigError::World(33)));
+    assert_eq!(with(|c| c.world = 32769), Some(ConfigError::World(32769)));
     assert_eq!(with(|c| c.rank = 2), Some(ConfigError::Rank { rank: 2, world: 2 }));
     assert_eq!(with(|c| c.admission.slots = 0), Some(ConfigError::Slots(0)));
     assert_eq!(with(|c| c.admission.slots = 6), Some(ConfigError::Slots(6)));
     assert_eq!(with(|c| c.admission.slots = 1 << 16), Some(ConfigError::Slots(1 << 16)));
-    assert_eq!(with(|c| c.admission.lane_words = 63), Some(ConfigError::LaneWords(63)));
+    assert_eq!(with(|c| c.admission.lane_words = 15), Some(ConfigError::LaneWords(15)));
     assert_eq!(with(|c| c.admission.lane_words = u32::MAX), Some(ConfigError::LaneWords(u32::MAX)));
+    assert_eq!(with(|c| c.admission.bitmap = 0), Some(ConfigError::Bitmap));
     assert_eq!(with(|c| c.rto_min = Duration::ZERO), Some(ConfigError::Timers));
     assert_eq!(with(|c| c.rto_max = Duration::ZERO), Some(ConfigError::Timers));
     assert_eq!(with(|c| c.ops_max = 0), Some(ConfigError::OpsMax));

@@ -124,6 +124,7 @@ impl LocalSwitch {
                 first_chunk: 0,
                 lane_words: config.payload_bytes / 4,
                 udp_port: 0,
+                bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
             },
         };
         running.admission.first_chunk = running.admit(config)?;
@@ -149,6 +150,7 @@ impl LocalSwitch {
             world,
             group: GROUP,
             parent: None,
+            shift: None,
         };
         let mut entries = node_entries(&node);
         for rank in 0..world {

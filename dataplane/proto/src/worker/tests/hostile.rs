@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::rig::{LANE_WORDS, Switch, Tensors, admission, blocks, integers};
+use super::rig::{LANE_WORDS, Switch, Tensors, blocks, integers};
 use super::*;
 
 /// A worker of rank 0 in a world of 2 in mid-operation, the results it waits for, and some it has already taken.
@@ -14,9 +14,8 @@ struct Scene {
 }
 
 fn scene(rounds: u32) -> Scene {
-    let mut workers: Vec<_> = (0..2)
-        .map(|rank| Worker::new(WorkerConfig::new(admission(4, u32::MAX - 5), rank, 2)).unwrap())
-        .collect();
+    let mut workers: Vec<_> =
+        (0..2).map(|rank| Worker::new(rig::config(4, u32::MAX - 5, rank, 2)).unwrap()).collect();
     let mut tensors: Vec<_> = (0..2).map(|rank| Tensors::new(rank, 2)).collect();
     for worker in &mut workers {
         worker.submit(blocks(9)).unwrap();

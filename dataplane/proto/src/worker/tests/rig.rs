@@ -13,8 +13,12 @@ use crate::*;
 
 pub(super) const LANE_WORDS: usize = 64;
 
-pub(super) fn admission(slots: u32, first_chunk: u32) -> Admission {
-    Admission { job: 7, epoch: 3, key: 0xfeed_beef, slots, first_chunk, lane_words: 64, udp_port: 20038 }
+/// A worker's place in a job of the plain switch.
+pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> WorkerConfig {
+    let (lane_words, udp_port, bitmap) = (64, 20038, u32::MAX >> (32 - u32::from(world)));
+    let (job, epoch, key) = (7, 3, 0xfeed_beef);
+    let admission = Admission { job, epoch, key, slots, first_chunk, lane_words, udp_port, bitmap };
+    WorkerConfig::new(admission, rank, world)
 }
 
 /// An i32 sum.
@@ -224,7 +228,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(seed: u64, world: u16, slots: u32, first_chunk: u32, network: Network) -> Self {
-        let config = |rank| WorkerConfig::new(admission(slots, first_chunk), rank, world);
+        let config = |rank| config(slots, first_chunk, rank, world);
         Self {
             now: Instant::ZERO,
             workers: (0..world).map(|rank| Worker::new(config(rank)).unwrap()).collect(),
