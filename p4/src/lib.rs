@@ -13,10 +13,13 @@
 pub mod allreduce;
 pub mod check;
 pub mod entry;
+mod fields;
 pub mod interpret;
 pub mod ir;
 pub mod p4info;
+pub mod pna;
 pub mod profile;
+pub mod refusal;
 pub mod rust;
 pub mod v1model;
 mod writer;

@@ -486,7 +486,7 @@ fn outer_parentheses(text: &str) -> bool {
 }
 
 /// The text without a pair of parentheses that encloses it whole.
-fn bare(text: &str) -> &str {
+pub(crate) fn bare(text: &str) -> &str {
     if outer_parentheses(text) { &text[1..text.len() - 1] } else { text }
 }
 

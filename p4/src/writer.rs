@@ -40,6 +40,12 @@ impl Writer {
         self.level += 1;
     }
 
+    /// Appends a line that is indented already.
+    pub(crate) fn raw(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
     /// The text.
     pub(crate) fn finish(self) -> String {
         self.text

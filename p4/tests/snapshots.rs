@@ -53,7 +53,9 @@ fn no_snapshot_is_an_orphan() {
         .collect();
     for entry in fs::read_dir(snapshot_dir()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(known.contains(&name), "{name} is printed by no program");
+        // Programs for other targets: see `targets.rs`.
+        let elsewhere = [".pna.p4", ".tna.p4", ".t2na.p4"].iter().any(|suffix| name.ends_with(suffix));
+        assert!(elsewhere || known.contains(&name), "{name} is printed by no program");
     }
 }
 
