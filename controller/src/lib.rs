@@ -9,6 +9,7 @@
 //! | module | job | knows |
 //! |---|---|---|
 //! | [`slots`], [`pool`] | what is free | numbers |
+//! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
@@ -52,6 +53,7 @@ pub mod pool;
 pub mod server;
 pub mod slots;
 mod timers;
+pub mod tree;
 
 pub use driver::{DriverError, Limits, SwitchDriver};
 pub use jobs::{EndReason, JobEvent};

@@ -1,0 +1,405 @@
+//! A job's tree of switches: who folds whom, and what each switch must know for it.
+//!
+//! [`Plan::new`] works out, without any I/O, what a job needs at every switch of its tree: the node and its children as the
+//! pipeline's tables take them, the multicast groups, the peers of the ports. [`install`] carries a plan out on the
+//! switches, all of it or nothing, in the order that makes it safe:
+//!
+//! 1. ports, everywhere;
+//! 2. ADVANCE over the job's slots everywhere: the job's first chunk is newer than all that any of its switches holds;
+//! 3. multicast groups, everywhere;
+//! 4. table entries, from the root down, so that whatever a switch lets in finds all above it ready.
+//!
+//! It is withdrawn in the opposite order, so no slot is advanced or given away while an entry admits packets to it.
+
+mod install;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+pub use install::{InstallError, Installed, Step, install};
+pub use shape::Shape;
+
+use netfold_p4::allreduce::{Child, Node, Parent};
+use netfold_p4::entry::Replica;
+use netfold_wire::control::Admission;
+use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::driver::Limits;
+
+/// What is the same at every switch of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Job {
+    /// Job number, not 0.
+    pub job: u16,
+    /// Epoch of the membership.
+    pub epoch: u32,
+    /// Job key.
+    pub key: u32,
+    /// Slots, a power of two up to 2^15: the window of every worker.
+    pub slots: u32,
+}
+
+/// A switch, and what the job is given there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The switch's capacity.
+    pub limits: Limits,
+    /// Where its own packets come from and where packets for it go; `None` where ports need no peers (rings).
+    pub address: Option<SocketAddr>,
+    /// First slot of the range, a multiple of the job's slots.
+    pub first_slot: u32,
+    /// First of the ports that the job takes: one for each child, in order, then one for the parent.
+    pub first_port: u16,
+    /// First of the multicast groups that the job takes: the children's, then the parent's.
+    pub first_group: u16,
+}
+
+/// A port of a switch and who is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attachment {
+    /// The port.
+    pub port: u16,
+    /// Where its packets come from; `None` where ports need no peers.
+    pub peer: Option<SocketAddr>,
+}
+
+/// A multicast group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub group: u16,
+    /// Its copies.
+    pub replicas: Vec<Replica>,
+}
+
+/// What a job needs at one switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Steps from the root, which is at 0.
+    pub depth: usize,
+    /// The job as this switch sees it.
+    pub node: Node,
+    /// Its children; the rank of a child is its place in this list.
+    pub children: Vec<Child>,
+    /// The children's ports and the parent's.
+    pub ports: Vec<Attachment>,
+    /// The children's group and, below a parent, the group of one copy to it.
+    pub groups: Vec<Group>,
+}
+
+/// What a job needs at every switch of its tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    job: Job,
+    lane_words: u32,
+    places: Vec<Place>,
+    /// Switches, parents before children.
+    order: Vec<usize>,
+    /// For each worker its switch and its port there.
+    workers: Vec<(usize, u16)>,
+}
+
+/// Why a job cannot have such a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// World size out of range.
+    #[error("{0} workers: a job has 1 to {WORLD_MAX}")]
+    World(usize),
+    /// Another number of sites, or of workers' addresses, than the shape has.
+    #[error("the tree has {want} {what} and {given} were described")]
+    Count {
+        /// Switches or workers.
+        what: &'static str,
+        /// As many as the shape has.
+        want: usize,
+        /// As many as were given.
+        given: usize,
+    },
+    /// A switch or a worker hangs at a switch that does not exist.
+    #[error("{what} {index} hangs at switch {at}, which does not exist")]
+    Absent {
+        /// Switch or worker.
+        what: &'static str,
+        /// Its number.
+        index: usize,
+        /// Where it is said to hang.
+        at: usize,
+    },
+    /// Not exactly one switch without a parent, or switches that are their own ancestors.
+    #[error(
+        "a tree has one root and every switch below it; {reached} of {switches} switches are below one of {roots} roots"
+    )]
+    Root {
+        /// Switches without a parent.
+        roots: usize,
+        /// Switches that a walk from the only root reaches; 0 when there is not exactly one.
+        reached: usize,
+        /// Switches in all.
+        switches: usize,
+    },
+    /// Too many levels.
+    #[error("{0} levels of switches: at most {LEVELS_MAX}")]
+    Levels(usize),
+    /// Too many children, or none.
+    #[error(
+        "switch {switch} has {children} children: a switch folds 1 to {CHILDREN_MAX}; give it others or leave it out"
+    )]
+    Children {
+        /// The switch.
+        switch: usize,
+        /// Its children.
+        children: usize,
+    },
+    /// The range of slots is no power of two, not aligned to its size, or does not lie in the switch.
+    #[error(
+        "slots {first}..{first}+{slots} of switch {switch}, which has {capacity}: a power of two, aligned to its size"
+    )]
+    Slots {
+        /// The switch.
+        switch: usize,
+        /// First slot.
+        first: u32,
+        /// Slots.
+        slots: u32,
+        /// Slots of the switch.
+        capacity: u32,
+    },
+    /// The switch has too few ports or groups from the first one on.
+    #[error("switch {switch} has {free} {what} from the first one given on and needs {need}")]
+    Short {
+        /// The switch.
+        switch: usize,
+        /// Ports or groups.
+        what: &'static str,
+        /// As many as there are.
+        free: usize,
+        /// As many as are needed.
+        need: usize,
+    },
+    /// Switches of one tree carry packets of different lengths.
+    #[error(
+        "switch {switch} has {found} lane words a packet and the root {root}: all switches of a tree need the same"
+    )]
+    LaneWords {
+        /// The switch.
+        switch: usize,
+        /// Its lane words.
+        found: u32,
+        /// The root's.
+        root: u32,
+    },
+    /// The pipeline matches source addresses, and a peer's is not known.
+    #[error(
+        "switch {switch} sees IPv4 source addresses, and the one of the peer at port {port} is not given"
+    )]
+    Source {
+        /// The switch.
+        switch: usize,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Something below a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Worker(usize),
+    Switch(usize),
+}
+
+impl Plan {
+    /// Works out a job's places at the switches of a tree: one site for each switch of the shape, and the address of each
+    /// worker (`None` where ports need no peers).
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError`]: the first thing that is wrong.
+    pub fn new(
+        job: Job,
+        shape: &Shape,
+        sites: &[Site],
+        workers: &[Option<SocketAddr>],
+    ) -> Result<Self, TreeError> {
+        let depths = shape.depths()?;
+        let count = |what, want, given| Err(TreeError::Count { what, want, given });
+        if sites.len() != shape.above.len() {
+            return count("switches", shape.above.len(), sites.len());
+        }
+        if workers.len() != shape.workers.len() {
+            return count("workers", shape.workers.len(), workers.len());
+        }
+        let mut order: Vec<usize> = (0..sites.len()).collect();
+        order.sort_by_key(|switch| depths[*switch]);
+        let draft = Draft { job, shape, sites, workers, below: below(shape) };
+        // Workers below each switch, counted from the leaves up.
+        let mut beneath = vec![0_u16; sites.len()];
+        shape.workers.iter().for_each(|leaf| beneath[*leaf] += 1);
+        for switch in order.iter().rev() {
+            if let Some(above) = shape.above[*switch] {
+                beneath[above] += beneath[*switch];
+            }
+        }
+        let lane_words = sites[order[0]].limits.lane_words;
+        let mut places = Vec::with_capacity(sites.len());
+        for (switch, site) in sites.iter().enumerate() {
+            if site.limits.lane_words != lane_words {
+                let found = site.limits.lane_words;
+                return Err(TreeError::LaneWords { switch, found, root: lane_words });
+            }
+            places.push(draft.place(switch, depths[switch], beneath[switch])?);
+        }
+        let mut seats = vec![(0, 0); workers.len()];
+        for (switch, below) in draft.below.iter().enumerate() {
+            for (below, child) in below.iter().zip(&places[switch].children) {
+                if let Below::Worker(rank) = below {
+                    seats[*rank] = (switch, child.port);
+                }
+            }
+        }
+        Ok(Self { job, lane_words, places, order, workers: seats })
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// What the job needs at each switch.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The switches, parents before children.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// For each worker its switch and its port there.
+    pub fn workers(&self) -> &[(usize, u16)] {
+        &self.workers
+    }
+
+    /// What a worker is told, once the plan is installed.
+    ///
+    /// # Panics
+    ///
+    /// When the job has no such rank.
+    pub fn admission(&self, rank: u16, first_chunk: u32, udp_port: u16) -> Admission {
+        let Job { job, epoch, key, slots } = self.job;
+        let (switch, _) = self.workers[usize::from(rank)];
+        let bitmap = self.places[switch].node.full();
+        Admission { job, epoch, key, slots, first_chunk, lane_words: self.lane_words, udp_port, bitmap }
+    }
+}
+
+/// What hangs at each switch: switches before workers, each in order.
+fn below(shape: &Shape) -> Vec<Vec<Below>> {
+    let mut below = vec![Vec::new(); shape.above.len()];
+    for (switch, above) in shape.above.iter().enumerate() {
+        if let Some(above) = above {
+            below[*above].push(Below::Switch(switch));
+        }
+    }
+    for (rank, leaf) in shape.workers.iter().enumerate() {
+        below[*leaf].push(Below::Worker(rank));
+    }
+    below
+}
+
+struct Draft<'a> {
+    job: Job,
+    shape: &'a Shape,
+    sites: &'a [Site],
+    workers: &'a [Option<SocketAddr>],
+    below: Vec<Vec<Below>>,
+}
+
+impl Draft<'_> {
+    fn place(&self, switch: usize, depth: usize, workers: u16) -> Result<Place, TreeError> {
+        let site = &self.sites[switch];
+        let below = &self.below[switch];
+        let parent = self.shape.above[switch];
+        self.check(switch, below.len(), parent.is_some())?;
+        let child_count = below.len() as u16;
+        let mut ports = Vec::with_capacity(below.len() + 1);
+        let mut children = Vec::with_capacity(below.len());
+        for (index, below) in below.iter().enumerate() {
+            let peer = match *below {
+                Below::Worker(rank) => self.workers[rank],
+                Below::Switch(switch) => self.sites[switch].address,
+            };
+            let port = site.first_port + index as u16;
+            ports.push(Attachment { port, peer });
+            children.push(Child { port, source: self.source(switch, port, peer)?, rank: index as u8 });
+        }
+        // Instances are those of the ports, each port being one peer's alone.
+        let replica = |port: u16| Replica { port, instance: port + 1 };
+        let mut groups = vec![Group {
+            group: site.first_group,
+            replicas: children.iter().map(|child| replica(child.port)).collect(),
+        }];
+        let mut above = None;
+        if let Some(parent) = parent {
+            let (port, group) = (site.first_port + child_count, site.first_group + 1);
+            let peer = self.sites[parent].address;
+            ports.push(Attachment { port, peer });
+            groups.push(Group { group, replicas: vec![replica(port)] });
+            above = Some(Parent { port, source: self.source(switch, port, peer)?, group });
+        }
+        let Job { job, epoch, key, slots } = self.job;
+        let node = Node {
+            job,
+            epoch,
+            key,
+            base: site.first_slot,
+            slots,
+            children: child_count as u8,
+            workers,
+            world: self.workers.len() as u16,
+            group: site.first_group,
+            parent: above,
+            shift: None,
+        };
+        Ok(Place { depth, node, children, ports, groups })
+    }
+
+    fn check(&self, switch: usize, children: usize, has_parent: bool) -> Result<(), TreeError> {
+        let Site { limits, first_slot: first, first_port, first_group, .. } = self.sites[switch].clone();
+        if children == 0 || children > CHILDREN_MAX {
+            return Err(TreeError::Children { switch, children });
+        }
+        let (slots, capacity) = (self.job.slots, limits.slots);
+        let within = first.checked_add(slots).is_some_and(|end| end <= capacity);
+        if !slots.is_power_of_two() || slots > 1 << 15 || first % slots != 0 || !within {
+            return Err(TreeError::Slots { switch, first, slots, capacity });
+        }
+        // A port has an instance one above its number.
+        let free = usize::from(limits.ports_max.min(u16::MAX - 1).saturating_sub(first_port));
+        let need = children + usize::from(has_parent);
+        if free < need {
+            return Err(TreeError::Short { switch, what: "ports", free, need });
+        }
+        let free = if first_group == 0 {
+            0
+        } else {
+            (usize::from(limits.groups_max) + 1).saturating_sub(first_group.into())
+        };
+        let need = 1 + usize::from(has_parent);
+        if free < need {
+            Err(TreeError::Short { switch, what: "multicast groups", free, need })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The source address by which the pipeline knows a peer; 0 where it does not see it.
+    fn source(&self, switch: usize, port: u16, peer: Option<SocketAddr>) -> Result<u32, TreeError> {
+        match peer.map(|peer| peer.ip()) {
+            _ if !self.sites[switch].limits.sees_source => Ok(0),
+            Some(IpAddr::V4(address)) => Ok(address.to_bits()),
+            _ => Err(TreeError::Source { switch, port }),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use netfold_p4::allreduce::id;
+use netfold_p4::entry::{EntryError, TableEntry};
+use netfold_p4::p4info::action_id;
+
+use super::*;
+use crate::driver::{DriverError, SwitchDriver};
+
+const LIMITS: Limits =
+    Limits { slots: 64, lane_words: 64, ports_max: 40, groups_max: 4, udp_port: 20038, sees_source: true };
+
+const JOB: Job = Job { job: 7, epoch: 3, key: 5, slots: 16 };
+
+fn address(last: u16) -> SocketAddr {
+    ([10, 0, (last >> 8) as u8, last as u8], 20038).into()
+}
+
+fn site(switch: usize) -> Site {
+    let address = Some(address(1000 + switch as u16));
+    Site { limits: LIMITS, address, first_slot: 16, first_port: 2, first_group: 1 }
+}
+
+fn plan(shape: &Shape) -> Result<Plan, TreeError> {
+    let sites: Vec<Site> = (0..shape.above.len()).map(site).collect();
+    let workers: Vec<_> = (0..shape.workers.len()).map(|rank| Some(address(rank as u16))).collect();
+    Plan::new(JOB, shape, &sites, &workers)
+}
+
+#[test]
+fn one_switch_is_a_tree() {
+    let plan = plan(&Shape::regular(1, 0, 3).unwrap()).unwrap();
+    let [place] = plan.places() else { panic!("{plan:?}") };
+    assert_eq!((place.depth, place.node.parent), (0, None));
+    assert_eq!((place.node.children, place.node.workers, place.node.world), (3, 3, 3));
+    assert_eq!(place.children[2], Child { port: 4, source: 0x0a00_0002, rank: 2 });
+    let group = Group {
+        group: 1,
+        replicas: vec![2, 3, 4].into_iter().map(|port| Replica { port, instance: port + 1 }).collect(),
+    };
+    assert_eq!(place.groups, [group]);
+    assert_eq!(plan.workers(), [(0, 2), (0, 3), (0, 4)]);
+    assert_eq!(plan.admission(1, 9, 20038).bitmap, 0b111);
+}
+
+#[test]
+fn two_leaves_and_a_spine() {
+    let shape = Shape::regular(2, 2, 5).unwrap();
+    assert_eq!(shape, Shape { above: vec![None, Some(0), Some(0)], workers: vec![1, 1, 1, 2, 2] });
+    let plan = plan(&shape).unwrap();
+    let [spine, left, right] = plan.places() else { panic!("{plan:?}") };
+    assert_eq!((spine.node.children, spine.node.workers, spine.node.world), (2, 5, 5));
+    assert_eq!((left.node.workers, right.node.workers), (3, 2));
+    assert_eq!(spine.children[1].source, 0x0a00_03ea, "the address of switch 2");
+    assert_eq!(right.node.parent, Some(Parent { port: 4, source: 0x0a00_03e8, group: 2 }));
+    assert_eq!(right.groups[1], Group { group: 2, replicas: vec![Replica { port: 4, instance: 5 }] });
+    assert_eq!(right.ports.iter().map(|at| at.port).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(plan.admission(4, 9, 20038).bitmap, 0b11, "the children of the worker's own switch");
+}
+
+#[test]
+fn the_largest_tree_has_a_place_for_everyone() {
+    let shape = Shape::regular(3, 32, 32768).unwrap();
+    let plan = plan(&shape).unwrap();
+    assert_eq!(plan.places().len(), 1057);
+    assert_eq!(plan.workers().iter().collect::<BTreeSet<_>>().len(), 32768);
+    for (switch, place) in plan.places().iter().enumerate() {
+        assert_eq!(place.node.full(), u32::MAX);
+        assert_eq!(place.node.workers, [32768, 1024, 32][place.depth]);
+        let instances: BTreeSet<_> =
+            place.groups.iter().flat_map(|group| &group.replicas).map(|replica| replica.instance).collect();
+        assert!(!instances.contains(&0));
+        assert_eq!(instances.len(), place.ports.len(), "instances of switch {switch} are unique");
+    }
+    let position = |switch| plan.order().iter().position(|at| *at == switch).unwrap();
+    assert!((1..1057).all(|switch| position(shape.above[switch].unwrap()) < position(switch)));
+}
+
+#[test]
+fn what_is_no_tree_is_refused() {
+    let shape = |above: &[Option<usize>], workers: &[usize]| {
+        plan(&Shape { above: above.to_vec(), workers: workers.to_vec() }).unwrap_err()
+    };
+    assert_eq!(shape(&[None], &[]), TreeError::World(0));
+    assert_eq!(shape(&[None], &[0; 32769]), TreeError::World(32769));
+    assert_eq!(shape(&[None], &[0; 33]), TreeError::Children { switch: 0, children: 33 });
+    assert_eq!(shape(&[None, Some(0)], &[0]), TreeError::Children { switch: 1, children: 0 });
+    assert_eq!(shape(&[None], &[1]), TreeError::Absent { what: "worker", index: 0, at: 1 });
+    assert_eq!(shape(&[None, Some(2)], &[0]), TreeError::Absent { what: "switch", index: 1, at: 2 });
+    assert_eq!(shape(&[None, None], &[0, 1]), TreeError::Root { roots: 2, reached: 0, switches: 2 });
+    assert_eq!(
+        shape(&[None, Some(2), Some(1)], &[0, 1]),
+        TreeError::Root { roots: 1, reached: 1, switches: 3 }
+    );
+    assert_eq!(shape(&[None, Some(0), Some(1), Some(2)], &[3]), TreeError::Levels(4));
+    assert_eq!(Shape::regular(4, 2, 8), Err(TreeError::Levels(4)));
+    assert_eq!(Shape::regular(2, 33, 99), Err(TreeError::Children { switch: 0, children: 33 }));
+    assert_eq!(Shape::regular(2, 4, 3), Err(TreeError::Children { switch: 4, children: 0 }));
+    assert_eq!(Shape::regular(2, 2, 66), Err(TreeError::Children { switch: 1, children: 33 }));
+    assert_eq!(Shape::regular(1, 9, 0), Err(TreeError::World(0)));
+}
+
+#[test]
+fn what_does_not_fit_the_switches_is_refused() {
+    let shape = Shape::regular(2, 2, 4).unwrap();
+    let with = |edit: fn(&mut Site), slots| {
+        let mut sites: Vec<Site> = (0..3).map(site).collect();
+        edit(&mut sites[2]);
+        let workers = vec![Some(address(1)); 4];
+        Plan::new(Job { slots, ..JOB }, &shape, &sites, &workers).unwrap_err()
+    };
+    assert!(matches!(with(|_| {}, 12), TreeError::Slots { switch: 0, slots: 12, .. }));
+    assert!(matches!(with(|site| site.first_slot = 8, 16), TreeError::Slots { switch: 2, first: 8, .. }));
+    assert!(matches!(with(|site| site.first_slot = 64, 16), TreeError::Slots { switch: 2, first: 64, .. }));
+    assert!(matches!(
+        with(|site| site.first_port = 38, 16),
+        TreeError::Short { switch: 2, what: "ports", free: 2, need: 3 }
+    ));
+    assert!(matches!(
+        with(|site| site.first_group = 4, 16),
+        TreeError::Short { switch: 2, free: 1, need: 2, .. }
+    ));
+    assert!(matches!(with(|site| site.first_group = 0, 16), TreeError::Short { switch: 2, free: 0, .. }));
+    assert!(matches!(with(|site| site.limits.lane_words = 352, 16), TreeError::LaneWords { switch: 2, .. }));
+    assert!(matches!(with(|site| site.address = None, 16), TreeError::Source { switch: 0, port: 3 }));
+    let count = Plan::new(JOB, &shape, &[site(0)], &[None; 4]).unwrap_err();
+    assert_eq!(count, TreeError::Count { what: "switches", want: 3, given: 1 });
+}
+
+/// What all switches of a test hold, and every call in order.
+#[derive(Default)]
+struct World {
+    calls: Vec<(usize, &'static str)>,
+    /// The call that fails, counted from 0, and those from there on that are `withdrawing`.
+    fails_at: Option<usize>,
+    gone: bool,
+    ports: BTreeSet<(usize, u16)>,
+    groups: BTreeSet<(usize, u16)>,
+    entries: BTreeMap<usize, Vec<TableEntry>>,
+    stored: Vec<u32>,
+}
+
+struct Fake {
+    switch: usize,
+    world: Arc<Mutex<World>>,
+}
+
+impl Fake {
+    fn call(&self, name: &'static str, change: impl FnOnce(&mut World)) -> Result<(), DriverError> {
+        let mut world = self.world.lock().unwrap();
+        let failing = world.fails_at == Some(world.calls.len())
+            || (world.gone && world.fails_at.is_some_and(|at| at <= world.calls.len()));
+        world.calls.push((self.switch, name));
+        if failing {
+            return Err(EntryError::Full(0).into());
+        }
+        change(&mut world);
+        Ok(())
+    }
+}
+
+impl SwitchDriver for Fake {
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+    fn bind_port(&mut self, port: u16, _: SocketAddr) -> Result<(), DriverError> {
+        self.call("bind", |world| assert!(world.ports.insert((self.switch, port))))
+    }
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
+        self.call("unbind", |world| assert!(world.ports.remove(&(self.switch, port))))
+    }
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call("insert", |world| world.entries.entry(self.switch).or_default().extend_from_slice(entries))
+    }
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call("delete", |world| {
+            world.entries.entry(self.switch).or_default().retain(|held| !entries.contains(held))
+        })
+    }
+    fn set_group(&mut self, group: u16, _: &[Replica]) -> Result<(), DriverError> {
+        self.call("group", |world| assert!(world.groups.insert((self.switch, group))))
+    }
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
+        self.call("ungroup", |world| assert!(world.groups.remove(&(self.switch, group))))
+    }
+    fn advance(&mut self, _: u32, _: u32, chunk: u32) -> Result<u32, DriverError> {
+        let mut stored = 0;
+        self.call("advance", |world| {
+            let held = &mut world.stored[self.switch];
+            if netfold_wire::serial::newer(chunk, *held) {
+                *held = chunk;
+            }
+            stored = *held;
+        })?;
+        Ok(stored)
+    }
+}
+
+fn world(stored: [u32; 3]) -> (Arc<Mutex<World>>, Vec<Box<dyn SwitchDriver>>) {
+    let world = Arc::new(Mutex::new(World { stored: stored.to_vec(), ..World::default() }));
+    let driver = |switch| Box::new(Fake { switch, world: Arc::clone(&world) }) as Box<dyn SwitchDriver>;
+    let drivers = (0..3).map(driver).collect();
+    (world, drivers)
+}
+
+fn empty(world: &World) -> bool {
+    world.ports.is_empty() && world.groups.is_empty() && world.entries.values().all(Vec::is_empty)
+}
+
+#[test]
+fn a_tree_is_installed_step_by_step_and_withdrawn_backwards() {
+    let plan = plan(&Shape::regular(2, 2, 4).unwrap()).unwrap();
+    let (world, mut drivers) = world([3, 900, 5]);
+    let mut installed = install(&plan, &mut drivers).unwrap();
+    assert_eq!(installed.first_chunk(), 901, "newer than all that any switch holds");
+    let calls = std::mem::take(&mut world.lock().unwrap().calls);
+    let want = [
+        vec![(0, "bind"); 2],
+        vec![(1, "bind"); 3],
+        vec![(2, "bind"); 3],
+        vec![(0, "advance"), (1, "advance"), (2, "advance")],
+        vec![(0, "group"), (1, "group"), (1, "group"), (2, "group"), (2, "group")],
+        vec![(0, "insert"), (1, "insert"), (2, "insert")],
+    ]
+    .concat();
+    assert_eq!(calls, want);
+    let actions: Vec<u32> = world.lock().unwrap().entries[&1].iter().map(|entry| entry.action).collect();
+    assert!(actions.contains(&action_id(id::ADMIT_BELOW)) && actions.contains(&action_id(id::ADMIT_RESULT)));
+    assert!(!actions.contains(&action_id(id::ADMIT)));
+
+    installed.withdraw(&mut drivers).unwrap();
+    let world = world.lock().unwrap();
+    assert!(empty(&world));
+    let undone: Vec<_> = world.calls.iter().map(|(switch, _)| *switch).collect();
+    assert_eq!(
+        undone,
+        [2, 1, 0, 2, 2, 1, 1, 0, 2, 2, 2, 1, 1, 1, 0, 0],
+        "the order of installation, backwards"
+    );
+}
+
+#[test]
+fn any_failing_call_leaves_nothing_behind() {
+    let plan = plan(&Shape::regular(2, 2, 4).unwrap()).unwrap();
+    for fails_at in 0..19 {
+        let (world, mut drivers) = world([0; 3]);
+        world.lock().unwrap().fails_at = Some(fails_at);
+        let error = install(&plan, &mut drivers).unwrap_err();
+        let at = world.lock().unwrap().calls[fails_at];
+        assert_eq!(error.switch, at.0, "{error}");
+        assert_eq!(
+            error.step,
+            [Step::Ports, Step::Advance, Step::Groups, Step::Entries][match fails_at {
+                0..8 => 0,
+                8..11 => 1,
+                11..16 => 2,
+                _ => 3,
+            }]
+        );
+        assert!(error.left.is_none() && empty(&world.lock().unwrap()), "{fails_at}");
+    }
+    let (world, mut drivers) = world([0; 3]);
+    world.lock().unwrap().fails_at = Some(19);
+    assert!(install(&plan, &mut drivers).is_ok(), "there are 19 calls");
+}
+
+#[test]
+fn what_cannot_be_undone_is_handed_back() {
+    let plan = plan(&Shape::regular(2, 2, 4).unwrap()).unwrap();
+    let (world, mut drivers) = world([0; 3]);
+    (world.lock().unwrap().fails_at, world.lock().unwrap().gone) = (Some(12), true);
+    let error = install(&plan, &mut drivers).unwrap_err();
+    assert!(error.to_string().contains("not all could be undone"), "{error}");
+    world.lock().unwrap().fails_at = None;
+    error.left.unwrap().withdraw(&mut drivers).unwrap();
+    assert!(empty(&world.lock().unwrap()));
+}
+
+#[test]
+fn the_first_chunk_is_newer_at_every_switch() {
+    let plan = plan(&Shape::regular(2, 2, 4).unwrap()).unwrap();
+    let far =
+        [0, 1, 1 << 29, 1 << 30, (1 << 30) + 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, 3 << 30, u32::MAX];
+    for a in far {
+        for b in far {
+            let (world, mut drivers) = world([a, b, 7]);
+            let first = install(&plan, &mut drivers).unwrap().first_chunk();
+            let world = world.lock().unwrap();
+            assert!(
+                world.stored.iter().all(|stored| netfold_wire::serial::newer(first, *stored)),
+                "{a:#x} {b:#x}: {first:#x} after {:x?}",
+                world.stored
+            );
+        }
+    }
+}
