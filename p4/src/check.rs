@@ -204,10 +204,13 @@ impl<'a> Checker<'a> {
         if let Some(header) = p.ipv4_checksum {
             self.part("ipv4_checksum", Part::Header(header))?;
             let length = p.header(header).len_bytes();
-            if length != 20 || !p.header(header).fields.iter().any(|f| f.name == "checksum" && f.bits == 16) {
+            let fields = &p.header(header).fields;
+            let place = fields.iter().position(|f| f.name == "checksum" && f.bits == 16);
+            let aligned = place.is_some_and(|at| p.header(header).offset_bits(at as u16).is_multiple_of(16));
+            if length != 20 || !aligned {
                 return fail(
                     "ipv4_checksum",
-                    Problem::Missing("a 20-byte header with a 16-bit checksum field"),
+                    Problem::Missing("a 20-byte header with an aligned 16-bit checksum field"),
                 );
             }
         }

@@ -108,18 +108,37 @@ pub fn put<const N: usize>(data: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// The internet checksum (RFC 1071) of a header of whole 32-bit words: 0 when its own checksum field is right.
+/// The internet checksum (RFC 1071) of a header of whole 32-bit words, whose own checksum field counts.
 ///
 /// Words are added in the machine's byte order, which the one's complement sum allows (RFC 1071, section 2B).
 #[inline]
 pub fn ipv4_checksum(header: &[u8]) -> u16 {
+    u16::from_be(!folded(word_sum(header)))
+}
+
+/// Whether the checksum in the two bytes from `at`, an even number, differs from that over the rest of the header. Of
+/// the two zeros of one's complement, one is wrong.
+#[inline]
+pub fn ipv4_checksum_is_wrong(header: &[u8], at: usize) -> bool {
+    let stored = u16::from_ne_bytes(get(header, at));
+    // What the field contributed to the sum of the words.
+    let low = at.is_multiple_of(4) == cfg!(target_endian = "little");
+    let share = u64::from(stored) << if low { 0 } else { 16 };
+    !folded(word_sum(header).wrapping_sub(share)) != stored
+}
+
+fn word_sum(header: &[u8]) -> u64 {
     let (words, _) = header.as_chunks::<4>();
-    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()
+}
+
+/// The one's complement sum of the 16-bit halves.
+fn folded(mut sum: u64) -> u16 {
     sum = (sum & 0xffff_ffff) + (sum >> 32);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
-    u16::from_be(!(sum as u16))
+    sum as u16
 }
 
 #[cfg(test)]
@@ -134,9 +153,18 @@ mod tests {
             0xac, 0x10, 0x0a, 0x0c,
         ];
         assert_eq!(ipv4_checksum(&header), 0);
+        assert!(!ipv4_checksum_is_wrong(&header, 10));
         header[10..12].fill(0);
         assert_eq!(ipv4_checksum(&header), 0xb1e6);
+        assert!(ipv4_checksum_is_wrong(&header, 10));
         header[0] = 0x46;
         assert_ne!(ipv4_checksum(&header), 0xb1e6);
+        // A header whose right checksum is 0: the other zero is wrong.
+        header[4..6].fill(0);
+        let rest = ipv4_checksum(&header);
+        header[4..6].copy_from_slice(&rest.to_be_bytes());
+        assert!(!ipv4_checksum_is_wrong(&header, 10));
+        header[10..12].fill(0xff);
+        assert!(ipv4_checksum_is_wrong(&header, 10));
     }
 }

@@ -10,10 +10,6 @@ use crate::ir::*;
 pub(super) struct Layout {
     /// Packet parts with their offset, in packet order.
     order: Vec<(Part, u32)>,
-    /// Whether ingress changes the header that has a checksum.
-    pub(super) writes_ipv4: bool,
-    /// Whether egress does.
-    pub(super) egress_writes_ipv4: bool,
     /// Parts that ingress removes.
     pub(super) removed: Vec<Part>,
 }
@@ -34,18 +30,12 @@ impl Layout {
             return Err(RustError::Order);
         }
         let mut removed = Vec::new();
-        let mut writes = [false; 2];
-        for (block, writes) in [&p.ingress, &p.egress].into_iter().zip(&mut writes) {
+        for block in [&p.ingress, &p.egress] {
             visit_all(p, block, &mut |stmt| match stmt {
-                Stmt::Assign(Place::Field(header, _), _)
-                | Stmt::Exec { output: Output::Place(Place::Field(header, _)), .. } => {
-                    *writes |= p.ipv4_checksum == Some(*header);
-                }
                 Stmt::Remove(part) if !removed.contains(part) => removed.push(*part),
                 _ => {}
             });
         }
-        let [writes_ipv4, egress_writes_ipv4] = writes;
         for part in &removed {
             if parts.last() != Some(part) {
                 let name = match part {
@@ -60,7 +50,7 @@ impl Layout {
                 return Err(RustError::Key(table.name.clone()));
             }
         }
-        Ok(Self { order, writes_ipv4, egress_writes_ipv4, removed })
+        Ok(Self { order, removed })
     }
 
     /// Parts and offsets in packet order.

@@ -18,7 +18,7 @@ impl Generator<'_> {
         let block = self.p.ingress.clone();
         self.block(&block, "return rt::Verdict::DROP");
         self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
-        self.finish_checksum(self.layout.writes_ipv4);
+        self.finish_checksum();
         self.sent();
         self.w.line("rt::Verdict { send, len: sent as u32 }");
         self.w.close("}");
@@ -30,11 +30,13 @@ impl Generator<'_> {
             return;
         }
         self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
-        self.w.open("fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) -> usize {");
+        self.w.open(
+            "fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) -> usize {",
+        );
         self.prologue();
         let block = self.p.egress.clone();
         self.block(&block, "return 0");
-        self.finish_checksum(self.layout.egress_writes_ipv4);
+        self.finish_checksum();
         self.sent();
         self.w.line("sent");
         self.w.close("}");
@@ -71,8 +73,9 @@ impl Generator<'_> {
         self.w.line("let mut checksum_error = false;");
         if let Some(header) = self.p.ipv4_checksum {
             let name = self.part_name(Part::Header(header));
+            let at = self.p.header(header).offset_bits(checksum_field(self.p, header)) / 8;
             self.w.line(format!(
-                "if has_{name} {{ checksum_error = rt::ipv4_checksum(&data[{u}_AT..{u}_END]) != 0; }}",
+                "if has_{name} {{ checksum_error = rt::ipv4_checksum_is_wrong(&data[{u}_AT..{u}_END], {at}); }}",
                 u = name.to_uppercase()
             ));
         }
@@ -121,8 +124,8 @@ impl Generator<'_> {
     }
 
     /// Fields are written where they are assigned; what is left is the checksum over them.
-    fn finish_checksum(&mut self, written: bool) {
-        let Some(header) = self.p.ipv4_checksum.filter(|_| written) else { return };
+    fn finish_checksum(&mut self) {
+        let Some(header) = self.p.ipv4_checksum else { return };
         let name = self.part_name(Part::Header(header));
         let upper = name.to_uppercase();
         let field = checksum_field(self.p, header);
