@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netfold_p4_runtime::config::P4Info;
+use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::{Schema, v1};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -122,7 +123,8 @@ impl Client {
         };
         self.call(|shared| async move {
             let election_id = shared.primary().await?;
-            shared.remote.set_pipeline(election_id, config).await?;
+            let pushed = shared.remote.set_pipeline(election_id, config).await;
+            pushed.map_err(|error| shared.denied(election_id, error))?;
             *shared.schema() = Some(Arc::new(schema));
             Ok(())
         })
@@ -185,7 +187,11 @@ impl Shared {
     async fn primary(&self) -> Result<u128, P4RuntimeError> {
         let mut stream = self.stream.lock().await;
         if let Some(open) = stream.as_ref().filter(|stream| !stream.is_over()) {
-            return Ok(open.election_id());
+            let ours = open.election_id();
+            return match open.outbid() {
+                Some(highest) => Err(self.outbid(ours, highest)),
+                None => Ok(ours),
+            };
         }
         // The broken one goes first, so that its id is free again.
         *stream = None;
@@ -193,6 +199,18 @@ impl Shared {
         let election_id = open.election_id();
         *stream = Some(open);
         Ok(election_id)
+    }
+
+    fn outbid(&self, ours: u128, highest: u128) -> P4RuntimeError {
+        P4RuntimeError::NotPrimary { switch: self.remote.switch.clone(), ours, highest }
+    }
+
+    /// Says of a permission that was denied why: only a primary may do what we do.
+    fn denied(&self, ours: u128, error: P4RuntimeError) -> P4RuntimeError {
+        match error {
+            P4RuntimeError::Refused { code: Code::PermissionDenied, .. } => self.outbid(ours, 0),
+            error => error,
+        }
     }
 
     async fn write(&self, updates: Vec<v1::Update>) -> Result<(), P4RuntimeError> {
@@ -209,7 +227,7 @@ impl Shared {
                         failure
                     }));
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.denied(election_id, error)),
             }
         }
         if failures.is_empty() {

@@ -1,6 +1,8 @@
 //! A [`SwitchDriver`] over P4Runtime.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
 use std::net::{SocketAddr, SocketAddrV4};
 
 use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
@@ -8,6 +10,7 @@ use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::ir::Program;
 use netfold_p4::p4info::table_id;
 use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::UpdateType;
 use netfold_p4_runtime::{p4info, v1};
 use netfold_wire::{Kind, UDP_PORT};
@@ -15,7 +18,7 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::advance::advance;
 use super::client::Client;
 use super::control::ControlPort;
-use super::error::P4RuntimeError;
+use super::error::{P4RuntimeError, Rpc};
 use super::tables::{Tables, group_update, groups};
 use crate::driver::{DriverError, Limits, SwitchDriver};
 
@@ -88,6 +91,7 @@ pub struct P4RuntimeDriver {
     groups: BTreeMap<u16, Group>,
     /// Entries of table `child` by replica instance, with the group they are for.
     children: BTreeMap<u16, (u16, TableEntry)>,
+    /// Number of the last `advance`. Starts anywhere, so that answers to an earlier driver are not taken for ours.
     nonce: u32,
 }
 
@@ -97,7 +101,8 @@ impl P4RuntimeDriver {
     ///
     /// # Errors
     ///
-    /// [`P4RuntimeError`]. The groups that were there are put back as far as the switch lets us.
+    /// [`P4RuntimeError`]. The pipeline and the groups that were there are put back as far as the switch lets us; the
+    /// entries that were in its tables are gone if it has taken the new pipeline.
     pub fn start(
         client: Client,
         program: &Program,
@@ -110,22 +115,21 @@ impl P4RuntimeDriver {
             return Err(P4RuntimeError::Config { switch: client.name().into(), what });
         }
         let info = p4info(program).map_err(P4RuntimeError::P4Info)?;
-        // A new pipeline does not empty bmv2's replication engine: a group of the same number would get the old copies
-        // beside its own.
-        let old = groups(&client)?;
-        let all = |kind| old.iter().map(move |group| group_update(kind, group.clone())).collect::<Vec<_>>();
-        client.write(all(UpdateType::Delete))?;
+        let before = Before::take(&client)?;
         if let Err(error) = client.set_pipeline(info, device_config) {
-            let _ = client.write(all(UpdateType::Insert));
+            before.restore(&client);
             return Err(error);
         }
         let schema = client.schema().ok_or_else(|| P4RuntimeError::NoPipeline {
             switch: client.name().into(),
-            rpc: super::error::Rpc::SetPipeline,
+            rpc: Rpc::SetPipeline,
         })?;
         let mut tables = Tables::new(client, schema);
-        tables
-            .insert(&[Kind::Advance, Kind::Probe].map(|kind| controller_entry(config.control_port, kind)))?;
+        let entries = [Kind::Advance, Kind::Probe].map(|kind| controller_entry(config.control_port, kind));
+        if let Err(error) = tables.insert(&entries) {
+            before.restore(&tables.client);
+            return Err(misfit(error));
+        }
         Ok(Self {
             tables,
             control,
@@ -133,7 +137,7 @@ impl P4RuntimeDriver {
             bound: BTreeMap::new(),
             groups: BTreeMap::new(),
             children: BTreeMap::new(),
-            nonce: 0,
+            nonce: RandomState::new().build_hasher().finish() as u32,
         })
     }
 
@@ -358,6 +362,53 @@ impl SwitchDriver for P4RuntimeDriver {
         end.ok_or(EntryError::Param(0))?;
         self.nonce = self.nonce.wrapping_add(1);
         advance(self.control.as_mut(), self.nonce, first_slot, slots, chunk)
+    }
+}
+
+/// What a switch had before it was taken over.
+struct Before {
+    pipeline: Option<v1::ForwardingPipelineConfig>,
+    groups: Vec<v1::MulticastGroupEntry>,
+}
+
+impl Before {
+    /// Notes what a switch has and removes its groups: a new pipeline does not empty bmv2's replication engine, and a
+    /// group of the same number would get the old copies beside its own.
+    fn take(client: &Client) -> Result<Self, P4RuntimeError> {
+        let before = Self { pipeline: client.pipeline()?, groups: groups(client)? };
+        client.write(before.group_updates(UpdateType::Delete))?;
+        Ok(before)
+    }
+
+    /// Puts back what can be put back. The caller has an error to report that matters more than those here.
+    fn restore(self, client: &Client) {
+        let groups = self.group_updates(UpdateType::Insert);
+        let Some(pipeline) = self.pipeline else { return };
+        let unchanged = client.pipeline().is_ok_and(|now| now.as_ref() == Some(&pipeline));
+        if unchanged
+            || pipeline
+                .p4info
+                .is_some_and(|info| client.set_pipeline(info, pipeline.p4_device_config).is_ok())
+        {
+            let _ = client.write(groups);
+        }
+    }
+
+    fn group_updates(&self, kind: UpdateType) -> Vec<v1::Update> {
+        self.groups.iter().map(|group| group_update(kind, group.clone())).collect()
+    }
+}
+
+/// The error for a switch that takes a pipeline but none of its entries. bmv2 does that with any JSON object.
+fn misfit(error: P4RuntimeError) -> P4RuntimeError {
+    match error {
+        P4RuntimeError::Write { switch, failed, .. } => {
+            let code = failed.first().map_or(Code::Unknown, |failure| failure.code);
+            let first = failed.first().map(ToString::to_string).unwrap_or_default();
+            let message = format!("the device configuration is not that of the program: {first}");
+            P4RuntimeError::Pipeline { switch, code, message }
+        }
+        error => error,
     }
 }
 

@@ -74,6 +74,14 @@ impl Stream {
         *self.standing.borrow() == Standing::Primary
     }
 
+    /// The highest election id that the switch knows, if it has last said that we are not primary.
+    pub(super) fn outbid(&self) -> Option<u128> {
+        match *self.standing.borrow() {
+            Standing::Backup { highest } | Standing::Vacant { highest } => Some(highest),
+            _ => None,
+        }
+    }
+
     async fn arbitrate(&mut self, remote: &Remote) -> Result<(), P4RuntimeError> {
         let broken = |message: String| P4RuntimeError::Broken {
             switch: remote.switch.clone(),
