@@ -222,6 +222,7 @@ fn node(placement: &Placement) -> Node {
         world: placement.world,
         group: placement.group,
         parent: None,
+        shift: None,
     }
 }
 

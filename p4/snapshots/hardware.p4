@@ -1,4 +1,4 @@
-// netfold_all_reduce: in-network all-reduce: 64 lanes of 32 bits, 1024 slots x 2 sets, up to 32 children.
+// netfold_all_reduce: in-network all-reduce: 64 word lanes of 32 bits, 1024 slots x 2 sets, up to 32 children.
 // Generated; do not edit.
 #define V1MODEL_VERSION 20200408
 #include <core.p4>
@@ -1819,7 +1819,6 @@ control IngressImpl(
                                 sum_store();
                             }
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.world;
                             hdr.ipv4.ttl = 8w0x40;
@@ -1862,7 +1861,9 @@ control IngressImpl(
                         if (hdr.lanes.isValid()) {
                             sum_read_out();
                         }
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                         if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.workers;
                             hdr.ipv4.ttl = 8w0x40;
@@ -1872,7 +1873,6 @@ control IngressImpl(
                             answers.count(32w0x3);
                         } else {
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.world;
                             meta.answer = 8w0x2;
@@ -1914,6 +1914,7 @@ control IngressImpl(
                         }
                     }
                     if (meta.role == 8w0x1) {
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                         hdr.netfold.bitmap = meta.others | meta.bit_mask;
                         hdr.netfold.count = meta.workers;
                         hdr.ipv4.ttl = 8w0x40;
@@ -1922,8 +1923,8 @@ control IngressImpl(
                         standard_metadata.mcast_grp = meta.up;
                         answers.count(32w0x2);
                     } else {
-                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.bitmap = meta.others | meta.bit_mask;
                         hdr.netfold.count = meta.world;
                         hdr.ipv4.ttl = 8w0x40;

@@ -1,4 +1,4 @@
-// netfold_all_reduce: in-network all-reduce: 64 lanes of 32 bits, 256 slots x 2 sets, up to 8 children.
+// netfold_all_reduce: in-network all-reduce: 64 word lanes of 32 bits, 256 slots x 2 sets, up to 8 children.
 // Generated; do not edit.
 #define V1MODEL_VERSION 20200408
 #include <core.p4>
@@ -1159,7 +1159,6 @@ control IngressImpl(
                                 sum_store();
                             }
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.world;
                             hdr.ipv4.ttl = 8w0x40;
@@ -1202,7 +1201,9 @@ control IngressImpl(
                         if (hdr.lanes.isValid()) {
                             sum_read_out();
                         }
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                         if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.workers;
                             hdr.ipv4.ttl = 8w0x40;
@@ -1212,7 +1213,6 @@ control IngressImpl(
                             answers.count(32w0x3);
                         } else {
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                             hdr.netfold.bitmap = meta.others | meta.bit_mask;
                             hdr.netfold.count = meta.world;
                             meta.answer = 8w0x2;
@@ -1248,6 +1248,7 @@ control IngressImpl(
                         }
                     }
                     if (meta.role == 8w0x1) {
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
                         hdr.netfold.bitmap = meta.others | meta.bit_mask;
                         hdr.netfold.count = meta.workers;
                         hdr.ipv4.ttl = 8w0x40;
@@ -1256,8 +1257,8 @@ control IngressImpl(
                         standard_metadata.mcast_grp = meta.up;
                         answers.count(32w0x2);
                     } else {
-                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.bitmap = meta.others | meta.bit_mask;
                         hdr.netfold.count = meta.world;
                         hdr.ipv4.ttl = 8w0x40;

@@ -1,4 +1,4 @@
-// netfold_all_reduce: in-network all-reduce: 16 lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
+// netfold_all_reduce: in-network all-reduce: 16 word lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
 // Generated; do not edit.
 #define V1MODEL_VERSION 20200408
 #include <core.p4>
@@ -466,8 +466,8 @@ control IngressImpl(
                         if (hdr.lanes.isValid()) {
                             sum_read_out();
                         }
-                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.kind = 4w0x2;
                         hdr.netfold.bitmap = meta.others | meta.bit_mask;
                         hdr.netfold.count = meta.world;
                         meta.answer = 8w0x2;
@@ -490,8 +490,8 @@ control IngressImpl(
                             sum_sum_out();
                         }
                     }
-                    hdr.netfold.kind = 4w0x2;
                     hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                    hdr.netfold.kind = 4w0x2;
                     hdr.netfold.bitmap = meta.others | meta.bit_mask;
                     hdr.netfold.count = meta.world;
                     meta.answer = 8w0x2;

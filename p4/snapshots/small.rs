@@ -1,5 +1,5 @@
 // Generated from the program `netfold_all_reduce`; do not edit.
-// in-network all-reduce: 16 lanes of 32 bits, 4 slots x 2 sets, up to 2 children
+// in-network all-reduce: 16 word lanes of 32 bits, 4 slots x 2 sets, up to 2 children
 
 const LANES: usize = 16;
 const NETFOLD_AT: usize = 0;
@@ -50,7 +50,7 @@ static JOB: rt::TableInfo = rt::TableInfo {
     ],
 };
 
-/// in-network all-reduce: 16 lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
+/// in-network all-reduce: 16 word lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
 pub(super) struct Program {
     cells8: Box<[Cells8]>,
     sum: Box<[[u32; LANES]]>,
@@ -244,8 +244,8 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     }
                                 }
                             }
-                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0xfe_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u32 = ((m_others | m_bit_mask)) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u16 = (m_world) as u16; rt::put::<2>(data, NETFOLD_AT + 24, &word.to_be_bytes()[0..]); }
                             m_answer = 0x2_u8;
@@ -316,8 +316,8 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                     }
                                 }
                             }
-                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0xfe_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+                            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x2_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u32 = ((m_others | m_bit_mask)) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
                             if has_netfold { let word: u16 = (m_world) as u16; rt::put::<2>(data, NETFOLD_AT + 24, &word.to_be_bytes()[0..]); }
                             m_answer = 0x2_u8;
@@ -423,7 +423,7 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0x3510f77f0d26bfb3,
+            fingerprint: 0x760cda63f095834b,
             lane_words: 16,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),

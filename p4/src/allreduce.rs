@@ -20,14 +20,17 @@
 //! that contributes nothing; its PROBE changes nothing; both are answered to their port.
 
 mod entries;
+mod numerics;
 mod steps;
 
 pub use entries::{Address, Child, Node, Parent, child_entry, controller_entry, job_entries, node_entries};
 
-use netfold_wire::{Flags, Kind, LaneOp, Reason, UDP_PORT, VERSION, field};
+use netfold_wire::{Flags, Kind, Reason, UDP_PORT, VERSION, field};
 
 use crate::ir::*;
-use crate::profile::{Encapsulation, Profile, ProfileError};
+use crate::profile::{Encapsulation, Numerics, Profile, ProfileError};
+use numerics::Figures;
+pub use numerics::HALF_FRACTION_BITS;
 
 /// Low 24 bits of the ids that the control plane uses, and key field numbers.
 pub mod id {
@@ -143,17 +146,23 @@ struct Build<'p> {
     outer: Option<Outer>,
     netfold: HeaderId,
     vars: Vars,
+    figures: Option<Figures>,
 }
 
 impl<'p> Build<'p> {
     fn new(profile: &'p Profile) -> Self {
+        let lane_bits = profile.numerics.lane_bits();
+        let lane_count = profile.lane_words * LANE_BITS / lane_bits;
         let mut program = Program {
             name: "netfold_all_reduce".into(),
             about: format!(
-                "in-network all-reduce: {} lanes of 32 bits, {} slots x 2 sets, up to {} children",
-                profile.lane_words, profile.slots, profile.workers
+                "in-network all-reduce: {} {} lanes of {lane_bits} bits, {} slots x 2 sets, up to {} children",
+                lane_count,
+                profile.numerics.name(),
+                profile.slots,
+                profile.workers
             ),
-            lanes: Some(Lanes { name: "lanes".into(), count: profile.lane_words, bits: LANE_BITS }),
+            lanes: Some(Lanes { name: "lanes".into(), count: lane_count, bits: lane_bits }),
             ..Program::default()
         };
         let outer = (profile.encapsulation == Encapsulation::Ethernet).then(|| Outer {
@@ -194,7 +203,8 @@ impl<'p> Build<'p> {
             }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
-        Self { profile, program, outer, netfold, vars }
+        let figures = Figures::declare(&mut program, profile.numerics);
+        Self { profile, program, outer, netfold, vars, figures }
     }
 
     fn place(&self, header: HeaderId, name: &str) -> Place {
@@ -279,6 +289,9 @@ impl<'p> Build<'p> {
         if self.vars.below.is_some() {
             self.program.registers.push(self.settled());
         }
+        if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
+            self.program.registers.push(self.power(figures));
+        }
         let answers = if self.profile.hierarchy { 4 } else { 2 };
         let counter = |name: &str, id, size| Counter { name: name.into(), id, size };
         self.program.counters = vec![
@@ -345,21 +358,6 @@ impl<'p> Build<'p> {
         self.register("exponent", 4, kind, actions)
     }
 
-    fn sum(&self) -> Register {
-        let fold = |op: &LaneOp| match op {
-            LaneOp::Sum => Expr::Cell(0) + Expr::Lane,
-            LaneOp::Min => Expr::Cell(0).signed_min(Expr::Lane),
-            LaneOp::Max => Expr::Cell(0).signed_max(Expr::Lane),
-        };
-        let mut actions = vec![
-            reg_action("store", set(Expr::Lane), new()),
-            reg_action("read", vec![], new()),
-            reg_action("clear", set(Expr::Const(0, LANE_BITS)), vec![]),
-        ];
-        actions.extend(self.profile.ops.iter().map(|op| reg_action(op.name(), set(fold(op)), new())));
-        self.register("sum", 0x1000, RegisterKind::Lanes(LANE_BITS), actions)
-    }
-
     /// The actions of the job table; the third is the default.
     fn job_actions(&self) -> Vec<Action> {
         let v = self.vars;
@@ -381,9 +379,16 @@ impl<'p> Build<'p> {
         let others = ("others", 32, v.others);
         let (world, group) = (("world", 16, v.world), ("group", 16, v.group));
         let bit = ("bit_mask", 32, v.bit);
+        let shift = match (self.profile.numerics, self.figures) {
+            (Numerics::Wide, Some(figures)) => Some(("shift", 8, figures.shift)),
+            _ => None,
+        };
+        let with = |params: &[(&'static str, u32, MetaId)]| -> Vec<_> {
+            params.iter().copied().chain(shift).collect()
+        };
         let refused = set(v.answer, Expr::Const(steps::REFUSED, 8));
         let mut actions = vec![
-            admit("admit", id::ADMIT, &[base, bit, others, world, group], vec![]),
+            admit("admit", id::ADMIT, &with(&[base, bit, others, world, group]), vec![]),
             admit("admit_controller", id::CONTROL, &[base], vec![set(v.controller, Expr::Const(1, 8))]),
             admit("deny", id::DENY, &[("reason", 8, v.reason)], vec![]),
             admit("refuse", id::REFUSE, &[("reason", 8, v.reason)], vec![refused]),
@@ -394,7 +399,7 @@ impl<'p> Build<'p> {
             actions.push(admit(
                 "admit_below",
                 id::ADMIT_BELOW,
-                &[base, bit, others, world, group, up, workers],
+                &with(&[base, bit, others, world, group, up, workers]),
                 role(steps::BELOW),
             ));
             actions.push(admit(

@@ -413,7 +413,7 @@ pub enum BinOp {
     Or,
     /// Bitwise exclusive or.
     Xor,
-    /// Shift left by the right operand, of any width; zeros come in. A shift by the width or more yields 0.
+    /// Shift left by the right operand, of at most 8 bits; zeros come in. A shift by the width or more yields 0.
     Shl,
     /// Logical shift right, as [`BinOp::Shl`].
     Shr,

@@ -15,12 +15,48 @@ pub enum Encapsulation {
     Datagram,
 }
 
+/// How lanes are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Numerics {
+    /// 32-bit words, wrapping: what `i32`, `bfp32` and `bfp16` use.
+    Word,
+    /// 32-bit words whose sums stop at the ends of the range; a result with such a word is flagged.
+    Saturating,
+    /// 16-bit lanes with 32-bit sums, shifted right on the way out.
+    Wide,
+    /// IEEE 754 binary16 lanes, summed in fixed point.
+    Half,
+    /// IEEE 754 binary32 lanes, summed as mantissas under a common exponent.
+    Float,
+}
+
+impl Numerics {
+    /// Width of a lane on the wire, in bits.
+    pub const fn lane_bits(self) -> u32 {
+        match self {
+            Self::Word | Self::Saturating | Self::Float => 32,
+            Self::Wide | Self::Half => 16,
+        }
+    }
+
+    /// The name used in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Word => "word",
+            Self::Saturating => "saturating",
+            Self::Wide => "wide",
+            Self::Half => "half",
+            Self::Float => "float",
+        }
+    }
+}
+
 /// The parameters of an aggregation program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// What surrounds the Netfold header.
     pub encapsulation: Encapsulation,
-    /// 32-bit words of lanes a packet, 16 to 4096.
+    /// 32-bit words of lanes a packet, 8 to 4096.
     pub lane_words: u32,
     /// Slots of the whole switch, a power of two up to 2^15; each has two sets.
     pub slots: u32,
@@ -37,6 +73,8 @@ pub struct Profile {
     /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
     /// entries decide for each job.
     pub hierarchy: bool,
+    /// How lanes are folded. Wide, half and float programs have the operations sum and max.
+    pub numerics: Numerics,
 }
 
 /// Slots of a switch unless told otherwise.
@@ -55,6 +93,7 @@ impl Profile {
             priorities: 1,
             ecn_depth: 16,
             hierarchy: true,
+            numerics: Numerics::Word,
         }
     }
 
@@ -66,6 +105,15 @@ impl Profile {
     /// The profile of the software switch on transports that own the outer headers.
     pub fn software(lane_words: u32) -> Self {
         Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ..Self::hardware() }
+    }
+
+    /// The profile of the software switch with other numerics than words.
+    pub fn software_with(lane_words: u32, numerics: Numerics) -> Self {
+        let ops = match numerics {
+            Numerics::Word | Numerics::Saturating => LaneOp::ALL,
+            Numerics::Wide | Numerics::Half | Numerics::Float => &[LaneOp::Sum, LaneOp::Max],
+        };
+        Self { numerics, ops: ops.to_vec(), ..Self::software(lane_words) }
     }
 
     /// Payload bytes of a packet that has lanes.
@@ -80,8 +128,8 @@ impl Profile {
     /// [`ProfileError`] with the parameter, its value and what it may be.
     pub fn check(&self) -> Result<(), ProfileError> {
         let bad = |name, value, allowed| Err(ProfileError { name, value, allowed });
-        if !(16..=4096).contains(&self.lane_words) {
-            return bad("lane_words", self.lane_words, "16 to 4096");
+        if !(8..=4096).contains(&self.lane_words) {
+            return bad("lane_words", self.lane_words, "8 to 4096");
         }
         if !self.slots.is_power_of_two() || self.slots > 1 << 15 {
             return bad("slots", self.slots, "a power of two up to 32768");
@@ -103,6 +151,10 @@ impl Profile {
                 self.ops.len() as u32,
                 "each of sum, min, max at most once, in this order, at least one",
             );
+        }
+        let converts = !matches!(self.numerics, Numerics::Word | Numerics::Saturating);
+        if converts && self.ops != [LaneOp::Sum, LaneOp::Max] {
+            return bad("ops", self.ops.len() as u32, "sum and max in a wide, half or float program");
         }
         if self.ecn_depth >= 1 << 19 {
             return bad("ecn_depth", self.ecn_depth, "below 524288");

@@ -92,6 +92,7 @@ fn node() -> Node {
         world: 2,
         group: GROUP,
         parent: None,
+        shift: None,
     }
 }
 

@@ -13,6 +13,6 @@ pub mod runtime;
 pub mod switch;
 
 pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
-pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline};
+pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
 pub use runtime::{Pipeline, PipelineInfo, Send, Verdict};
 pub use switch::{Call, CallError, Core, Handle, Switch, SwitchCounters};

@@ -1,5 +1,7 @@
 //! The generated fast paths.
 
+use netfold_p4::profile::Numerics;
+
 use crate::runtime::Pipeline;
 
 macro_rules! generated {
@@ -16,13 +18,21 @@ macro_rules! generated {
 }
 
 /// Every fast path, empty and zeroed.
-const GENERATED: [fn() -> Box<dyn Pipeline>; 6] = [
+const GENERATED: [fn() -> Box<dyn Pipeline>; 14] = [
     || Box::new(datagram_64::Program::new()),
     || Box::new(datagram_352::Program::new()),
     || Box::new(datagram_2048::Program::new()),
     || Box::new(ethernet_64::Program::new()),
     || Box::new(ethernet_352::Program::new()),
     || Box::new(ethernet_2048::Program::new()),
+    || Box::new(saturating_64::Program::new()),
+    || Box::new(saturating_352::Program::new()),
+    || Box::new(wide_64::Program::new()),
+    || Box::new(wide_352::Program::new()),
+    || Box::new(half_64::Program::new()),
+    || Box::new(half_352::Program::new()),
+    || Box::new(float_64::Program::new()),
+    || Box::new(float_352::Program::new()),
 ];
 
 /// The fast path that was generated from the program with this fingerprint.
@@ -32,6 +42,7 @@ pub(crate) fn generated(fingerprint: u64) -> Option<Box<dyn Pipeline>> {
 }
 
 generated!(datagram_64, datagram_352, datagram_2048, ethernet_64, ethernet_352, ethernet_2048);
+generated!(saturating_64, saturating_352, wide_64, wide_352, half_64, half_352, float_64, float_352);
 
 /// Payload sizes in bytes for which a fast path exists; the middle one suits an MTU of 1500.
 pub const PAYLOADS: [u32; 3] = [256, 1408, 8192];
@@ -52,6 +63,23 @@ pub fn ethernet_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
         256 => Box::new(ethernet_64::Program::new()),
         1408 => Box::new(ethernet_352::Program::new()),
         8192 => Box::new(ethernet_2048::Program::new()),
+        _ => return None,
+    })
+}
+
+/// The fast path for datagrams with this payload and these numerics, empty and zeroed. Every payload of [`PAYLOADS`]
+/// has one for words, the first two have one for the others.
+pub fn numeric_pipeline(payload_bytes: u32, numerics: Numerics) -> Option<Box<dyn Pipeline>> {
+    Some(match (numerics, payload_bytes) {
+        (Numerics::Word, _) => return datagram_pipeline(payload_bytes),
+        (Numerics::Saturating, 256) => Box::new(saturating_64::Program::new()),
+        (Numerics::Saturating, 1408) => Box::new(saturating_352::Program::new()),
+        (Numerics::Wide, 256) => Box::new(wide_64::Program::new()),
+        (Numerics::Wide, 1408) => Box::new(wide_352::Program::new()),
+        (Numerics::Half, 256) => Box::new(half_64::Program::new()),
+        (Numerics::Half, 1408) => Box::new(half_352::Program::new()),
+        (Numerics::Float, 256) => Box::new(float_64::Program::new()),
+        (Numerics::Float, 1408) => Box::new(float_352::Program::new()),
         _ => return None,
     })
 }

@@ -39,6 +39,7 @@ const NODE: Node = Node {
     world: WORLD,
     group: GROUP,
     parent: None,
+    shift: None,
 };
 
 fn data(slot: u16, set: u8, chunk: u32) -> Repr {

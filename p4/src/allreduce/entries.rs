@@ -29,6 +29,9 @@ pub struct Node {
     pub group: u16,
     /// The switch above; none at the root.
     pub parent: Option<Parent>,
+    /// Bits by which this switch shifts its sums right: given in programs with wide numerics, and in no other. At least
+    /// the logarithm to base 2 of its children, the same at every switch of a level.
+    pub shift: Option<u8>,
 }
 
 /// The switch above, as this one sees it.
@@ -152,6 +155,7 @@ pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
         }
         None => id::ADMIT,
     };
+    params.extend(node.shift.map(u64::from));
     sender.entries(node, (action, params), id::REFUSE)
 }
 

@@ -1,15 +1,15 @@
 //! The control flow of the all-reduce program: checks, admission, slot machine, answers.
 
-use netfold_wire::{Flags, Kind, LaneOp, Reason, header};
+use netfold_wire::{Flags, Kind, Reason, header};
 
 use super::{Below, Build, VERSION_VALUE, id};
 use crate::ir::*;
-use crate::profile::Encapsulation;
+use crate::profile::{Encapsulation, Numerics};
 
 const CLAIM: RegisterId = RegisterId(0);
 const VERSION: RegisterId = RegisterId(1);
 const EXPONENT: RegisterId = RegisterId(2);
-const SUM: RegisterId = RegisterId(3);
+pub(super) const SUM: RegisterId = RegisterId(3);
 const PACKETS: CounterId = CounterId(0);
 const ANSWERS: CounterId = CounterId(1);
 const SETTLED: RegisterId = RegisterId(4);
@@ -37,11 +37,11 @@ const IPV4_LEN: u64 = 20;
 const UDP_LEN: u64 = 8;
 const ETHERNET_LEN: u64 = 14;
 
-fn when(cond: Expr, then: Vec<Stmt>) -> Stmt {
+pub(super) fn when(cond: Expr, then: Vec<Stmt>) -> Stmt {
     Stmt::If(cond, then, vec![])
 }
 
-fn choose(cond: Expr, then: Vec<Stmt>, otherwise: Vec<Stmt>) -> Stmt {
+pub(super) fn choose(cond: Expr, then: Vec<Stmt>, otherwise: Vec<Stmt>) -> Stmt {
     Stmt::If(cond, then, otherwise)
 }
 
@@ -50,11 +50,11 @@ impl Build<'_> {
         Expr::Meta(var)
     }
 
-    fn set(&self, var: MetaId, value: Expr) -> Stmt {
+    pub(super) fn set(&self, var: MetaId, value: Expr) -> Stmt {
         Stmt::Assign(Place::Meta(var), value)
     }
 
-    fn put(&self, name: &str, value: Expr) -> Stmt {
+    pub(super) fn put(&self, name: &str, value: Expr) -> Stmt {
         Stmt::Assign(self.nf(name), value)
     }
 
@@ -62,7 +62,7 @@ impl Build<'_> {
         self.set(self.vars.reason, Expr::Const(reason as u64, 8))
     }
 
-    fn exec(&self, register: RegisterId, action: &str, output: Output) -> Stmt {
+    pub(super) fn exec(&self, register: RegisterId, action: &str, output: Output) -> Stmt {
         let actions = &self.program.register(register).actions;
         let action = actions.iter().position(|a| a.name == action).expect("action names below are literals");
         Stmt::Exec { register, action: action as u16, index: self.var(self.vars.index), output }
@@ -107,7 +107,7 @@ impl Build<'_> {
             .profile
             .ops
             .iter()
-            .map(|op| self.get("op").eq(Expr::Const(*op as u64, 4)))
+            .map(|op| self.op_is(*op))
             .reduce(Expr::either)
             .expect("the profile has at least one operation");
         let body = choose(
@@ -142,7 +142,7 @@ impl Build<'_> {
             Some(below) => vec![choose(self.role_is(PARENT), self.down(below), self.data())],
             None => self.data(),
         };
-        vec![
+        let mut steps = vec![
             self.set(v.index, self.var(v.index) + slot_set),
             choose(
                 looks,
@@ -152,8 +152,13 @@ impl Build<'_> {
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
             self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
             self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
-            choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), data),
-        ]
+        ];
+        if !self.lanes_in().is_empty() {
+            steps.push(when(Expr::Valid(Part::Lanes), self.lanes_in()));
+        }
+        steps.push(choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), data));
+        steps.extend(self.lanes_out());
+        steps
     }
 
     /// Whether the sender is a [`BELOW`] or [`PARENT`]; never in a program without hierarchy.
@@ -168,8 +173,8 @@ impl Build<'_> {
     fn controller(&self) -> Vec<Stmt> {
         let v = self.vars;
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
-        let mut clear =
-            vec![self.exec(EXPONENT, "clear", Output::None), self.exec(SUM, "clear", Output::None)];
+        let mut clear = vec![self.exec(EXPONENT, "clear", Output::None)];
+        clear.extend(self.clear_lanes());
         if v.below.is_some() {
             // So that it stays near the chunk, in serial order, in slots that no job uses.
             clear.insert(0, self.exec(SETTLED, "mark", Output::None));
@@ -190,13 +195,13 @@ impl Build<'_> {
         stale.extend(self.header_only());
         stale.push(self.reason(Reason::Stale));
         stale.extend(self.answer());
-        let mut last = self.fold(exponent, Output::Lanes);
+        let mut last = self.fold(exponent, true);
         last.extend(match v.below {
             Some(below) => {
                 let up = self.upward(below, answers::UP);
-                vec![choose(self.role_is(BELOW), up, self.finish())]
+                vec![choose(self.role_is(BELOW), up, self.finish_fold())]
             }
-            None => self.finish(),
+            None => self.finish_fold(),
         });
         vec![choose(
             zero().signed_gt(self.var(v.diff)),
@@ -204,7 +209,7 @@ impl Build<'_> {
             vec![choose(
                 duplicate(),
                 vec![choose(complete(), self.again(), vec![self.reason(Reason::Duplicate)])],
-                vec![choose(complete(), last, self.fold(Output::None, Output::None))],
+                vec![choose(complete(), last, self.fold(Output::None, false))],
             )],
         )]
     }
@@ -214,7 +219,9 @@ impl Build<'_> {
         let v = self.vars;
         let exponent = Output::Place(self.nf("exp_next"));
         let mut read = vec![self.exec(EXPONENT, "read", exponent)];
-        read.push(when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "read", Output::Lanes)]));
+        read.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
+        read.extend(self.emit());
+        read.push(self.own_flags());
         let mut repeat = self.result();
         repeat.extend(self.answer());
         repeat.push(self.count(answers::REPEATED));
@@ -225,11 +232,23 @@ impl Build<'_> {
         let unsettled = self.role_is(BELOW).both(self.var(below.settled).ne(self.get("chunk")));
         let mut steps = vec![self.exec(SETTLED, "read", Output::Place(Place::Meta(below.settled)))];
         steps.extend(read);
+        if !self.unshifted().is_empty() {
+            let settled = self.role_is(BELOW).both(self.var(below.settled).eq(self.get("chunk")));
+            steps.push(when(settled, self.unshifted()));
+        }
         steps.push(choose(unsettled, self.upward(below, answers::UP_AGAIN), repeat));
         steps
     }
 
     /// The packet, which holds the fold, becomes the RESULT for all children.
+    fn finish_fold(&self) -> Vec<Stmt> {
+        let mut steps = self.emit();
+        steps.push(self.own_flags());
+        steps.extend(self.finish());
+        steps
+    }
+
+    /// The packet becomes the RESULT for all children.
     fn finish(&self) -> Vec<Stmt> {
         let mut steps = self.result();
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
@@ -242,10 +261,12 @@ impl Build<'_> {
     /// The packet, which holds the fold, becomes this switch's share and goes to the parent.
     fn upward(&self, below: Below, counted: u64) -> Vec<Stmt> {
         let v = self.vars;
-        let mut steps = vec![
+        let mut steps = self.emit();
+        steps.extend([
+            self.own_flags(),
             self.put("bitmap", self.var(v.others) | self.var(v.bit)),
             self.put("count", self.var(below.workers)),
-        ];
+        ]);
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         steps.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
         steps.push(Stmt::Multicast(self.var(below.up)));
@@ -259,7 +280,7 @@ impl Build<'_> {
         let zero = || Expr::Const(0, 32);
         let mut keep = vec![
             self.exec(EXPONENT, "store", Output::None),
-            when(Expr::Valid(Part::Lanes), vec![self.exec(SUM, "store", Output::None)]),
+            when(Expr::Valid(Part::Lanes), self.store_lanes(false)),
         ];
         keep.extend(self.finish());
         let fresh = self.var(below.settled).ne(self.get("chunk"));
@@ -275,30 +296,40 @@ impl Build<'_> {
         )]
     }
 
+    /// The register of exponents, in a program that has one: the last.
+    pub(super) fn power_register(&self) -> Option<RegisterId> {
+        (self.profile.numerics == Numerics::Float)
+            .then(|| RegisterId(self.program.registers.len() as u16 - 1))
+    }
+
     fn count(&self, index: u64) -> Stmt {
         Stmt::Count(ANSWERS, Expr::Const(index, 32))
     }
 
     /// New occupant: overwrite. Same chunk: fold by the packet's operation. Absent lanes count as zero.
-    fn fold(&self, exponent: Output, lanes: Output) -> Vec<Stmt> {
+    fn fold(&self, exponent: Output, lanes: bool) -> Vec<Stmt> {
         let first = self.var(self.vars.diff).ne(Expr::Const(0, 32));
         let (last, rest) = self.profile.ops.split_last().expect("the profile has at least one operation");
-        let fold = |op: &LaneOp| vec![self.exec(SUM, op.name(), lanes)];
-        let by_op = rest.iter().rev().fold(fold(last), |otherwise, op| {
-            vec![choose(self.get("op").eq(Expr::Const(*op as u64, 4)), fold(op), otherwise)]
+        let by_op = rest.iter().rev().fold(self.fold_lanes(*last, lanes), |otherwise, op| {
+            vec![choose(self.op_is(*op), self.fold_lanes(*op, lanes), otherwise)]
         });
         vec![choose(
             first,
             vec![
                 self.exec(EXPONENT, "store", exponent),
-                choose(
-                    Expr::Valid(Part::Lanes),
-                    vec![self.exec(SUM, "store", lanes)],
-                    vec![self.exec(SUM, "clear", Output::None)],
-                ),
+                choose(Expr::Valid(Part::Lanes), self.store_lanes(lanes), self.clear_lanes()),
             ],
             vec![self.exec(EXPONENT, "raise", exponent), when(Expr::Valid(Part::Lanes), by_op)],
         )]
+    }
+
+    /// The flags that a packet of this switch's own starts with.
+    fn own_flags(&self) -> Stmt {
+        let cleared = match self.profile.numerics {
+            Numerics::Saturating => Flags::RESEND.with(Flags::SATURATED),
+            _ => Flags::RESEND,
+        };
+        self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))
     }
 
     /// Turns the packet into the RESULT of its slot.
@@ -306,7 +337,6 @@ impl Build<'_> {
         let v = self.vars;
         vec![
             self.put("kind", Expr::Const(Kind::Result as u64, 4)),
-            self.put("flags", self.get("flags") & Expr::Const(u64::from(!Flags::RESEND.0), 8)),
             self.put("bitmap", self.var(v.others) | self.var(v.bit)),
             self.put("count", self.var(v.world)),
         ]

@@ -133,7 +133,7 @@ impl Checker<'_> {
         let bits = self.infer(at, left, scope)?;
         let other = self.infer(at, right, scope)?;
         if is_shift(op) {
-            if other == 0 || other > 16 {
+            if other == 0 || other > 8 {
                 return fail(at, Problem::Width(other));
             }
         } else if other != bits {

@@ -2,7 +2,7 @@
 
 use netfold_wire::LaneOp;
 
-use super::{Encapsulation, Profile};
+use super::{Encapsulation, Numerics, Profile};
 
 /// A profile with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,16 @@ pub struct Named {
 pub fn named() -> Vec<Named> {
     let named = |name, about, profile| Named { name, about, profile };
     let hardware = Profile::hardware();
+    let with = |numerics, ops: &[LaneOp]| Profile {
+        numerics,
+        ops: ops.to_vec(),
+        lane_words: 8,
+        slots: 64,
+        jobs: 4,
+        ecn_depth: 0,
+        ..Profile::hardware()
+    };
+    let two = [LaneOp::Sum, LaneOp::Max];
     vec![
         named(
             "hardware",
@@ -47,6 +57,14 @@ pub fn named() -> Vec<Named> {
             "any level, where sockets or rings own the outer headers",
             Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware.clone() },
         ),
+        named(
+            "saturating",
+            "sums that stop at the ends of 32 bits, and a flag",
+            with(Numerics::Saturating, LaneOp::ALL),
+        ),
+        named("wide", "16-bit lanes with 32-bit sums, shifted on the way out", with(Numerics::Wide, &two)),
+        named("half", "IEEE binary16 lanes, summed in fixed point", with(Numerics::Half, &two)),
+        named("float", "IEEE binary32 lanes, exponent and mantissa apart", with(Numerics::Float, &two)),
         named(
             "small",
             "a root for two workers and four slots, to read and to test with",

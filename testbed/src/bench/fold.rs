@@ -167,6 +167,7 @@ fn node(job: u16, world: u16) -> Node {
         world,
         group: job,
         parent: None,
+        shift: None,
     }
 }
 

@@ -43,6 +43,7 @@ impl PipelineSwitch {
                 world,
                 group: index as u16 + 1,
                 parent: None,
+                shift: None,
             };
             for (rank, port) in job.ports.iter().enumerate() {
                 for entry in

@@ -21,6 +21,7 @@ const NODE: Node = Node {
     world: 2,
     group: 1,
     parent: None,
+    shift: None,
 };
 
 fn entries(rank: u8) -> Vec<TableEntry> {
