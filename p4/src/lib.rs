@@ -5,6 +5,7 @@
 //! - Back ends: [`v1model`] prints P4_16 for bmv2, [`rust`] generates the software switch's fast path, [`p4info`]
 //!   describes the program to control planes.
 //! - [`interpret`]: executes any program; what the back ends' output is held against.
+//! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
 //!
 //! Emission is deterministic: the same program prints the same bytes.
@@ -16,6 +17,7 @@ pub mod entry;
 mod fields;
 pub mod interpret;
 pub mod ir;
+pub mod json;
 pub mod p4info;
 pub mod pna;
 pub mod profile;

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use netfold_p4::check::{Problem, check};
+use netfold_p4::interpret::Interpreter;
 use netfold_p4::ir::*;
-use netfold_p4::profile::Profile;
+use netfold_p4::json::{self, JsonError};
+use netfold_p4::profile::{self, Profile};
 use netfold_p4::{allreduce, p4info, rust, v1model};
 use proptest::prelude::*;
 
@@ -78,6 +80,8 @@ fn any_expr() -> impl Strategy<Value = Expr> {
         (0u16..5, 0u16..17).prop_map(|(header, field)| Expr::Field(HeaderId(header), field)),
         (0u16..18).prop_map(|meta| Expr::Meta(MetaId(meta))),
         Just(Expr::Intrinsic(Intrinsic::IngressPort)),
+        Just(Expr::Intrinsic(Intrinsic::PacketLength)),
+        Just(Expr::Intrinsic(Intrinsic::QueueDepth)),
         Just(Expr::Intrinsic(Intrinsic::Instance)),
         Just(Expr::Valid(Part::Lanes)),
         (0u8..3).prop_map(Expr::Cell),
@@ -96,6 +100,10 @@ fn any_expr() -> impl Strategy<Value = Expr> {
             BinOp::SignedGt,
             BinOp::Max,
             BinOp::SignedMin,
+            BinOp::Shl,
+            BinOp::Shr,
+            BinOp::SignedShr,
+            BinOp::SaturatingAdd,
             BinOp::Both,
             BinOp::Either,
         ];
@@ -104,6 +112,9 @@ fn any_expr() -> impl Strategy<Value = Expr> {
                 .prop_map(|(op, left, right)| Expr::Binary(op, Box::new(left), Box::new(right))),
             (0u32..70, inner.clone()).prop_map(|(bits, inner)| inner.cast(bits)),
             (inner.clone(), inner.clone()).prop_map(|(high, low)| high.concat(low)),
+            (inner.clone(), inner.clone(), inner.clone())
+                .prop_map(|(cond, then, otherwise)| cond.select(then, otherwise)),
+            inner.clone().prop_map(|inner| Expr::AnyLane(Box::new(inner))),
             inner.clone().prop_map(|inner| Expr::Complement(Box::new(inner))),
             inner.prop_map(|inner| Expr::Not(Box::new(inner))),
         ]
@@ -124,6 +135,7 @@ fn any_stmt() -> impl Strategy<Value = Stmt> {
         }),
         (0u16..3, any_expr()).prop_map(|(counter, index)| Stmt::Count(CounterId(counter), index)),
         any_expr().prop_map(Stmt::Unicast),
+        any_expr().prop_map(|value| Stmt::AssignLane(LanePlace::Lane, value)),
         Just(Stmt::Drop),
         Just(Stmt::Remove(Part::Lanes)),
     ];
@@ -131,6 +143,93 @@ fn any_stmt() -> impl Strategy<Value = Stmt> {
         (any_expr(), proptest::collection::vec(inner.clone(), 0..3), proptest::collection::vec(inner, 0..3))
             .prop_map(|(cond, then, otherwise)| Stmt::If(cond, then, otherwise))
     })
+}
+
+/// A packet that gets some way into the parser.
+fn any_packet() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..400);
+    (bytes, any::<bool>()).prop_map(|(mut bytes, near)| {
+        let right: [(usize, &[u8]); 3] = [(12, &[8, 0, 0x45]), (20, &[0, 0, 64, 17]), (36, &[0x4e, 0x46])];
+        for (at, values) in right.into_iter().filter(|_| near) {
+            if let Some(place) = bytes.get_mut(at..at + values.len()) {
+                place.copy_from_slice(values);
+            }
+        }
+        bytes
+    })
+}
+
+/// Runs the program, also as read back from JSON, over some packets.
+fn interpret(program: Program, packets: &[Vec<u8>]) {
+    let read = Program::from_json(program.to_json().as_bytes()).unwrap();
+    assert_eq!(read, program);
+    let mut interpreter = Interpreter::new(read.into()).unwrap();
+    for packet in packets {
+        let outcome = interpreter.process(1, packet);
+        assert!(outcome.bytes.len() <= packet.len());
+        assert!(interpreter.egress(1, 7, &outcome.bytes).len() <= packet.len());
+    }
+}
+
+/// JSON that was a program before some of its bytes were changed is refused, or runs.
+#[test]
+fn no_json_is_too_hostile() {
+    let text = allreduce::program(&Profile { slots: 4, ..Profile::hardware() }).unwrap().to_json();
+    let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let (mut refused, mut run) = (0, 0);
+    for _ in 0..3_000 {
+        let mut bytes = text.clone().into_bytes();
+        for _ in 0..=draw(3) {
+            if draw(4) == 0 {
+                let at = draw(bytes.len());
+                bytes[at] = b"0123456789,:[]{}\"-"[draw(18)];
+            } else {
+                let at = numbers[draw(numbers.len())];
+                bytes[at] = b'0' + draw(10) as u8;
+            }
+        }
+        match Program::from_json(&bytes) {
+            Ok(program) => {
+                run += 1;
+                let Ok(mut interpreter) = Interpreter::with_limit(program.into(), 1 << 24) else { continue };
+                for len in [0, 70, 326] {
+                    let outcome = interpreter.process(1, &vec![draw(256) as u8; len]);
+                    interpreter.egress(1, 1, &outcome.bytes);
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+    assert!(refused > 100 && run > 100, "{refused} refused, {run} run");
+    for (text, wanted) in [
+        ("", "not the JSON"),
+        ("{\"netfold_ir\":2}", "format 2"),
+        ("{\"netfold_ir\":1,\"program\":{}}", "not the JSON"),
+    ] {
+        assert!(Program::from_json(text.as_bytes()).unwrap_err().to_string().contains(wanted), "{text}");
+    }
+    let nested = "[".repeat(1 << 20);
+    assert!(matches!(Program::from_json(nested.as_bytes()), Err(JsonError::Syntax(_))));
+    let long = vec![b' '; json::BYTES_MAX + 1];
+    assert!(matches!(Program::from_json(&long), Err(JsonError::Length { .. })));
+}
+
+/// Every program that has a name survives the way to JSON and back.
+#[test]
+fn json_keeps_programs() {
+    for named in profile::named() {
+        let program = allreduce::program(&named.profile).unwrap();
+        let read = Program::from_json(program.to_json().as_bytes()).unwrap();
+        assert_eq!(read.fingerprint(), program.fingerprint(), "{}", named.name);
+    }
 }
 
 proptest! {
@@ -142,6 +241,7 @@ proptest! {
         egress in proptest::collection::vec(any_stmt(), 0..2),
         body in any_expr(),
         condition in any_expr(),
+        packets in proptest::collection::vec(any_packet(), 4),
     ) {
         let mut program = allreduce::program(&Profile { lane_words: 64, ..Profile::hardware() }).unwrap();
         program.ingress.extend(stmts);
@@ -156,6 +256,7 @@ proptest! {
             prop_assert!(text.contains("V1Switch"));
             let _refused_or_generated = rust::generate(&program);
             prop_assert!(!p4info::text(&program).is_empty());
+            interpret(program, &packets);
         } else {
             prop_assert!(v1model::print(&program).is_err());
         }
