@@ -2,12 +2,14 @@
 //!
 //! - [`mod@bench`]: benchmarks, each with its bound measured in the same run.
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
+//! - [`differential`]: random sequences of packets, by which two back ends are compared.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`train`]: data-parallel training of a small neural network on a published data set.
 
 pub mod bench;
 pub mod bmv2;
+pub mod differential;
 pub mod model;
 pub mod sim;
 pub mod train;

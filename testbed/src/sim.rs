@@ -13,8 +13,8 @@
 //! - **Isolation.** Forged, foreign, stale and damaged packets leave the state of every slot as it was, and change
 //!   nothing at a worker.
 //!
-//! Switches: [`ReferenceSwitch`], written to be read; [`PipelineSwitch`], the generated pipeline that the software
-//! switch runs; [`Lockstep`], both at once, byte for byte.
+//! Switches: [`ReferenceSwitch`], written to be read; [`PipelineSwitch`], the pipeline that the software
+//! switch runs, generated or interpreted; [`Lockstep`], both at once, byte for byte.
 
 mod intruder;
 mod network;

@@ -10,12 +10,26 @@ use netfold_testbed::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Repo
 
 const SEEDS: u64 = 2_000;
 
+const INTERPRETED_SEEDS: u64 = 40;
+
 fn play(seed: u64) -> Report {
     let scenario = Scenario::from_seed(seed);
     let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
     let pipeline = PipelineSwitch::new(scenario.lane_words, &jobs).expect("a generated size");
     let reference = ReferenceSwitch::new(pipeline.slots(), scenario.lane_words, &jobs);
     sim::run(scenario, &mut Lockstep::new(reference, pipeline))
+}
+
+/// The interpreter beside them, over fewer seeds: it is slow.
+#[test]
+fn the_interpreter_keeps_step() {
+    for seed in 0..INTERPRETED_SEEDS {
+        let scenario = Scenario::from_seed(seed);
+        let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
+        let pipeline = PipelineSwitch::new(scenario.lane_words, &jobs).expect("a generated size");
+        let interpreted = PipelineSwitch::interpreted(scenario.lane_words, &jobs);
+        sim::run(scenario, &mut Lockstep::new(interpreted, pipeline));
+    }
 }
 
 fn number(name: &str) -> Option<u64> {

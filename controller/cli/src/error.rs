@@ -1,5 +1,6 @@
 //! Why a command failed: what happened, what caused it and what to do about it.
 
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,6 +82,12 @@ pub(crate) enum CliError {
     /// A pipeline cannot be made for such a profile.
     #[error("there is no such pipeline: {0}")]
     Profile(String),
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A file holds no program that this switch can run.
+    #[error("cannot run the program in {}", path.display())]
+    Program { path: PathBuf, source: Box<dyn Error + Send + Sync> },
     /// SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
@@ -123,7 +130,8 @@ impl CliError {
             Self::Usage(_) | Self::Training(_) | Self::Profile(_) => "usage",
             Self::PortInUse { .. } => "port_in_use",
             Self::Listen { .. } => "listen",
-            Self::File { .. } => "file",
+            Self::File { .. } | Self::Read { .. } => "file",
+            Self::Program { .. } => "program",
             Self::Output(_) => "output",
             Self::Signals(_) => "signals",
             Self::Switch(_) | Self::Control(_) | Self::SwitchPanicked => "switch",
@@ -149,6 +157,9 @@ impl CliError {
             }
             Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
             Self::File { .. } => "choose a path that can be written".into(),
+            Self::Program { .. } => {
+                "the switch runs the datagram form of the all-reduce program: print one with `netfold p4 emit --target ir --datagram`".into()
+            }
             Self::ChildDied { said: Some((kind, _)), .. } if kind == "peer_lost" => {
                 "a worker was killed or crashed; run the command again".into()
             }

@@ -46,8 +46,10 @@ pub(crate) struct Listening {
     pub(crate) lane_bytes: u64,
     pub(crate) bookkeeping_bytes: u64,
     pub(crate) state_bytes: u64,
-    /// Digest of the pipeline that was compiled in, in hexadecimal.
+    /// Digest of the pipeline, in hexadecimal.
     pub(crate) pipeline: String,
+    /// What runs it: `generated` code or the `interpreter`.
+    pub(crate) engine: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

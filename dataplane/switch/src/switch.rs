@@ -104,8 +104,21 @@ impl Handle {
 }
 
 impl Switch {
-    /// A switch over a backend, whose pipeline admits nothing but the control plane's own packets.
+    /// A switch over a backend, whose generated pipeline admits nothing but the control plane's own packets.
+    ///
+    /// # Panics
+    ///
+    /// When the pipeline is of another program than all-reduce, or has entries already; see [`Self::try_new`].
     pub fn new(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
+        Self::try_new(pipeline, io).expect("an empty job table takes the controller's entries")
+    }
+
+    /// As [`Self::new`], for pipelines of any program.
+    ///
+    /// # Errors
+    ///
+    /// When the pipeline has no job table that takes the controller's entries.
+    pub fn try_new(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Result<Self, EntryError> {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
         let mut core = Core {
             pipeline,
@@ -116,9 +129,9 @@ impl Switch {
         };
         for kind in [Kind::Advance, Kind::Probe] {
             let entry = allreduce::controller_entry(CONTROLLER_PORT, kind);
-            core.pipeline.insert(&entry).expect("an empty job table takes the controller's entries");
+            core.pipeline.insert(&entry)?;
         }
-        Self { core, calls, sender }
+        Ok(Self { core, calls, sender })
     }
 
     /// The control side.

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use netfold_io::null::Null;
+use netfold_io::Null;
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, FieldMatch, TableEntry};
 use netfold_p4::ir::{Program, Stmt};

@@ -5,12 +5,17 @@
 //! Rounds of the three are timed in turn, so that all see the same machine, and medians are reported.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{Child, Node, job_entries};
+use netfold_p4::allreduce::{self, Child, Node, job_entries};
 use netfold_p4::entry::EntryError;
-use netfold_switch::{PAYLOADS, Pipeline, Verdict, datagram_pipeline, ethernet_pipeline};
+use netfold_p4::interpret::InterpretError;
+use netfold_p4::profile::{Encapsulation, Profile, ProfileError};
+use netfold_switch::{
+    InterpretedPipeline, PAYLOADS, Pipeline, Verdict, datagram_pipeline, ethernet_pipeline,
+};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 use serde::Serialize;
@@ -24,6 +29,9 @@ const WORKERS_BARE: u16 = 32;
 
 /// Slots in use: few enough that slots and packets stay in the first-level cache at the middle payload.
 const SLOTS: u32 = 2;
+
+/// One round of the interpreter for so many of the fast path.
+const INTERPRETED_EVERY: usize = 20;
 
 const KEY: u32 = 0x6b65_7921;
 const EPOCH: u32 = 7;
@@ -64,6 +72,8 @@ pub struct FoldRow {
     pub lane_ratio: f64,
     /// Millions of full packets a second and core.
     pub mpps: f64,
+    /// Millions of full packets a second and core that the interpreter runs of the same program.
+    pub interpreted_mpps: f64,
     /// Smallest and largest `total_ns` of the middle half of the rounds.
     pub total_ns_quartiles: [f64; 2],
 }
@@ -77,6 +87,12 @@ pub enum FoldError {
     /// The pipeline refused the job.
     #[error("the pipeline refused the benchmark's job")]
     Admission(#[from] EntryError),
+    /// The interpreter does not take the program.
+    #[error("the interpreter does not take the program")]
+    Interpreter(#[from] InterpretError),
+    /// No program is made for a payload.
+    #[error("no program is made for this payload")]
+    Profile(#[from] ProfileError),
     /// The pipeline did not fold what it was given.
     #[error("{expected} results were expected and {found} came")]
     Results {
@@ -107,11 +123,13 @@ pub fn run(bench: &FoldBench, mut progress: impl FnMut(&FoldRow)) -> Result<Vec<
 fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Result<FoldRow, FoldError> {
     let make = if encapsulation == "datagram" { datagram_pipeline } else { ethernet_pipeline };
     let mut pipeline = make(payload).ok_or(FoldError::Payload(payload))?;
+    let mut interpreted = interpreted(payload, encapsulation)?;
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
         for rank in 0..world as u8 {
             for entry in job_entries(&node(job, world), &Child { port: u16::from(rank) + 1, source: 0, rank })
             {
                 pipeline.insert(&entry)?;
+                interpreted.insert(&entry)?;
             }
         }
     }
@@ -126,6 +144,9 @@ fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Resu
         total.push(full.round(&mut *pipeline, bench.round, clock)?);
         loops.push(plain.round(bench.round, clock));
     }
+    let interpreted_ns: Vec<f64> = (0..bench.rounds.div_ceil(INTERPRETED_EVERY))
+        .map(|_| full.round(&mut interpreted, bench.round, clock))
+        .collect::<Result<_, _>>()?;
     let lanes: Vec<f64> = total.iter().zip(&fixed).map(|(total, fixed)| total - fixed).collect();
     let ratios: Vec<f64> = loops.iter().zip(&lanes).map(|(plain, lanes)| plain / lanes).collect();
     let total_ns = quantile(&total, 0.5);
@@ -139,8 +160,19 @@ fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Resu
         plain_loop_ns: quantile(&loops, 0.5),
         lane_ratio: quantile(&ratios, 0.5),
         mpps: 1000.0 / total_ns,
+        interpreted_mpps: 1000.0 / quantile(&interpreted_ns, 0.5),
         total_ns_quartiles: [quantile(&total, 0.25), quantile(&total, 0.75)],
     })
+}
+
+/// The same program, run by the interpreter.
+fn interpreted(payload: u32, encapsulation: &str) -> Result<InterpretedPipeline, FoldError> {
+    let datagram = Profile::software(payload / 4);
+    let profile = match encapsulation {
+        "ethernet" => Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..datagram },
+        _ => datagram,
+    };
+    Ok(InterpretedPipeline::new(Arc::new(allreduce::program(&profile)?))?)
 }
 
 /// What reading the clock twice costs, in nanoseconds: taken off every timed burst.

@@ -1,17 +1,19 @@
-//! The generated pipeline of the software switch, under simulation.
+//! The pipeline of the software switch, generated or interpreted, under simulation.
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Child, Node};
+use netfold_p4::profile::Profile;
 use netfold_switch::switch::CONTROLLER_PORT;
-use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline};
+use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_digest};
 
-/// A generated pipeline with its job table filled, and multicast by list.
+/// A pipeline with its job table filled, and multicast by list.
 pub struct PipelineSwitch {
     pipeline: Box<dyn Pipeline>,
     /// Ports of multicast group `i + 1`.
@@ -27,7 +29,21 @@ impl PipelineSwitch {
     ///
     /// When the job table does not take the jobs, or the controller's packets go unanswered.
     pub fn new(lane_words: u32, jobs: &[JobSetup]) -> Option<Self> {
-        let mut pipeline = datagram_pipeline(4 * lane_words)?;
+        Some(Self::with(datagram_pipeline(4 * lane_words)?, jobs))
+    }
+
+    /// The same program under the interpreter.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::new`], and when no program is made for packets of so many lanes.
+    pub fn interpreted(lane_words: u32, jobs: &[JobSetup]) -> Self {
+        let program = allreduce::program(&Profile::software(lane_words)).expect("a size that scenarios have");
+        let pipeline = InterpretedPipeline::new(Arc::new(program)).expect("the program is valid");
+        Self::with(Box::new(pipeline), jobs)
+    }
+
+    fn with(mut pipeline: Box<dyn Pipeline>, jobs: &[JobSetup]) -> Self {
         let entry = allreduce::controller_entry(CONTROLLER_PORT, Kind::Advance);
         pipeline.insert(&entry).expect("the controller's entry fits an empty table");
         for (index, job) in jobs.iter().enumerate() {
@@ -61,7 +77,7 @@ impl PipelineSwitch {
         for job in jobs {
             switch.advance(job.base..job.base + job.slots, job.first_chunk.wrapping_sub(1));
         }
-        Some(switch)
+        switch
     }
 
     /// Moves slots that hold chunk 0 on to `chunk`, in steps because a newer number is less than 2^31 ahead.

@@ -77,6 +77,8 @@ struct Info {
 enum Target {
     /// P4_16 for bmv2's simple_switch, through p4c-bm2-ss.
     V1model,
+    /// The pipeline as data, in JSON: what `netfold switch --program` reads.
+    Ir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -243,14 +245,18 @@ impl P4 {
 impl Emit {
     fn run(self, output: &Output) -> Result<(), CliError> {
         let program = self.profile.program()?;
-        let Target::V1model = self.target;
-        let text = v1model::print(&program).map_err(|error| CliError::Profile(error.to_string()))?;
+        let (name, text) = match self.target {
+            Target::V1model => {
+                ("v1model", v1model::print(&program).map_err(|e| CliError::Profile(e.to_string()))?)
+            }
+            Target::Ir => ("ir", program.to_json()),
+        };
         if let Some(path) = &self.output {
             std::fs::File::create(path)
                 .and_then(|mut file| file.write_all(text.as_bytes()))
                 .map_err(|source| CliError::File { path: path.clone(), source })?;
         }
-        print(output, "v1model", &text, self.output)
+        print(output, name, &text, self.output)
     }
 }
 

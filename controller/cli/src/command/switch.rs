@@ -1,5 +1,8 @@
 //! `netfold switch`: a software switch with its control port, until it is told to stop.
 
+use std::error::Error;
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,9 +16,13 @@ use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
+use netfold_p4::ir::Program;
+use netfold_p4::json;
 use netfold_p4::profile::Profile;
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{Handle, PAYLOADS, PipelineInfo, Switch, SwitchCounters, datagram_pipeline};
+use netfold_switch::{
+    Engine, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, datagram_pipeline, pipeline_for,
+};
 use netfold_wire::control::Refusal;
 use netfold_wire::{UDP_PORT, header};
 
@@ -53,6 +60,10 @@ pub(crate) struct SwitchCommand {
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames).
     #[arg(long, default_value_t = 1408)]
     payload: u32,
+    /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
+    /// slow, unless code was generated from that very program when this switch was built.
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    program: Option<PathBuf>,
     /// Slots to share out among jobs, a power of two up to what the pipeline was built with.
     #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
     slots: u32,
@@ -87,6 +98,7 @@ struct Running {
     jobs: Receiver<JobEvent>,
     address: SocketAddr,
     info: PipelineInfo,
+    engine: Engine,
 }
 
 impl SwitchCommand {
@@ -104,12 +116,7 @@ impl SwitchCommand {
     }
 
     fn start(&self) -> Result<Running, CliError> {
-        let payload = self.payload;
-        let pipeline = datagram_pipeline(payload).ok_or_else(|| {
-            CliError::Usage(format!(
-                "there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}"
-            ))
-        })?;
+        let (pipeline, engine) = self.pipeline()?;
         let info = pipeline.info().clone();
         if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
             let most = info.entries / 2;
@@ -118,12 +125,12 @@ impl SwitchCommand {
                 self.slots
             )));
         }
-        let (io, address) = self.open()?;
-        let switch = Switch::new(pipeline, io);
+        let (io, address) = self.open(info.lane_words * 4)?;
+        let switch = Switch::try_new(pipeline, io).map_err(|error| self.unfit(error))?;
         let handle = switch.handle();
         let limits = Limits {
             slots: self.slots,
-            lane_words: payload / 4,
+            lane_words: info.lane_words,
             ports_max: PORTS_MAX,
             groups_max: GROUPS_MAX as u16,
             udp_port: address.port(),
@@ -139,13 +146,38 @@ impl SwitchCommand {
             .spawn(move || switch.run())
             .map_err(|source| CliError::Spawn { name: "the switch's thread".into(), source })?;
         let server = server.spawn().map_err(CliError::Control)?;
-        Ok(Running { handle, switch, server, jobs, address, info })
+        Ok(Running { handle, switch, server, jobs, address, info, engine })
+    }
+
+    /// The pipeline that was asked for, and what runs it.
+    fn pipeline(&self) -> Result<(Box<dyn Pipeline>, Engine), CliError> {
+        let payload = self.payload;
+        let Some(path) = &self.program else {
+            let pipeline = datagram_pipeline(payload).ok_or_else(|| {
+                CliError::Usage(format!(
+                    "there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}"
+                ))
+            })?;
+            return Ok((pipeline, Engine::Generated));
+        };
+        let read = |source| CliError::Read { path: path.clone(), source };
+        let mut text = Vec::new();
+        let file = File::open(path).map_err(read)?;
+        file.take(json::BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(read)?;
+        let program = Program::from_json(&text).map_err(|error| self.unfit(error))?;
+        if program.ipv4_checksum.is_some() {
+            return Err(self.unfit("it parses Ethernet frames, but over UDP come datagrams"));
+        }
+        pipeline_for(&program).map_err(|error| self.unfit(error))
+    }
+
+    fn unfit(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> CliError {
+        CliError::Program { path: self.program.clone().unwrap_or_default(), source: source.into() }
     }
 
     /// Opens the data path, with the faults and the capture that were asked for.
-    fn open(&self) -> Result<(Box<dyn PacketIo>, SocketAddr), CliError> {
-        let config =
-            UdpConfig { datagram_len_max: header::LEN + self.payload as usize, ..UdpConfig::default() };
+    fn open(&self, payload: u32) -> Result<(Box<dyn PacketIo>, SocketAddr), CliError> {
+        let config = UdpConfig { datagram_len_max: header::LEN + payload as usize, ..UdpConfig::default() };
         let io = UdpIo::bind(self.listen, config).map_err(|error| match error {
             IoError::Bind { address, source } => CliError::listen(address, source),
             other => CliError::Switch(other),
@@ -186,19 +218,24 @@ impl SwitchCommand {
 
     fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
         let Running { info, address, .. } = running;
+        let engine = match running.engine {
+            Engine::Generated => "generated",
+            Engine::Interpreter => "interpreter",
+        };
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
         let state_bytes = lane_bytes + bookkeeping_bytes;
         let slot_sets = info.entries;
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
             control: running.server.local_addr().to_string(),
-            payload_bytes: self.payload,
+            payload_bytes: info.lane_words * 4,
             slots: self.slots,
             slot_sets,
             lane_bytes,
             bookkeeping_bytes,
             state_bytes,
             pipeline: format!("{:016x}", info.fingerprint),
+            engine: engine.into(),
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
         output.line(format_args!("  data      UDP {address}"))?;
@@ -210,7 +247,11 @@ impl SwitchCommand {
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
         ))?;
-        output.line(format_args!("  pipeline  {} {:016x}", info.name, info.fingerprint))?;
+        let how = match running.engine {
+            Engine::Generated => "code generated from it",
+            Engine::Interpreter => "interpreted",
+        };
+        output.line(format_args!("  pipeline  {} {:016x}, {how}", info.name, info.fingerprint))?;
         output.line(format_args!("Stop it with Ctrl-C.\n"))
     }
 

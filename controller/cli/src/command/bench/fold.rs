@@ -32,8 +32,16 @@ pub(crate) struct Fold {
 impl Fold {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         output.line(format_args!(
-            "{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}",
-            "payload B", "parses", "fixed ns", "lanes ns", "loop ns", "lane ratio", "packet ns", "Mpps"
+            "{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
+            "payload B",
+            "parses",
+            "fixed ns",
+            "lanes ns",
+            "loop ns",
+            "lane ratio",
+            "packet ns",
+            "Mpps",
+            "interpreted Mpps"
         ))?;
         let bench = FoldBench { rounds: self.rounds as usize, round: Duration::from_micros(self.round_us) };
         let mut shown = Ok(());
@@ -49,7 +57,7 @@ impl Fold {
 fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "fold", row })?;
     output.line(format_args!(
-        "{:>10}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}",
+        "{:>10}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}{:>18.4}",
         row.payload_bytes,
         row.encapsulation,
         row.fixed_ns,
@@ -57,6 +65,7 @@ fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
         row.plain_loop_ns,
         row.lane_ratio,
         row.total_ns,
-        row.mpps
+        row.mpps,
+        row.interpreted_mpps
     ))
 }
