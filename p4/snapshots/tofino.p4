@@ -1042,7 +1042,7 @@ control IngressImpl(
             refuse;
         }
         const default_action = deny(0x5);
-        size = 2592;
+        size = 1944;
     }
 
     apply {
@@ -1238,7 +1238,7 @@ control EgressImpl(
             keep;
         }
         const default_action = keep();
-        size = 512;
+        size = 384;
     }
 
     apply {

@@ -110,7 +110,7 @@ fn merge(header: &Header) -> (Vec<Container>, Vec<Position>) {
     for field in &header.fields {
         run.push(field);
         let bits: u32 = run.iter().map(|field| field.bits).sum();
-        if bits % 8 != 0 {
+        if !bits.is_multiple_of(8) {
             continue;
         }
         let name = match &run[..] {

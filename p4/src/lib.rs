@@ -2,8 +2,9 @@
 //!
 //! - [`ir`]: the pipeline as Rust data; [`check`] decides whether a program is valid.
 //! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
-//! - Back ends: [`v1model`] prints P4_16 for bmv2, [`rust`] generates the software switch's fast path, [`p4info`]
-//!   describes the program to control planes.
+//! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`rust`] generates the software
+//!   switch's fast path, [`p4info`] describes the program to control planes.
+//! - [`estimate`]: what a profile costs on a Tofino; [`refusal`]: what a target cannot do.
 //! - [`interpret`]: executes any program; what the back ends' output is held against.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
@@ -14,6 +15,7 @@
 pub mod allreduce;
 pub mod check;
 pub mod entry;
+pub mod estimate;
 mod fields;
 pub mod interpret;
 pub mod ir;
@@ -23,6 +25,7 @@ pub mod pna;
 pub mod profile;
 pub mod refusal;
 pub mod rust;
+pub mod tna;
 pub mod v1model;
 mod writer;
 

@@ -99,7 +99,7 @@ impl Profile {
 
     /// A profile that fits the 12 stages of a Tofino 1: sum alone, no parent, 8192 slot-sets.
     pub fn tofino() -> Self {
-        Self { ops: vec![LaneOp::Sum], slots: 4096, hierarchy: false, ..Self::hardware() }
+        Self { ops: vec![LaneOp::Sum], slots: 4096, jobs: 12, hierarchy: false, ..Self::hardware() }
     }
 
     /// The profile of the software switch on transports that own the outer headers.

@@ -216,7 +216,7 @@ impl Printer<'_> {
         );
         let cells =
             [Field { name: String::new(), bits: LANE_BITS }, Field { name: String::new(), bits: LANE_BITS }];
-        if arithmetic && crate::check::width(self.p, left, &cells, names.params) % 8 != 0 {
+        if arithmetic && !crate::check::width(self.p, left, &cells, names.params).is_multiple_of(8) {
             return Err(refusal("arithmetic on less than a byte", "the DPDK back end works in whole bytes"));
         }
         let (l, r) = (self.value(left, names)?, self.value(right, names)?);

@@ -1,0 +1,385 @@
+//! What a profile costs on a Tofino, by the published numbers of the chip, before a compiler is asked.
+//!
+//! The layout is the one that [`crate::tna`] prints: pairs of lanes in registers, four registers a stage, three stages in
+//! front (the job table, the slot's registers, their differences), and the exponents behind. Packets with more words than
+//! one pass holds take further pipes, each with its share of the words (SwitchML calls this a folded pipe); this is
+//! estimated, not printed. The chip's numbers are those of p4c's Tofino back end (`bf-p4c`: `device.h`, `mau_spec.h`,
+//! `mau/memories.cpp`, `phv/phv_spec.cpp`).
+
+mod chip;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+use crate::allreduce;
+use crate::ir::{Program, RegisterKind};
+use crate::profile::{Encapsulation, Numerics, Profile};
+use crate::refusal::Refusal;
+use crate::tna::{Chip, REGISTER_ACTIONS_MAX};
+
+pub use chip::Limits;
+
+/// Lanes that a register holds: a pair of 32-bit cells.
+const PAIR: u32 = 2;
+/// Stages in front of the lanes: job table and checks; the slot's registers; their differences.
+const STAGES_FRONT: u32 = 3;
+/// TCAM blocks of the checks, which stand beside the job table.
+const TCAM_CHECKS: u32 = 2;
+/// Ethernet, IPv4 and UDP: what egress parses.
+const BYTES_OUTER: u32 = 14 + 20 + 8;
+/// What surrounds a frame on the wire: preamble, gap and checksum.
+const BYTES_AROUND: u32 = 8 + 12 + 4;
+
+/// What one register array costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterCost {
+    /// Name.
+    pub name: String,
+    /// How many there are of it in one pipe.
+    pub count: u32,
+    /// Entries.
+    pub entries: u32,
+    /// Bits of an entry.
+    pub entry_bits: u32,
+    /// SRAM blocks of each, one of them spare; as many map RAMs.
+    pub rams: u32,
+    /// First stage, from 0.
+    pub stage: u32,
+    /// Stages that they fill.
+    pub stages: u32,
+}
+
+/// What a profile costs on a chip.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The chip.
+    pub chip: Chip,
+    /// Words a packet.
+    pub words: u32,
+    /// Elements a packet with 16-bit elements, two in a word (bfp16).
+    pub elements_bfp16: u32,
+    /// Entries of every register: slots and both sets.
+    pub entries: u32,
+    /// Most slots for which everything would still fit, a power of two.
+    pub slots_max: u32,
+    /// Pipes that a packet takes.
+    pub pipes: u32,
+    /// Passes of a packet that does not complete its slot.
+    pub passes: u32,
+    /// Passes of the packet that completes it, with those that fetch what the first ones could not put out.
+    pub passes_last: u32,
+    /// Stages used in a pipe.
+    pub stages: u32,
+    /// Stages of a pipe.
+    pub stages_of: u32,
+    /// Registers.
+    pub registers: Vec<RegisterCost>,
+    /// Stateful units used in the fullest stage.
+    pub units_per_stage: u32,
+    /// Most register actions of one register.
+    pub register_actions: u32,
+    /// SRAM blocks of registers in a pipe.
+    pub sram_blocks: u32,
+    /// SRAM blocks and map RAMs of registers in the fullest stage.
+    pub rams_per_stage: u32,
+    /// Map RAMs of a stage.
+    pub map_rams_of: u32,
+    /// TCAM blocks of the job table and of the checks beside it.
+    pub tcam_blocks: u32,
+    /// TCAM blocks of a stage.
+    pub tcam_blocks_of: u32,
+    /// Containers of 8, 16 and 32 bits that headers and variables take.
+    pub containers: [u32; 3],
+    /// Containers of 8, 16 and 32 bits that the chip can compute on.
+    pub containers_of: [u32; 3],
+    /// Bits in containers.
+    pub phv_bits: u32,
+    /// Bits of all containers.
+    pub phv_bits_of: u32,
+    /// Bytes that egress parses.
+    pub egress_parse_bytes: u32,
+    /// Bytes that egress must and may parse; 0 where there is no limit.
+    pub egress_parse_of: [u32; 2],
+    /// Share of the line rate, on one port, that is tensor words.
+    pub goodput: f64,
+    /// Share of the line rate that 16-bit elements reach, counted as 32-bit words of a tensor.
+    pub goodput_bfp16: f64,
+}
+
+/// Estimates a profile.
+///
+/// # Errors
+///
+/// [`Refusal`] with the construct and the limit when the profile cannot fit, or is out of range.
+pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
+    let refusal = |construct: String, limit: String| Refusal { target: chip.name(), construct, limit };
+    let program =
+        allreduce::program(profile).map_err(|error| refusal("this profile".into(), error.to_string()))?;
+    let limits = Limits::of(chip);
+    shape(profile, chip)?;
+    let actions = register_actions(profile, chip)?;
+    let words = profile.lane_words;
+    let words_pass = limits.words_per_pass();
+    let pipes = words.div_ceil(words_pass);
+    if pipes > limits.pipes {
+        return Err(refusal(
+            format!("{words} words a packet"),
+            format!(
+                "{words_pass} words fit one pass and a packet takes at most {} pipes: {} words",
+                limits.pipes,
+                words_pass * limits.pipes
+            ),
+        ));
+    }
+    let entries = profile.slots * 2;
+    let plan = Plan { program: &program, limits: &limits, words: words.div_ceil(pipes) };
+    let slots_max = (0..=15).rev().map(|bits| 1u32 << bits).find(|slots| plan.fits(slots * 2)).unwrap_or(0);
+    if !plan.fits(entries) {
+        return Err(plan.too_many(entries, slots_max, chip));
+    }
+    let (registers, stages) = plan.registers(entries);
+    if stages > limits.stages {
+        return Err(refusal(format!("{stages} stages"), format!("a pipe has {}", limits.stages)));
+    }
+    let tcam_blocks = plan.tcam_blocks() + TCAM_CHECKS;
+    if tcam_blocks > limits.tcam_blocks {
+        return Err(refusal(
+            format!("{} entries of table 'job' ({tcam_blocks} TCAM blocks)", profile.job_table_size()),
+            format!("a stage has {}; use fewer jobs or workers", limits.tcam_blocks),
+        ));
+    }
+    let containers = plan.containers();
+    let phv_bits = containers[0] * 8 + containers[1] * 16 + containers[2] * 32;
+    let lane_actions = registers.iter().filter(|cost| cost.entry_bits == 64 && cost.count > 1);
+    let rams_per_stage = lane_actions.map(|cost| cost.rams * limits.units).max().unwrap_or(0);
+    let (passes, passes_last) = passes(pipes, chip);
+    let on_wire = BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes() + BYTES_AROUND;
+    let goodput = f64::from(profile.payload_bytes()) / f64::from(on_wire);
+    Ok(Estimate {
+        chip,
+        words,
+        elements_bfp16: words * 2,
+        entries,
+        slots_max,
+        pipes,
+        passes,
+        passes_last,
+        stages,
+        stages_of: limits.stages,
+        sram_blocks: registers.iter().map(|cost| cost.rams * cost.count).sum(),
+        registers,
+        units_per_stage: limits.units,
+        register_actions: actions,
+        rams_per_stage,
+        map_rams_of: limits.map_rams,
+        tcam_blocks,
+        tcam_blocks_of: limits.tcam_blocks,
+        containers,
+        containers_of: limits.containers,
+        phv_bits,
+        phv_bits_of: limits.phv_bits(),
+        egress_parse_bytes: BYTES_OUTER.max(limits.egress_parse[0]),
+        egress_parse_of: limits.egress_parse,
+        goodput,
+        goodput_bfp16: goodput * 2.0,
+    })
+}
+
+/// What these chips cannot do at all, whatever its size.
+fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
+    let refusal = |construct: &str, limit: &str| {
+        Err(Refusal { target: chip.name(), construct: construct.into(), limit: limit.into() })
+    };
+    if profile.encapsulation == Encapsulation::Datagram {
+        return refusal("datagrams without outer headers", "a switch sees whole frames");
+    }
+    if profile.numerics != Numerics::Word {
+        return refusal(
+            "numerics other than 32-bit words",
+            "a stateful unit adds words of a pair; bfp16 packs two elements in each",
+        );
+    }
+    if profile.hierarchy {
+        return refusal(
+            "hierarchy (a switch below a parent)",
+            "comparing the settled chunk with the packet's takes two stages more; set the profile's hierarchy off",
+        );
+    }
+    Ok(())
+}
+
+/// Register actions of a lane register: store, one for each operation, and a read, or two where one half is put out.
+fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
+    let reads = if chip.both_halves() { 1 } else { 2 };
+    let needed = 1 + profile.ops.len() as u32 + reads;
+    if needed as usize > REGISTER_ACTIONS_MAX {
+        let names: Vec<_> = profile.ops.iter().map(|op| op.name()).collect();
+        return Err(Refusal {
+            target: chip.name(),
+            construct: format!(
+                "{needed} register actions of a lane register (store, {}, and {reads} to read)",
+                names.join(", ")
+            ),
+            limit: format!("a register has {REGISTER_ACTIONS_MAX}"),
+        });
+    }
+    Ok(needed)
+}
+
+/// Passes of a packet, and of the one that completes a slot. Tofino 1 puts out one half of a pair a pass, so every pipe is
+/// passed once more; with several pipes the first halves of all but the last are fetched on the way back, too.
+const fn passes(pipes: u32, chip: Chip) -> (u32, u32) {
+    if chip.both_halves() {
+        (pipes, if pipes == 1 { 1 } else { 2 * pipes - 1 })
+    } else {
+        (pipes, 3 * pipes - 1)
+    }
+}
+
+/// One pipe's share.
+struct Plan<'a> {
+    program: &'a Program,
+    limits: &'a Limits,
+    /// Words in this pipe.
+    words: u32,
+}
+
+impl Plan<'_> {
+    /// The registers in their stages, and the stages used.
+    fn registers(&self, entries: u32) -> (Vec<RegisterCost>, u32) {
+        let units = self.limits.units;
+        let pairs = self.words.div_ceil(PAIR);
+        let lane_stages = pairs.div_ceil(units);
+        // A unit that the lanes leave free takes the exponent; else it has a stage of its own.
+        let free = lane_stages * units - pairs;
+        let mut behind = 0;
+        let mut costs = Vec::new();
+        for register in &self.program.registers {
+            let (count, entry_bits, stage, stages) = match &register.kind {
+                RegisterKind::Lanes(bits) => (pairs, PAIR * bits, STAGES_FRONT, lane_stages),
+                RegisterKind::Cells(cells) => {
+                    let bits = cells.iter().map(|cell| cell.bits).sum();
+                    if matches!(register.name.as_str(), "claim" | "version") {
+                        (1, bits, 1, 1)
+                    } else {
+                        behind += 1;
+                        let stage = STAGES_FRONT + lane_stages - u32::from(behind <= free);
+                        (1, bits, stage, 1)
+                    }
+                }
+            };
+            let rams = self.limits.rams(entries, entry_bits);
+            costs.push(RegisterCost {
+                name: register.name.clone(),
+                count,
+                entries,
+                entry_bits,
+                rams,
+                stage,
+                stages,
+            });
+        }
+        let stages = costs.iter().map(|cost| cost.stage + cost.stages).max().unwrap_or(0);
+        (costs, stages)
+    }
+
+    /// Whether four lane registers of so many entries find their RAMs in a stage.
+    fn fits(&self, entries: u32) -> bool {
+        self.limits.rams(entries, PAIR * 32) * self.limits.units <= self.limits.map_rams
+    }
+
+    fn too_many(&self, entries: u32, slots_max: u32, chip: Chip) -> Refusal {
+        let rams = self.limits.rams(entries, PAIR * 32);
+        Refusal {
+            target: chip.name(),
+            construct: format!("{} slots, which take {rams} RAMs for each pair of lanes", entries / 2),
+            limit: format!(
+                "{} registers of a stage share {} map RAMs: at most {slots_max} slots",
+                self.limits.units, self.limits.map_rams
+            ),
+        }
+    }
+
+    /// TCAM blocks of the job table: 44 bits wide, 512 entries deep.
+    fn tcam_blocks(&self) -> u32 {
+        let Some(table) = self.program.tables.first() else { return 0 };
+        // The ingress port has 9 bits here.
+        let bits = table.keys.iter().map(|key| match key.name.as_str() {
+            "port" => 9,
+            _ => crate::check::width(self.program, &key.value, &[], &[]),
+        });
+        bits.sum::<u32>().div_ceil(44) * table.size.div_ceil(512)
+    }
+
+    /// Containers by size: each 32-bit word wants one of 32 bits and takes two of 16 where these run out; 48-bit
+    /// addresses are a 32 and a 16.
+    fn containers(&self) -> [u32; 3] {
+        let fields = crate::fields::Containers::new(self.program);
+        let headers = (0..self.program.headers.len() as u16).flat_map(|i| fields.of(crate::ir::HeaderId(i)));
+        let widths =
+            headers.map(|container| container.bits).chain(self.program.metadata.iter().map(|m| m.bits));
+        let (mut bytes, mut halves, mut words) = (0, 0, self.words);
+        for bits in widths {
+            words += bits / 32;
+            halves += bits % 32 / 16;
+            bytes += (bits % 16).div_ceil(8);
+        }
+        let spilled = words.saturating_sub(self.limits.containers[2]);
+        [bytes, halves + 2 * spilled, words - spilled]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rams_are_those_of_published_programs() {
+        let limits = Limits::of(Chip::Tofino1);
+        // SwitchML: 16384 pairs take 8 blocks and a spare, 36 of 48 map RAMs in a stage.
+        assert_eq!(limits.rams(16384, 64), 9);
+        assert!(limits.rams(16384, 64) * limits.units <= limits.map_rams);
+        // ATP: 40000 words; the most that four registers of a stage can have is 45056.
+        assert_eq!(limits.rams(40000, 32), 11);
+        assert_eq!(limits.rams(45056, 32) * limits.units, limits.map_rams);
+        assert!(limits.rams(45057, 32) * limits.units > limits.map_rams);
+    }
+
+    #[test]
+    fn sixty_four_words_fit_twelve_stages() {
+        let profile = Profile { slots: 4096, ..Profile::tofino() };
+        let found = estimate(&profile, Chip::Tofino1).expect("the layout that the profile is made for");
+        assert_eq!((found.words, found.entries, found.stages, found.stages_of), (64, 8192, 12, 12));
+        assert_eq!((found.pipes, found.passes, found.passes_last), (1, 1, 2));
+        assert_eq!(found.slots_max, 8192);
+        assert_eq!(found.rams_per_stage, 20);
+        assert_eq!(found.register_actions, 4);
+        let small = estimate(&Profile { lane_words: 32, workers: 16, ..profile.clone() }, Chip::Tofino1)
+            .expect("half the words");
+        assert_eq!(small.stages, 8);
+        let folded = estimate(&Profile { lane_words: 256, ..profile }, Chip::Tofino1).expect("four pipes");
+        assert_eq!((folded.pipes, folded.passes, folded.passes_last), (4, 4, 11));
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_with_its_limit() {
+        let refused = |change: fn(&mut Profile), chip| {
+            let mut profile = Profile::tofino();
+            change(&mut profile);
+            estimate(&profile, chip).expect_err("must not fit")
+        };
+        let words = refused(|p| p.lane_words = 352, Chip::Tofino1);
+        assert!(words.construct.contains("352 words") && words.limit.contains("256 words"), "{words}");
+        let slots = refused(|p| p.slots = 16384, Chip::Tofino1);
+        assert!(slots.construct.contains("16384 slots") && slots.limit.contains("8192"), "{slots}");
+        let all = |p: &mut Profile| p.ops = netfold_wire::LaneOp::ALL.to_vec();
+        let ops = refused(all, Chip::Tofino1);
+        assert!(ops.construct.contains("6 register actions") && ops.limit.contains('4'), "{ops}");
+        let ops = refused(all, Chip::Tofino2);
+        assert!(ops.construct.contains("5 register actions"), "{ops}");
+        let jobs = refused(|p| p.jobs = 64, Chip::Tofino1);
+        assert!(jobs.construct.contains("job") && jobs.limit.contains("24"), "{jobs}");
+        let tree = refused(|p| p.hierarchy = true, Chip::Tofino1);
+        assert!(tree.construct.contains("hierarchy"), "{tree}");
+    }
+}

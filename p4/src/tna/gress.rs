@@ -1,0 +1,605 @@
+//! The ingress control from lowered stages, and egress, which addresses copies and marks congestion.
+
+use std::collections::BTreeSet;
+
+use super::decision::Tree;
+use super::lower::{Path, To};
+use super::{Printer, RECIRCULATION_PORT, refusal};
+use crate::ir::*;
+use crate::refusal::Refusal;
+use crate::v1model::{applied, visit};
+use crate::writer::joined;
+
+/// Bytes of a buffer cell, in which Tofino counts queue depths.
+const CELL_BYTES: u32 = 80;
+/// Headers of a frame: Ethernet, IPv4, UDP, Netfold.
+const HEADERS_BYTES: u32 = 14 + 20 + 8 + netfold_wire::header::LEN as u32;
+
+impl Printer {
+    pub(super) fn ingress(&mut self) -> Result<(), Refusal> {
+        // Struct types of registers stand outside the control.
+        let head = std::mem::take(&mut self.w);
+        let applies = self.ingress_body()?;
+        let body = std::mem::replace(&mut self.w, head).finish();
+        let (types, rest) = split_structs(&body);
+        types.into_iter().for_each(|line| self.w.raw(&line));
+        self.w.line("");
+        self.w.line("control IngressImpl(");
+        self.w.line(
+            "    inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic_metadata_t ig_intr_md,",
+        );
+        self.w.line("    in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,");
+        self.w.line("    inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,");
+        self.w.open("    inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {");
+        for line in rest {
+            self.w.line(line);
+        }
+        self.w.open("apply {");
+        for line in applies {
+            match (line.starts_with('}'), line.ends_with('{')) {
+                (true, true) => self.w.turn(line),
+                (true, false) => self.w.close(line),
+                (false, true) => self.w.open(line),
+                (false, false) => self.w.line(line),
+            }
+        }
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+        Ok(())
+    }
+
+    /// Declarations, and what is applied in which order.
+    fn ingress_body(&mut self) -> Result<Vec<String>, Refusal> {
+        let harvests = !self.chip.both_halves();
+        for counter in self.p().counters.clone() {
+            let id = self.id("counter", counter.id);
+            self.w.line(format!(
+                "{id} Counter<bit<32>, bit<8>>({}, CounterType_t.PACKETS) {};",
+                counter.size, counter.name
+            ));
+        }
+        self.w.line("");
+        self.check_table();
+        self.job_table()?;
+        self.zero_table()?;
+        let admit = format!("{}.apply();", self.p().table(self.l.table).name);
+        let mut first = vec!["x_checks.apply();".to_string(), admit, "x_zero.apply();".into()];
+        let mut lines = Vec::new();
+        if harvests {
+            self.resume();
+            let harvest = &self.p().metadata[usize::from(self.l.harvest.0)].name;
+            lines.push(format!("if (meta.{harvest} == 1) {{"));
+            lines.extend(
+                ["if (hdr.harvest.group == 0) {", "x_resume_port();", "} else {", "x_resume_group();", "}"]
+                    .map(String::from),
+            );
+            lines.push("} else {".into());
+            lines.append(&mut first);
+            lines.push("}".into());
+        } else {
+            lines.append(&mut first);
+        }
+        lines.extend(self.register_tables(true)?);
+        self.w.line("@hidden");
+        self.w.open("action x_compare() {");
+        let compare = self.l.compare.clone();
+        self.assign_all(&compare)?;
+        self.w.close("}");
+        self.w.line("");
+        lines.push("x_compare();".into());
+        lines.extend(self.register_tables(false)?);
+        lines.extend(self.outcome_table()?);
+        self.w.line("@hidden");
+        self.w.open("action x_no_lanes() {");
+        for half in self.halves() {
+            self.w.line(format!("hdr.{half}.setInvalid();"));
+        }
+        self.w.close("}");
+        let bare = &self.p().metadata[usize::from(self.l.bare.0)].name;
+        lines.extend([format!("if (meta.{bare} == 1) {{"), "x_no_lanes();".into(), "}".into()]);
+        Ok(lines)
+    }
+
+    fn check_table(&mut self) {
+        let check = self.p().metadata[usize::from(self.l.check.0)].name.clone();
+        let decision = self.l.checks.decision();
+        let reasons: BTreeSet<u64> = self
+            .l
+            .checks
+            .leaves()
+            .into_iter()
+            .filter_map(|leaf| if let Expr::Const(value, _) = leaf { Some(*value) } else { None })
+            .collect();
+        for reason in reasons.iter().filter(|reason| **reason != 0) {
+            self.w.line("@hidden");
+            self.w.open(format!("action x_check_{reason}() {{"));
+            self.w.line(format!("meta.{check} = {reason};"));
+            self.w.close("}");
+        }
+        self.decide("x_checks", &decision, |leaf| match leaf {
+            Expr::Const(value, _) if *value != 0 => Some(format!("x_check_{value}")),
+            _ => None,
+        });
+    }
+
+    /// Zeros for lanes that the packet lacks; and where lanes are to be cleared though the packet has some.
+    fn zero_table(&mut self) -> Result<(), Refusal> {
+        let lanes = self.p().registers.iter().position(|r| matches!(r.kind, RegisterKind::Lanes(_)));
+        let Some(register) = lanes.map(|i| RegisterId(i as u16)) else { return Ok(()) };
+        let clears = |path: &Path| {
+            path.touches.iter().any(|(known, action, _)| {
+                let updates = &self.p().register(register).actions[usize::from(*action)].updates;
+                *known == register
+                    && matches!(&updates[..], [(0, cases)] if matches!(cases[..], [Case { value: Expr::Const(0, _), .. }]))
+            })
+        };
+        // Entries that clear: each says that there are no lanes, or of which kind the packet is.
+        let bare = Expr::Meta(self.l.bare);
+        let mut kinds: Vec<(Expr, u64, u64)> = Vec::new();
+        for (pattern, path) in self.l.paths.decision().entries {
+            if !clears(&path) || pattern.iter().any(|test| test.key == bare && test.value == 1) {
+                continue;
+            }
+            // Something known before the slot is looked at.
+            let early = |key: &Expr| match key {
+                Expr::Field(..) => true,
+                Expr::Meta(meta) => self.l.given.contains(&Place::Meta(*meta)),
+                _ => false,
+            };
+            let Some(test) = pattern.iter().find(|test| test.value != 0 && early(&test.key)) else {
+                return Err(refusal(
+                    "lanes cleared on what a register puts out",
+                    "the header and the first table",
+                ));
+            };
+            let kind = (test.key.clone(), test.value, test.mask);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let keys: Vec<Expr> = kinds.iter().map(|(key, ..)| key.clone()).collect();
+        for (name, valid) in [("x_zero_absent", true), ("x_zero_present", false)] {
+            self.w.line("@hidden");
+            self.w.open(format!("action {name}() {{"));
+            if valid {
+                for half in self.halves() {
+                    self.w.line(format!("hdr.{half}.setValid();"));
+                }
+            }
+            for lane in 0..self.p().lane_count() {
+                let lane = self.lane(lane);
+                self.w.line(format!("{lane} = 0;"));
+            }
+            self.w.close("}");
+        }
+        self.w.line("@hidden");
+        self.w.open("table x_zero {");
+        self.w.open("key = {");
+        let bare_key = self.key(&bare);
+        self.w.line(format!("{bare_key}: ternary;"));
+        for key in &keys {
+            let key = self.key(key);
+            self.w.line(format!("{key}: ternary;"));
+        }
+        self.w.close("}");
+        self.w.open("actions = {");
+        for action in ["x_zero_absent;", "x_zero_present;", "NoAction;"] {
+            self.w.line(action);
+        }
+        self.w.close("}");
+        self.w.line("const default_action = NoAction();");
+        self.w.line(format!("size = {};", 1 + kinds.len()));
+        self.w.open("const entries = {");
+        self.w.line(format!(
+            "({}): x_zero_absent();",
+            joined(std::iter::once("1").chain(keys.iter().map(|_| "_")), ", ")
+        ));
+        for (i, (_, value, _)) in kinds.iter().enumerate() {
+            let cells = (0..kinds.len()).map(|j| if i == j { format!("{value:#x}") } else { "_".into() });
+            self.w.line(format!(
+                "({}): x_zero_present();",
+                joined(std::iter::once("0".to_string()).chain(cells), ", ")
+            ));
+        }
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+        Ok(())
+    }
+
+    fn job_table(&mut self) -> Result<(), Refusal> {
+        let table = self.p().table(self.l.table).clone();
+        self.actions(&table)?;
+        let keys = table.keys.clone();
+        self.match_table(&table, |this, i| {
+            let key = match &keys[i].value {
+                Expr::Meta(_) => Expr::Intrinsic(Intrinsic::IngressPort),
+                other => other.clone(),
+            };
+            this.key(&key)
+        });
+        Ok(())
+    }
+
+    /// Actions of a table. What is added to the index is added where it is given.
+    fn actions(&mut self, table: &Table) -> Result<(), Refusal> {
+        for action in &table.actions {
+            let action = self.p().action(*action).clone();
+            let index = Place::Meta(self.l.index);
+            let is_index = |i: usize| {
+                action.body.iter().any(|stmt| matches!(stmt, Stmt::Assign(place, Expr::Param(param)) if *place == index && usize::from(*param) == i))
+            };
+            let params = action.params.iter().enumerate().map(|(i, field)| {
+                let bits = if is_index(i) { 16 } else { field.bits };
+                format!("@id({}) bit<{bits}> {}", i + 1, field.name)
+            });
+            let params = joined(params, ", ");
+            let id = self.id("action", action.id);
+            self.w.line(id);
+            self.w.open(format!("action {}({params}) {{", action.name));
+            for stmt in &action.body {
+                let Stmt::Assign(place, value) = stmt else { continue };
+                let text = self.value(value, &action.params)?;
+                let line = if *place == index {
+                    let offset = match self.l.offset.clone() {
+                        Expr::Cast(_, inner) => self.value(&inner, &[])?,
+                        other => self.value(&other, &[])?,
+                    };
+                    format!("{} = {text} + {offset};", self.place(*place))
+                } else {
+                    format!("{} = {text};", self.place(*place))
+                };
+                self.w.line(line);
+            }
+            self.w.close("}");
+            self.w.line("");
+        }
+        Ok(())
+    }
+
+    fn match_table(&mut self, table: &Table, key: impl Fn(&Self, usize) -> String) {
+        let id = self.id("table", table.id);
+        self.w.line(id);
+        self.w.open(format!("table {} {{", table.name));
+        self.w.open("key = {");
+        for (i, k) in table.keys.iter().enumerate() {
+            let kind = match k.kind {
+                MatchKind::Exact => "exact",
+                MatchKind::Ternary => "ternary",
+            };
+            let value = key(self, i);
+            self.w.line(format!("{value}: {kind} @id({}) @name(\"{}\");", k.id, k.name));
+        }
+        self.w.close("}");
+        self.w.open("actions = {");
+        for action in &table.actions {
+            let name = self.p().action(*action).name.clone();
+            self.w.line(format!("{name};"));
+        }
+        self.w.close("}");
+        let (default, args) = &table.default;
+        let args = joined(args.iter().map(|arg| format!("{arg:#x}")), ", ");
+        let default = self.p().action(*default).name.clone();
+        self.w.line(format!("const default_action = {default}({args});"));
+        self.w.line(format!("size = {};", table.size));
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    fn resume(&mut self) {
+        let index = self.p().metadata[usize::from(self.l.index.0)].name.clone();
+        for (name, send) in [
+            ("x_resume_port", "ig_tm_md.ucast_egress_port = hdr.harvest.port;"),
+            ("x_resume_group", "ig_tm_md.mcast_grp_a = hdr.harvest.group;"),
+        ] {
+            self.w.line("@hidden");
+            self.w.open(format!("action {name}() {{"));
+            self.w.line(format!("meta.{index} = hdr.harvest.index;"));
+            self.w.line(send);
+            self.w.line("hdr.harvest.setInvalid();");
+            self.w.close("}");
+        }
+        self.w.line("");
+    }
+
+    /// Tables of the registers that the front touches, or of the others.
+    fn register_tables(&mut self, front: bool) -> Result<Vec<String>, Refusal> {
+        let tree = if front { self.l.front.clone() } else { self.l.paths.clone() };
+        let mut lines = Vec::new();
+        for i in 0..self.p().registers.len() as u16 {
+            let id = RegisterId(i);
+            let touched =
+                tree.leaves().iter().any(|path| path.touches.iter().any(|(known, ..)| *known == id));
+            if !touched {
+                continue;
+            }
+            let touches = self.touches(&tree, id)?;
+            match self.p().register(id).kind {
+                RegisterKind::Lanes(_) => {
+                    let tables = self.pairs(id, &touches)?;
+                    lines.extend(tables.into_iter().map(|table| format!("{table}.apply();")));
+                }
+                RegisterKind::Cells(_) => {
+                    let table = self.cells(id, &touches)?;
+                    lines.push(format!("{table}.apply();"));
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// One action for each different piece of straight-line code, and the table that chooses.
+    fn outcome_table(&mut self) -> Result<Vec<String>, Refusal> {
+        let head = std::mem::take(&mut self.w);
+        let mut bodies: Vec<String> = Vec::new();
+        let mut known: Vec<(Path, usize)> = Vec::new();
+        for path in self.l.paths.clone().leaves() {
+            self.outcome(path)?;
+            let body = std::mem::take(&mut self.w).finish();
+            let number = bodies.iter().position(|other| *other == body).unwrap_or_else(|| {
+                bodies.push(body);
+                bodies.len() - 1
+            });
+            known.push((path.clone(), number));
+        }
+        self.w = head;
+        for (i, body) in bodies.iter().enumerate() {
+            self.w.line("@hidden");
+            self.w.open(format!("action x_outcome_{i}() {{"));
+            body.lines().for_each(|line| self.w.line(line));
+            self.w.close("}");
+        }
+        let number =
+            |path: &Path| known.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number);
+        let tree: Tree<usize> = self.l.paths.map(&number, &|_, _| None);
+        self.decide("x_outcome", &tree.decision(), |number| Some(format!("x_outcome_{number}")));
+        let mut lines = vec!["x_outcome.apply();".to_string()];
+        for counter in self.p().counters.clone() {
+            lines.push(format!("if (meta.x_counts_{} == 1) {{", counter.name));
+            lines.push(format!("{0}.count(meta.x_{0}_index);", counter.name));
+            lines.push("}".into());
+        }
+        if self.chip.both_halves() {
+            return Ok(lines);
+        }
+        let harvest = &self.p().metadata[usize::from(self.l.harvest.0)].name;
+        let mut guarded = vec![format!("if (meta.{harvest} == 0) {{")];
+        guarded.append(&mut lines);
+        guarded.push("}".into());
+        Ok(guarded)
+    }
+
+    /// The body of one outcome.
+    fn outcome(&mut self, path: &Path) -> Result<(), Refusal> {
+        let fields: Vec<_> =
+            path.values.iter().filter(|(place, _)| matches!(place, Place::Field(..))).cloned().collect();
+        self.assign_all(&fields)?;
+        for part in &path.removed {
+            for name in self.part_names(*part) {
+                self.w.line(format!("hdr.{name}.setInvalid();"));
+            }
+        }
+        for (counter, index) in &path.counts {
+            let name = self.p().counters[usize::from(counter.0)].name.clone();
+            let index = match index {
+                Expr::Cast(_, inner) => self.value(inner, &[])?,
+                Expr::Const(value, _) => format!("8w{value:#x}"),
+                other => return Err(refusal(format!("counter index {other:?}"), "a constant or a byte")),
+            };
+            self.w.line(format!("meta.x_counts_{name} = 1;"));
+            self.w.line(format!("meta.x_{name}_index = {index};"));
+        }
+        let harvest = !self.chip.both_halves() && self.puts_lanes_out(path);
+        let port = |this: &Self, expr: &Expr| match expr {
+            Expr::Intrinsic(Intrinsic::IngressPort) => Ok("ig_intr_md.ingress_port".to_string()),
+            other => this.value(&other.clone().cast(9), &[]),
+        };
+        match &path.to {
+            To::Nowhere => {}
+            To::Drop => self.w.line("ig_dprsr_md.drop_ctl = 1;"),
+            To::Port(expr) => {
+                let text = port(self, expr)?;
+                if harvest {
+                    self.recirculate("0", &text)
+                } else {
+                    self.w.line(format!("ig_tm_md.ucast_egress_port = {text};"))
+                }
+            }
+            To::Group(expr) => {
+                let text = self.value(expr, &[])?;
+                if harvest {
+                    self.recirculate(&text, "0")
+                } else {
+                    self.w.line(format!("ig_tm_md.mcast_grp_a = {text};"))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn recirculate(&mut self, group: &str, port: &str) {
+        let index = self.p().metadata[usize::from(self.l.index.0)].name.clone();
+        self.w.line("hdr.harvest.setValid();");
+        self.w.line(format!("hdr.harvest.index = meta.{index};"));
+        self.w.line(format!("hdr.harvest.group = {group};"));
+        self.w.line("hdr.harvest.unused = 0;");
+        self.w.line(format!("hdr.harvest.port = {port};"));
+        self.w.line(format!("ig_tm_md.ucast_egress_port = {RECIRCULATION_PORT};"));
+        self.w.line("ig_tm_md.bypass_egress = 1;");
+    }
+
+    pub(super) fn ingress_deparser(&mut self) {
+        self.w.line("control IngressDeparserImpl(");
+        self.w.line("    packet_out pkt, inout headers_t hdr, in metadata_t meta,");
+        self.w.open("    in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {");
+        self.w.open("apply {");
+        if !self.chip.both_halves() {
+            self.w.line("pkt.emit(hdr.harvest);");
+        }
+        for part in self.p().deparser.clone() {
+            for name in self.part_names(part) {
+                self.w.line(format!("pkt.emit(hdr.{name});"));
+            }
+        }
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+    }
+
+    /// The headers in front of Netfold's: all that egress looks at.
+    fn outer(&self) -> Vec<HeaderId> {
+        let mut outer = Vec::new();
+        for part in &self.p().deparser {
+            match part {
+                Part::Header(header) if !outer.contains(header) => outer.push(*header),
+                _ => {}
+            }
+        }
+        outer.pop();
+        outer
+    }
+
+    pub(super) fn egress(&mut self) -> Result<(), Refusal> {
+        let outer = self.outer();
+        let names: Vec<_> = outer.iter().map(|header| self.p().header(*header).name.clone()).collect();
+        self.w.open("struct egress_headers_t {");
+        names.iter().for_each(|name| self.w.line(format!("{name}_t {name};")));
+        self.w.close("}");
+        self.w.line("");
+        self.w.line("struct egress_metadata_t { }");
+        self.w.line("");
+        self.w.line("parser EgressParserImpl(");
+        self.w.line("    packet_in pkt, out egress_headers_t hdr, out egress_metadata_t meta,");
+        self.w.open("    out egress_intrinsic_metadata_t eg_intr_md) {");
+        self.w.open("state start {");
+        self.w.line("pkt.extract(eg_intr_md);");
+        names.iter().for_each(|name| self.w.line(format!("pkt.extract(hdr.{name});")));
+        self.w.line("transition accept;");
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+        self.w.line("control EgressImpl(");
+        self.w.line("    inout egress_headers_t hdr, inout egress_metadata_t meta,");
+        self.w.line("    in egress_intrinsic_metadata_t eg_intr_md,");
+        self.w.line("    in egress_intrinsic_metadata_from_parser_t eg_prsr_md,");
+        self.w.line("    inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,");
+        self.w.open("    inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {");
+        let lines = self.egress_body()?;
+        self.w.open("apply {");
+        lines.into_iter().for_each(|line| self.w.line(line));
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+        self.egress_deparser(&names);
+        Ok(())
+    }
+
+    fn egress_body(&mut self) -> Result<Vec<String>, Refusal> {
+        let shape = || refusal("egress statements", "a table of addresses by instance, and marks");
+        let mut lines = Vec::new();
+        let mut instance = None;
+        for (number, stmt) in self.p().egress.clone().into_iter().enumerate() {
+            match &stmt {
+                Stmt::Assign(Place::Meta(meta), Expr::Intrinsic(Intrinsic::Instance)) => {
+                    instance = Some(*meta)
+                }
+                Stmt::If(cond, then, otherwise) if !applied(std::slice::from_ref(&stmt)).is_empty() => {
+                    // The table's default changes nothing, so that instance 0 may look as well.
+                    let [Stmt::Apply(table)] = &then[..] else { return Err(shape()) };
+                    let table = self.p().table(*table).clone();
+                    let known = instance.is_some_and(|meta| *cond == Expr::Meta(meta).ne(Expr::Const(0, 16)));
+                    if !otherwise.is_empty() || !known || !self.p().action(table.default.0).body.is_empty() {
+                        return Err(shape());
+                    }
+                    self.actions(&table)?;
+                    self.match_table(&table, |this, _| this.key(&Expr::Intrinsic(Intrinsic::Instance)));
+                    lines.push(format!("{}.apply();", table.name));
+                }
+                Stmt::If(cond, then, otherwise) if otherwise.is_empty() => {
+                    self.mark(number, cond, then)?;
+                    lines.push(format!("x_mark_{number}.apply();"));
+                }
+                _ => return Err(shape()),
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Statements under a condition on the queue, whose depth Tofino counts in cells.
+    fn mark(&mut self, number: usize, cond: &Expr, then: &[Stmt]) -> Result<(), Refusal> {
+        let packet = (HEADERS_BYTES + self.p().lane_bytes()).div_ceil(CELL_BYTES);
+        let cond = in_cells(cond, packet);
+        self.w.line("@hidden");
+        self.w.open(format!("action x_marked_{number}() {{"));
+        let mut assignments = Vec::new();
+        let mut bad = false;
+        visit(then, &mut |stmt| match stmt {
+            Stmt::Assign(place, value) => assignments.push((*place, value.clone())),
+            _ => bad = true,
+        });
+        if bad {
+            return Err(refusal("a branch in egress that does more than assign", "marks"));
+        }
+        self.assign_all(&assignments)?;
+        self.w.close("}");
+        let tree = Tree::branch(self.p(), &cond, Tree::Leaf(true), Tree::Leaf(false))?;
+        self.decide(&format!("x_mark_{number}"), &tree.decision(), |marked| {
+            marked.then(|| format!("x_marked_{number}"))
+        });
+        Ok(())
+    }
+
+    fn egress_deparser(&mut self, names: &[String]) {
+        self.w.line("control EgressDeparserImpl(");
+        self.w.line("    packet_out pkt, inout egress_headers_t hdr, in egress_metadata_t meta,");
+        self.w.open("    in egress_intrinsic_metadata_for_deparser_t eg_dprsr_md) {");
+        self.w.line("Checksum() ipv4_sum;");
+        self.w.open("apply {");
+        if let Some(header) = self.p().ipv4_checksum {
+            let name = self.p().header(header).name.clone();
+            let fields = self.fields.of(header).iter().filter(|container| container.name != "checksum");
+            let fields = joined(fields.map(|container| format!("hdr.{name}.{}", container.name)), ", ");
+            self.w.line(format!("hdr.{name}.checksum = ipv4_sum.update({{ {fields} }});"));
+        }
+        names.iter().for_each(|name| self.w.line(format!("pkt.emit(hdr.{name});")));
+        self.w.close("}");
+        self.w.close("}");
+        self.w.line("");
+    }
+}
+
+/// The condition with queue depths in cells: more than n packets is more than so many cells as these fill.
+fn in_cells(cond: &Expr, cells: u32) -> Expr {
+    match cond {
+        Expr::Binary(BinOp::Gt, depth, limit) if **depth == Expr::Intrinsic(Intrinsic::QueueDepth) => {
+            match **limit {
+                Expr::Const(limit, bits) => {
+                    let limit = ((limit + 1) * u64::from(cells) - 1).min(super::ones(bits) - 1);
+                    Expr::Intrinsic(Intrinsic::QueueDepth).gt(Expr::Const(limit, bits))
+                }
+                _ => cond.clone(),
+            }
+        }
+        Expr::Binary(op, left, right) => {
+            Expr::Binary(*op, Box::new(in_cells(left, cells)), Box::new(in_cells(right, cells)))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Struct declarations, which P4 wants at the top level, and the rest.
+fn split_structs(body: &str) -> (Vec<String>, Vec<String>) {
+    let (mut types, mut rest) = (Vec::new(), Vec::new());
+    let mut inside = false;
+    for line in body.lines() {
+        inside |= line.starts_with("struct ");
+        if inside {
+            types.push(line.to_string());
+            inside = line != "}";
+        } else {
+            rest.push(line.to_string());
+        }
+    }
+    (types, rest)
+}

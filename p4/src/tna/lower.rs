@@ -1,0 +1,352 @@
+//! From the program's control flow to match stages.
+//!
+//! The ingress block must have this shape, and is refused with the construct at fault if it has not:
+//!
+//! 1. a variable takes the ingress port;
+//! 2. checks give one variable, the reason, a constant, or leave it;
+//! 3. if there is no reason, a table is applied; if there still is none, the admitted block runs;
+//! 4. the rest, which looks at what these left.
+//!
+//! The admitted block adds to the variable that the table gave (the index), touches registers by what the packet says
+//! (stage 1), computes differences from what they put out (stage 2), and branches on these: to register actions, one
+//! for each register and path, and to straight-line code. From stage 3 on every register and the code has a ternary
+//! table of its own, keyed directly on the differences: none waits for another.
+//!
+//! The checks and the table run side by side; where a check fails, what the table found is passed over.
+
+use super::decision::Tree;
+use super::refusal;
+use crate::ir::*;
+use crate::refusal::Refusal;
+use crate::v1model::visit;
+
+/// Where a packet goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum To {
+    /// Not said.
+    Nowhere,
+    Drop,
+    Port(Expr),
+    Group(Expr),
+}
+
+/// A path through the program: what it touches, and the straight-line code as values in terms of the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) touches: Vec<(RegisterId, u16, Output)>,
+    pub(super) values: Vec<(Place, Expr)>,
+    pub(super) counts: Vec<(CounterId, Expr)>,
+    pub(super) removed: Vec<Part>,
+    pub(super) to: To,
+}
+
+impl Path {
+    fn new() -> Self {
+        Self { touches: vec![], values: vec![], counts: vec![], removed: vec![], to: To::Nowhere }
+    }
+
+    fn set(&mut self, place: Place, value: Expr) {
+        match self.values.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, old)) => *old = value,
+            None => self.values.push((place, value)),
+        }
+    }
+
+    /// The expression in terms of the start, with constants folded.
+    fn now(&self, expr: &Expr) -> Expr {
+        let again = |inner: &Expr| Box::new(self.now(inner));
+        match expr {
+            Expr::Field(header, field) => self.at(Place::Field(*header, *field)),
+            Expr::Meta(meta) => self.at(Place::Meta(*meta)),
+            Expr::Not(inner) => match self.now(inner) {
+                Expr::Const(value, 0) => Expr::Const(u64::from(value == 0), 0),
+                other => !other,
+            },
+            Expr::Complement(inner) => Expr::Complement(again(inner)),
+            Expr::Cast(bits, inner) => match self.now(inner) {
+                Expr::Const(value, _) => Expr::Const(value & super::decision::ones(*bits), *bits),
+                // Widened and cut back.
+                Expr::Cast(_, inner) => Expr::Cast(*bits, inner),
+                other => Expr::Cast(*bits, Box::new(other)),
+            },
+            Expr::Binary(op, left, right) => {
+                let (l, r) = (self.now(left), self.now(right));
+                // The parser has seen to it that a frame is as long as its headers say.
+                if l == Expr::Intrinsic(Intrinsic::PacketLength) && *op == BinOp::Eq {
+                    return Expr::Const(1, 0);
+                }
+                match (op, &l, &r) {
+                    (BinOp::Eq, Expr::Const(a, _), Expr::Const(b, _)) => Expr::Const(u64::from(a == b), 0),
+                    (BinOp::Ne, Expr::Const(a, _), Expr::Const(b, _)) => Expr::Const(u64::from(a != b), 0),
+                    _ => Expr::Binary(*op, Box::new(l), Box::new(r)),
+                }
+            }
+            Expr::Concat(high, low) => Expr::Concat(again(high), again(low)),
+            other => other.clone(),
+        }
+    }
+
+    fn at(&self, place: Place) -> Expr {
+        self.values
+            .iter()
+            .find(|(known, _)| *known == place)
+            .map_or_else(|| place.value(), |(_, v)| v.clone())
+    }
+}
+
+/// The program in match stages.
+pub(super) struct Lowered {
+    /// The program with the variables that lowering adds.
+    pub(super) program: Program,
+    /// 1 when the packet has no lanes of its own.
+    pub(super) bare: MetaId,
+    /// The reason that a check gave.
+    pub(super) check: MetaId,
+    /// 1 when a packet comes back for the other halves.
+    pub(super) harvest: MetaId,
+    /// The variable that names a register's entry.
+    pub(super) index: MetaId,
+    /// What is added to the index, in the table's actions.
+    pub(super) offset: Expr,
+    /// The table that admits.
+    pub(super) table: TableId,
+    /// What the table's actions give.
+    pub(super) given: Vec<Place>,
+    /// Reason by check.
+    pub(super) checks: Tree<Expr>,
+    /// Touches of stage 1.
+    pub(super) front: Tree<Path>,
+    /// Differences of stage 2.
+    pub(super) compare: Vec<(Place, Expr)>,
+    /// Everything behind.
+    pub(super) paths: Tree<Path>,
+}
+
+struct Lowering {
+    program: Program,
+    bare: MetaId,
+}
+
+/// Lowers a valid program.
+pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
+    let mut program = program.clone();
+    let mut add = |name: &str, bits| {
+        program.metadata.push(Meta { name: name.into(), bits });
+        MetaId(program.metadata.len() as u16 - 1)
+    };
+    let (bare, check, harvest) = (add("x_bare", 1), add("x_check", 8), add("x_harvest", 1));
+    let this = Lowering { program, bare };
+    this.lower(check, harvest)
+}
+
+impl Lowering {
+    fn lower(self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
+        let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
+        let ingress = self.program.ingress.clone();
+        let [Stmt::Assign(port, Expr::Intrinsic(Intrinsic::IngressPort)), rest @ ..] = &ingress[..] else {
+            return Err(shape("ingress that does not begin by taking the ingress port"));
+        };
+        let gate = rest.iter().position(applies).ok_or_else(|| shape("ingress without a table"))?;
+        let (checking, rest) = rest.split_at(gate);
+        let [Stmt::If(clear, first, none), tail @ ..] = rest else {
+            return Err(shape("a table without a condition"));
+        };
+        let [Stmt::Apply(table), Stmt::If(again, admitted, otherwise)] = &first[..] else {
+            return Err(shape("statements around the first table"));
+        };
+        let Expr::Binary(BinOp::Eq, reason, zero) = clear else {
+            return Err(shape("a table without a reason"));
+        };
+        let (Expr::Meta(reason), Expr::Const(0, _)) = (&**reason, &**zero) else {
+            return Err(shape("a table without a reason"));
+        };
+        if again != clear || !none.is_empty() || !otherwise.is_empty() {
+            return Err(shape("statements beside the admitted block"));
+        }
+        let mut start = Path::new();
+        start.set(*port, Expr::Intrinsic(Intrinsic::IngressPort));
+        let checks = self.walk(&refs(checking), start.clone())?;
+        let reason = *reason;
+        if checks.leaves().iter().any(|path| !path.touches.is_empty() || path.values.len() > 2) {
+            return Err(shape("checks that do more than to give a reason"));
+        }
+        let checks = checks.map(
+            &|path: &Path| match path.at(Place::Meta(reason)) {
+                Expr::Meta(_) => Expr::Const(0, 8),
+                value => value,
+            },
+            &|_, _| None,
+        );
+        let (index, offset, front, compare, behind) = self.admitted(admitted)?;
+        // Where a check has failed the table counts as not applied.
+        let undo = |place: Place| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
+        let given = self.given(*table);
+        let others = given.iter().copied().filter(|place| *place != Place::Meta(reason));
+        let failed: Vec<_> =
+            others.map(undo).chain([Stmt::Assign(Place::Meta(reason), Expr::Meta(check))]).collect();
+        let passed = Expr::Meta(check).eq(Expr::Const(0, 8));
+        // What only actions give that give a reason, too, is not given to an admitted packet.
+        let spared: Vec<_> = others_of(&self.program, *table, reason).into_iter().map(undo).collect();
+        let within = |mut block: Vec<Stmt>| {
+            block.splice(0..0, spared.iter().cloned());
+            vec![Stmt::If(clear.clone(), block, vec![])]
+        };
+        let fronts = [Stmt::If(passed.clone(), within(front), vec![])];
+        let mut all = vec![Stmt::If(passed, within(behind), failed)];
+        all.extend(tail.iter().cloned());
+        let front = self.walk(&refs(&fronts), start.clone())?;
+        let paths = self.walk(&refs(&all), start)?;
+        Ok(Lowered {
+            bare: self.bare,
+            check,
+            harvest,
+            index,
+            offset,
+            table: *table,
+            given,
+            checks,
+            front,
+            compare,
+            paths,
+            program: self.program,
+        })
+    }
+
+    /// The parts of the admitted block: index, what is added to it, touches of stage 1, differences, and the rest.
+    #[expect(clippy::type_complexity, reason = "taken apart where it is called")]
+    fn admitted(
+        &self,
+        block: &[Stmt],
+    ) -> Result<(MetaId, Expr, Vec<Stmt>, Vec<(Place, Expr)>, Vec<Stmt>), Refusal> {
+        let shape = |what: &str| refusal(what, "stages: index, registers, differences, decisions");
+        let [Stmt::Assign(Place::Meta(index), Expr::Binary(BinOp::Add, base, offset)), rest @ ..] = block
+        else {
+            return Err(shape("an admitted block that does not begin with the index"));
+        };
+        if **base != Expr::Meta(*index) {
+            return Err(shape("an index that is not a sum with what the table gave"));
+        }
+        let front = rest.iter().take_while(|stmt| !matches!(stmt, Stmt::Assign(..))).count();
+        let (front, rest) = rest.split_at(front);
+        let count = rest.iter().take_while(|stmt| matches!(stmt, Stmt::Assign(Place::Meta(_), _))).count();
+        let (differences, rest) = rest.split_at(count);
+        let mut compare: Vec<(Place, Expr)> = Vec::new();
+        for stmt in differences {
+            let Stmt::Assign(place, value) = stmt else { continue };
+            if compare.iter().any(|(known, _)| value.mentions(&known.value())) {
+                return Err(shape("a difference of differences"));
+            }
+            compare.push((*place, value.clone()));
+        }
+        Ok((*index, (**offset).clone(), front.to_vec(), compare, rest.to_vec()))
+    }
+
+    /// Variables that the table's actions give.
+    fn given(&self, table: TableId) -> Vec<Place> {
+        let mut found = Vec::new();
+        for action in &self.program.table(table).actions {
+            for stmt in &self.program.action(*action).body {
+                if let Stmt::Assign(place, _) = stmt
+                    && !found.contains(place)
+                {
+                    found.push(*place);
+                }
+            }
+        }
+        found
+    }
+
+    fn bits(&self, place: Place) -> u32 {
+        match place {
+            Place::Field(header, field) => self.program.field(header, field).bits,
+            Place::Meta(meta) => self.program.metadata[usize::from(meta.0)].bits,
+        }
+    }
+
+    /// Every path through the statements, as a tree of the conditions in terms of the start.
+    fn walk(&self, stmts: &[&Stmt], mut path: Path) -> Result<Tree<Path>, Refusal> {
+        for (at, stmt) in stmts.iter().enumerate() {
+            match stmt {
+                Stmt::Assign(place, value) => {
+                    let value = path.now(value);
+                    path.set(*place, value);
+                }
+                Stmt::If(cond, then, otherwise) => {
+                    let cond = self.without_lanes(&path.now(cond));
+                    let side = |block: &Vec<Stmt>| {
+                        let all: Vec<&Stmt> = block.iter().chain(stmts[at + 1..].iter().copied()).collect();
+                        self.walk(&all, path.clone())
+                    };
+                    if let Expr::Const(value, 0) = cond {
+                        return side(if value != 0 { then } else { otherwise });
+                    }
+                    return Tree::branch(&self.program, &cond, side(then)?, side(otherwise)?);
+                }
+                Stmt::Exec { register, action, output, .. } => {
+                    if path.touches.iter().any(|(known, ..)| known == register) {
+                        return Err(refusal(
+                            format!("register '{}' touched twice", self.program.register(*register).name),
+                            "a packet reaches a register once",
+                        ));
+                    }
+                    if let Output::Place(place) = output {
+                        path.values.retain(|(known, _)| known != place);
+                    }
+                    path.touches.push((*register, *action, *output));
+                }
+                Stmt::Count(counter, index) => {
+                    let index = path.now(index);
+                    path.counts.push((*counter, index));
+                }
+                Stmt::Remove(part) => path.removed.push(*part),
+                Stmt::Unicast(port) => path.to = To::Port(path.now(port)),
+                Stmt::Multicast(group) => path.to = To::Group(path.now(group)),
+                Stmt::Drop => path.to = To::Drop,
+                Stmt::Apply(_) => return Err(refusal("a second table in ingress", "one table admits")),
+                Stmt::AssignLane(..) => {
+                    return Err(refusal("assignment to every lane", "stateful units take lanes as they are"));
+                }
+                Stmt::Priority(_) => return Err(refusal("priorities", "this back end prints one queue")),
+            }
+        }
+        Ok(Tree::Leaf(path))
+    }
+
+    /// Whether lanes are there is known from the parser, since absent ones are made zero before they are folded.
+    fn without_lanes(&self, cond: &Expr) -> Expr {
+        match cond {
+            Expr::Valid(Part::Lanes) => Expr::Meta(self.bare).eq(Expr::Const(0, 1)),
+            Expr::Not(inner) => !self.without_lanes(inner),
+            Expr::Binary(op, left, right) => {
+                Expr::Binary(*op, Box::new(self.without_lanes(left)), Box::new(self.without_lanes(right)))
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Variables that a table's actions set only together with the reason.
+fn others_of(program: &Program, table: TableId, reason: MetaId) -> Vec<Place> {
+    let reason = Place::Meta(reason);
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for action in &program.table(table).actions {
+        let body = &program.action(*action).body;
+        let places =
+            body.iter().filter_map(|s| if let Stmt::Assign(place, _) = s { Some(*place) } else { None });
+        let places: Vec<_> = places.collect();
+        if places.contains(&reason) { with.extend(places) } else { without.extend(places) }
+    }
+    with.retain(|place| *place != reason && !without.contains(place));
+    with
+}
+
+/// Whether a table is applied in the statement.
+fn applies(stmt: &Stmt) -> bool {
+    let mut found = false;
+    visit(std::slice::from_ref(stmt), &mut |stmt| found |= matches!(stmt, Stmt::Apply(_)));
+    found
+}
+
+fn refs(block: &[Stmt]) -> Vec<&Stmt> {
+    block.iter().collect()
+}

@@ -1,0 +1,434 @@
+//! Registers, their actions, and the tables that choose among these.
+
+use super::decision::Tree;
+use super::lower::{Path, To};
+use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
+use crate::ir::*;
+use crate::refusal::Refusal;
+
+/// What a path does to one register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// Nothing, and the packet is dropped: reading would do no harm.
+    Free,
+    Nothing,
+    Do(u16, Output),
+    /// The second pass of a packet whose lanes go out.
+    Harvest,
+}
+
+/// What a register action does to a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Store,
+    Fold(BinOp),
+    Read,
+    Clear,
+}
+
+impl Printer {
+    /// The touches of one register on every path.
+    pub(super) fn touches(&self, tree: &Tree<Path>, register: RegisterId) -> Result<Tree<Touch>, Refusal> {
+        let lanes = matches!(self.p().register(register).kind, RegisterKind::Lanes(_));
+        let action = |index: u16| &self.p().register(register).actions[usize::from(index)];
+        let reads = |index: u16| action(index).updates.is_empty();
+        let of = |path: &Path| path.touches.iter().find(|(known, ..)| *known == register).copied();
+        // What each action puts out where its output matters.
+        let outputs: Vec<(u16, Output)> = tree
+            .leaves()
+            .into_iter()
+            .filter_map(of)
+            .filter(|(_, _, output)| *output != Output::None)
+            .map(|(_, action, output)| (action, output))
+            .collect();
+        let output_of =
+            |index: u16| outputs.iter().find(|(known, _)| *known == index).map(|(_, output)| *output);
+        let store =
+            if lanes { self.effects(register)?.iter().position(|e| *e == Effect::Store) } else { None };
+        let clear =
+            if lanes { self.effects(register)?.iter().position(|e| *e == Effect::Clear) } else { None };
+        let leaf = |path: &Path| match of(path) {
+            // Lanes that are to be cleared are zeros: storing them does it.
+            Some((_, index, _)) if clear == Some(usize::from(index)) => match store {
+                Some(store) => Touch::Do(store as u16, output_of(store as u16).unwrap_or(Output::None)),
+                None => Touch::Do(index, Output::None),
+            },
+            Some((_, index, Output::None)) if path.to == To::Drop => {
+                Touch::Do(index, output_of(index).unwrap_or(Output::None))
+            }
+            Some((_, index, output)) => Touch::Do(index, output),
+            None if path.to == To::Drop => Touch::Free,
+            None => Touch::Nothing,
+        };
+        let join = |a: &Touch, b: &Touch| match (a, b) {
+            (Touch::Free, Touch::Do(index, _)) if reads(*index) => Some(b.clone()),
+            (Touch::Do(index, _), Touch::Free) if reads(*index) => Some(a.clone()),
+            (Touch::Free, Touch::Nothing) | (Touch::Nothing, Touch::Free) => Some(Touch::Nothing),
+            _ => None,
+        };
+        let tree = tree.map(&leaf, &join);
+        let tree = tree
+            .map(&|touch| if *touch == Touch::Free { Touch::Nothing } else { touch.clone() }, &|_, _| None);
+        if self.chip.both_halves() {
+            return Ok(tree);
+        }
+        let again = Expr::Meta(self.l.harvest).eq(Expr::Const(1, 1));
+        let harvest = Tree::Leaf(if lanes { Touch::Harvest } else { Touch::Nothing });
+        Tree::branch(self.p(), &again, harvest, tree)
+    }
+
+    fn effects(&self, register: RegisterId) -> Result<Vec<Effect>, Refusal> {
+        let register = self.p().register(register);
+        let of = |action: &RegAction| match &action.updates[..] {
+            [] => Some(Effect::Read),
+            [(0, cases)] => match &cases[..] {
+                [Case { when: None, value: Expr::Lane }] => Some(Effect::Store),
+                [Case { when: None, value: Expr::Const(0, _) }] => Some(Effect::Clear),
+                [Case { when: None, value: Expr::Binary(op, cell, lane) }]
+                    if **cell == Expr::Cell(0) && **lane == Expr::Lane =>
+                {
+                    Some(Effect::Fold(*op))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let unknown = |action: &RegAction| {
+            refusal(
+                format!("register action '{}.{}'", register.name, action.name),
+                "store, fold, read, clear",
+            )
+        };
+        register.actions.iter().map(|action| of(action).ok_or_else(|| unknown(action))).collect()
+    }
+
+    /// Lane registers in pairs: declarations, actions and a table for each.
+    pub(super) fn pairs(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<Vec<String>, Refusal> {
+        let register = self.p().register(id).clone();
+        let effects = self.effects(id)?;
+        let decision = tree.decision();
+        let mut used: Vec<(u16, Output)> = Vec::new();
+        for leaf in tree.leaves() {
+            if let Touch::Do(action, output) = leaf
+                && !used.contains(&(*action, *output))
+            {
+                used.push((*action, *output));
+            }
+        }
+        let mut actions: Vec<u16> = used.iter().map(|(action, _)| *action).collect();
+        actions.sort_unstable();
+        actions.dedup();
+        let harvest = !self.chip.both_halves();
+        let needed = actions.len() + usize::from(harvest);
+        if needed > REGISTER_ACTIONS_MAX {
+            let names: Vec<_> =
+                actions.iter().map(|action| register.actions[usize::from(*action)].name.as_str()).collect();
+            let more = if harvest { ", and one more to read the other half" } else { "" };
+            return Err(refusal(
+                format!("{needed} register actions of '{}' ({}{more})", register.name, names.join(", ")),
+                format!("a register has {REGISTER_ACTIONS_MAX}; use a profile with fewer lane operations"),
+            ));
+        }
+        let signed = effects.iter().any(|effect| {
+            matches!(effect, Effect::Fold(BinOp::SignedMin | BinOp::SignedMax | BinOp::SaturatingAdd))
+        });
+        let cell = if signed { "int<32>" } else { "bit<32>" };
+        self.w.open(format!("struct {}_pair_t {{", register.name));
+        self.w.line(format!("{cell} first;"));
+        self.w.line(format!("{cell} second;"));
+        self.w.close("}");
+        Ok((0..self.p().lane_count() / 2)
+            .map(|pair| {
+                let name = format!("{}_{pair:02}", register.name);
+                self.pair(&register, &effects, &name, pair, &used, signed);
+                self.decide(&format!("x_{name}"), &decision, |touch| match touch {
+                    Touch::Do(action, output) => Some(action_name(&name, &register, *action, *output)),
+                    Touch::Harvest => Some(format!("{name}_harvest")),
+                    _ => None,
+                });
+                format!("x_{name}")
+            })
+            .collect())
+    }
+
+    fn pair(
+        &mut self,
+        register: &Register,
+        effects: &[Effect],
+        name: &str,
+        pair: u32,
+        used: &[(u16, Output)],
+        signed: bool,
+    ) {
+        let half = self.p().lane_count() / 2;
+        let (low, high) = (self.lane(pair), self.lane(pair + half));
+        let both = self.chip.both_halves();
+        let index = format!("meta.{}", self.p().metadata[usize::from(self.l.index.0)].name);
+        let kind = format!("{}_pair_t", register.name);
+        let cast = |value: &str| if signed { format!("(int<32>){value}") } else { value.to_string() };
+        let back = |value: &str| if signed { format!("(bit<32>){value}") } else { value.to_string() };
+        let id = self.id("register", register.id + pair);
+        self.w.line(format!("{id} Register<{kind}, bit<16>>({}) {name};", register.size));
+        let mut harvested = !both;
+        let mut declared: Vec<u16> = Vec::new();
+        for (action, output) in used {
+            let effect = effects[usize::from(*action)];
+            let verb = &register.actions[usize::from(*action)].name;
+            if !declared.contains(action) {
+                declared.push(*action);
+                let words = if both {
+                    "RegisterAction2<{}, bit<16>, bit<32>, bit<32>>"
+                } else {
+                    "RegisterAction<{}, bit<16>, bit<32>>"
+                };
+                self.w.open(format!("{}({name}) {name}_{verb} = {{", words.replace("{}", &kind)));
+                self.w.open(if both {
+                    format!("void apply(inout {kind} cells, out bit<32> low, out bit<32> high) {{")
+                } else {
+                    format!("void apply(inout {kind} cells, out bit<32> high) {{")
+                });
+                for (cell, lane) in [("cells.first", &low), ("cells.second", &high)] {
+                    let lane = cast(lane);
+                    match effect {
+                        Effect::Store => self.w.line(format!("{cell} = {lane};")),
+                        Effect::Clear => self.w.line(format!("{cell} = 0;")),
+                        Effect::Read => {}
+                        Effect::Fold(BinOp::SignedMin) => {
+                            self.w.line(format!("{cell} = min({cell}, {lane});"))
+                        }
+                        Effect::Fold(BinOp::SignedMax) => {
+                            self.w.line(format!("{cell} = max({cell}, {lane});"))
+                        }
+                        Effect::Fold(BinOp::SaturatingAdd) => {
+                            self.w.line(format!("{cell} = {cell} |+| {lane};"))
+                        }
+                        Effect::Fold(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
+                    }
+                }
+                if both {
+                    self.w.line(format!("low = {};", back("cells.first")));
+                }
+                self.w.line(format!("high = {};", back("cells.second")));
+                self.w.close("}");
+                self.w.close("};");
+            }
+            self.w.line("@hidden");
+            self.w.open(format!("action {}() {{", action_name(name, register, *action, *output)));
+            let call = if both {
+                format!("{name}_{verb}.execute({index}, {high})")
+            } else {
+                format!("{name}_{verb}.execute({index})")
+            };
+            let target = if both { &low } else { &high };
+            self.w.line(format!("{target} = {call};"));
+            self.w.close("}");
+        }
+        if std::mem::take(&mut harvested) {
+            self.w.open(format!("RegisterAction<{kind}, bit<16>, bit<32>>({name}) {name}_read_low = {{"));
+            self.w.open(format!("void apply(inout {kind} cells, out bit<32> low) {{"));
+            self.w.line(format!("low = {};", back("cells.first")));
+            self.w.close("}");
+            self.w.close("};");
+            self.w.line("@hidden");
+            self.w.open(format!("action {name}_harvest() {{"));
+            self.w.line(format!("{low} = {name}_read_low.execute({index});"));
+            self.w.close("}");
+        }
+    }
+
+    /// A register of one or two cells: declaration, actions and table.
+    pub(super) fn cells(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<String, Refusal> {
+        let register = self.p().register(id).clone();
+        let cells = register.cells();
+        let name = register.name.clone();
+        if register.actions.len() > REGISTER_ACTIONS_MAX {
+            return Err(refusal(
+                format!("{} register actions of '{name}'", register.actions.len()),
+                format!("a register has {REGISTER_ACTIONS_MAX}"),
+            ));
+        }
+        let kind = if cells.len() == 1 {
+            format!("bit<{}>", cells[0].bits)
+        } else {
+            self.w.open(format!("struct {name}_cells_t {{"));
+            for cell in &cells {
+                self.w.line(format!("bit<{}> {};", cell.bits, cell.name));
+            }
+            self.w.close("}");
+            format!("{name}_cells_t")
+        };
+        let declared = self.id("register", register.id);
+        self.w.line(format!("{declared} Register<{kind}, bit<16>>({}) {name};", register.size));
+        let index = format!("meta.{}", self.p().metadata[usize::from(self.l.index.0)].name);
+        let mut done: Vec<(u16, Output)> = Vec::new();
+        let mut printed: Vec<u16> = Vec::new();
+        for leaf in tree.leaves() {
+            let Touch::Do(action, output) = leaf else { continue };
+            if done.contains(&(*action, *output)) {
+                continue;
+            }
+            done.push((*action, *output));
+            if !printed.contains(action) {
+                printed.push(*action);
+                self.register_action(&register, &kind, &register.actions[usize::from(*action)])?;
+            }
+            let verb = &register.actions[usize::from(*action)].name;
+            self.w.line("@hidden");
+            self.w.open(format!("action {}() {{", action_name(&name, &register, *action, *output)));
+            let call = format!("{name}_{verb}.execute({index})");
+            let line = match output {
+                Output::Place(place) => format!("{} = {call};", self.place(*place)),
+                _ => format!("{call};"),
+            };
+            self.w.line(line);
+            self.w.close("}");
+        }
+        let table = format!("x_{name}");
+        self.decide(&table, &tree.decision(), |touch| match touch {
+            Touch::Do(action, output) => Some(action_name(&name, &register, *action, *output)),
+            _ => None,
+        });
+        Ok(table)
+    }
+
+    fn register_action(
+        &mut self,
+        register: &Register,
+        kind: &str,
+        action: &RegAction,
+    ) -> Result<(), Refusal> {
+        let cells = register.cells();
+        let bits = cells[0].bits;
+        let cell = |index: u8| {
+            if cells.len() == 1 {
+                "cell".to_string()
+            } else {
+                format!("cell.{}", cells[usize::from(index)].name)
+            }
+        };
+        self.w.open(format!(
+            "RegisterAction<{kind}, bit<16>, bit<{bits}>>({0}) {0}_{1} = {{",
+            register.name, action.name
+        ));
+        self.w.open(format!("void apply(inout {kind} cell, out bit<{bits}> out_word) {{"));
+        let old = action.output.iter().any(|case| (0..2).any(|i| case.value.mentions(&Expr::Cell(i))));
+        let put = |this: &mut Self| -> Result<(), Refusal> {
+            if action.output.iter().all(|case| case.when.is_some()) {
+                this.w.line("out_word = 0;");
+            }
+            this.cases("out_word", &action.output, action, &cell)
+        };
+        if old {
+            put(self)?;
+        }
+        // Both cells change by the same conditions, which look at the old ones.
+        let mut conditions: Vec<Option<Expr>> = Vec::new();
+        for (_, cases) in &action.updates {
+            for case in cases {
+                if !conditions.contains(&case.when) {
+                    conditions.push(case.when.clone());
+                }
+            }
+        }
+        for (i, when) in conditions.iter().enumerate() {
+            if let Some(when) = when {
+                let cond = self.condition(when, action, &cell)?;
+                let head = format!("if ({cond}) {{");
+                if i == 0 { self.w.open(head) } else { self.w.turn(format!("}} else {head}")) }
+            } else if i > 0 {
+                self.w.turn("} else {");
+            }
+            for (index, cases) in &action.updates {
+                for case in cases.iter().filter(|case| case.when == *when) {
+                    let line = format!("{} = {};", cell(*index), self.cell_value(&case.value, &cell)?);
+                    self.w.line(line);
+                }
+            }
+        }
+        if conditions.iter().any(Option::is_some) {
+            self.w.close("}");
+        }
+        if !old {
+            put(self)?;
+        }
+        self.w.close("}");
+        self.w.close("};");
+        Ok(())
+    }
+
+    fn cases(
+        &mut self,
+        target: &str,
+        cases: &[Case],
+        action: &RegAction,
+        cell: &impl Fn(u8) -> String,
+    ) -> Result<(), Refusal> {
+        for case in cases {
+            let line = format!("{target} = {};", self.cell_value(&case.value, cell)?);
+            match &case.when {
+                None => self.w.line(line),
+                Some(when) => {
+                    let cond = self.condition(when, action, cell)?;
+                    self.w.open(format!("if ({cond}) {{"));
+                    self.w.line(line);
+                    self.w.close("}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn condition(
+        &self,
+        when: &Expr,
+        action: &RegAction,
+        cell: &impl Fn(u8) -> String,
+    ) -> Result<String, Refusal> {
+        let Expr::Cond(index) = when else {
+            return Err(refusal("a combination of conditions in a register action", "one condition a case"));
+        };
+        match &action.conditions[usize::from(*index)] {
+            Expr::Binary(BinOp::Eq, left, right) => {
+                Ok(format!("{} == {}", self.cell_value(left, cell)?, self.cell_value(right, cell)?))
+            }
+            // The unit takes the difference of two unsigned words as a signed one when it is compared with 0.
+            Expr::Binary(BinOp::SignedGt, left, zero) if matches!(**zero, Expr::Const(0, _)) => match &**left
+            {
+                Expr::Binary(BinOp::Sub, left, right) => Ok(format!(
+                    "(int<32>){} - (int<32>){} > 0",
+                    self.cell_value(left, cell)?,
+                    self.cell_value(right, cell)?
+                )),
+                other => Err(refusal(format!("condition {other:?} in a register action"), "differences")),
+            },
+            other => Err(refusal(
+                format!("condition {other:?} in a register action"),
+                "equal, or a difference above 0",
+            )),
+        }
+    }
+
+    fn cell_value(&self, expr: &Expr, cell: &impl Fn(u8) -> String) -> Result<String, Refusal> {
+        Ok(match expr {
+            Expr::Cell(index) | Expr::NewCell(index) => cell(*index),
+            Expr::Binary(BinOp::Max, left, right) => {
+                format!("max({}, {})", self.cell_value(left, cell)?, self.cell_value(right, cell)?)
+            }
+            Expr::Binary(op @ (BinOp::Or | BinOp::And | BinOp::Add | BinOp::Sub), left, right) => {
+                let symbol = match op {
+                    BinOp::Or => "|",
+                    BinOp::And => "&",
+                    BinOp::Add => "+",
+                    _ => "-",
+                };
+                format!("{} {symbol} {}", self.cell_value(left, cell)?, self.cell_value(right, cell)?)
+            }
+            other => self.value(other, &[])?,
+        })
+    }
+}
+
+fn action_name(name: &str, register: &Register, action: u16, output: Output) -> String {
+    let suffix = if output == Output::None { "_quiet" } else { "_out" };
+    format!("{name}_{}{suffix}", register.actions[usize::from(action)].name)
+}
