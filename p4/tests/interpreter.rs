@@ -162,9 +162,7 @@ fn lane_state_sees_old_cells_in_conditions_and_new_ones_in_the_output() {
     assert_eq!(interpreter.read_register("held", 1), Some(&[127, 0xee][..]));
     assert!(interpreter.write_register("held", 0, &[0x1ff, 2]));
     assert_eq!(interpreter.read_register("held", 0), Some(&[0xff, 2][..]));
-    assert!(
-        !interpreter.write_register("held", 2, &[0, 0]) && !interpreter.write_register("held", 0, &[0])
-    );
+    assert!(!interpreter.write_register("held", 2, &[0, 0]) && !interpreter.write_register("held", 0, &[0]));
     assert_eq!(interpreter.read_register("held", 2), None);
 }
 
