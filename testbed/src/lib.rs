@@ -4,6 +4,7 @@
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
+//! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`train`]: data-parallel training of a small neural network on a published data set.
 
@@ -11,5 +12,6 @@ pub mod bench;
 pub mod bmv2;
 pub mod differential;
 pub mod model;
+pub mod run;
 pub mod sim;
 pub mod train;

@@ -10,6 +10,7 @@ use netfold_controller::ServerError;
 use netfold_io::IoError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
+use netfold_testbed::run::RunError;
 use netfold_testbed::train::{ConfigError, DigitsError};
 
 use netfold_wire::control::Refusal;
@@ -67,6 +68,9 @@ pub(crate) enum CliError {
     /// A result was not what it must be.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
+    /// A topology could not be built, or did not hold.
+    #[error("the testbed failed")]
+    Testbed(#[source] Box<RunError>),
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
@@ -141,6 +145,7 @@ impl CliError {
             Self::Bench(error) => error.kind(),
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
+            Self::Testbed(_) => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

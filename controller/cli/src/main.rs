@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod command;
-mod driver;
 mod error;
 mod event;
 mod lifetime;

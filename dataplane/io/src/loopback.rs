@@ -35,22 +35,40 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// When the memory of a ring exceeds the address space, or `ports` exceeds 65536.
 #[must_use]
 pub fn star(ports: usize, ring_len: usize, datagram_len_max: usize) -> (Loopback, Vec<Loopback>) {
-    assert!(ports <= 1 << 16, "a port number has 16 bits");
-    let hub_bell = Arc::<Bell>::default();
-    let mut hub_links = Vec::with_capacity(ports);
-    let mut spokes = Vec::with_capacity(ports);
-    for _ in 0..ports {
-        let spoke_bell = Arc::<Bell>::default();
-        let (up_tx, up_rx) = ring(ring_len, datagram_len_max);
-        let (down_tx, down_rx) = ring(ring_len, datagram_len_max);
-        hub_links.push(Link::new(down_tx, up_rx, Arc::clone(&spoke_bell)));
-        let link = Link::new(up_tx, down_rx, Arc::clone(&hub_bell));
-        spokes.push(Loopback::new(vec![link], spoke_bell, ring_len, datagram_len_max));
-    }
-    (Loopback::new(hub_links, hub_bell, ring_len, datagram_len_max), spokes)
+    let edges: Vec<_> = (1..=ports).map(|spoke| (0, spoke)).collect();
+    let mut nodes = mesh(ports + 1, &edges, ring_len, datagram_len_max).into_iter();
+    let hub =
+        nodes.next().unwrap_or_else(|| Loopback::new(vec![], Arc::default(), ring_len, datagram_len_max));
+    (hub, nodes.collect())
 }
 
-/// One end of a [`star`]: the hub or a spoke.
+/// Makes nodes joined by links, each between two of them by number, and each as in a [`star`]. A node's links are its ports
+/// in the order of `edges`, from `PortId(0)`.
+///
+/// # Panics
+///
+/// When an edge names no node, the memory of a ring exceeds the address space, or a node has more than 65536 links.
+#[must_use]
+pub fn mesh(
+    nodes: usize,
+    edges: &[(usize, usize)],
+    ring_len: usize,
+    datagram_len_max: usize,
+) -> Vec<Loopback> {
+    let bells: Vec<Arc<Bell>> = (0..nodes).map(|_| Arc::default()).collect();
+    let mut links: Vec<Vec<Link>> = (0..nodes).map(|_| Vec::new()).collect();
+    for &(a, b) in edges {
+        let (up_tx, up_rx) = ring(ring_len, datagram_len_max);
+        let (down_tx, down_rx) = ring(ring_len, datagram_len_max);
+        links[a].push(Link::new(down_tx, up_rx, Arc::clone(&bells[b])));
+        links[b].push(Link::new(up_tx, down_rx, Arc::clone(&bells[a])));
+        assert!(links[a].len().max(links[b].len()) <= 1 << 16, "a port number has 16 bits");
+    }
+    let node = |(links, bell)| Loopback::new(links, bell, ring_len, datagram_len_max);
+    links.into_iter().zip(bells).map(node).collect()
+}
+
+/// One end of a [`star`], the hub or a spoke, or one node of a [`mesh`].
 #[derive(Debug)]
 pub struct Loopback {
     links: Vec<Link>,

@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod p4;
 mod switch;
+mod testbed;
 mod worker;
 
 use clap::{Parser, Subcommand};
@@ -17,7 +18,8 @@ Examples:
   netfold switch --listen 0.0.0.0:20038          run a switch
   netfold worker --switch HOST:20038 --job test --rank 0 --world 2 --bytes 1MiB
                                                  take part in a job on it
-  netfold bench all-reduce --bytes 4KiB..64MiB   measure";
+  netfold bench all-reduce --bytes 4KiB..64MiB   measure
+  netfold testbed run --levels 2 --workers 8     a job through a tree of switches, every element checked";
 
 /// Gradients of distributed training, summed inside the network.
 #[derive(Debug, Parser)]
@@ -39,6 +41,7 @@ pub(crate) enum Command {
     Worker(worker::Worker),
     Bench(bench::Bench),
     P4(p4::P4),
+    Testbed(testbed::Testbed),
 }
 
 impl Command {
@@ -49,6 +52,7 @@ impl Command {
             Self::Worker(command) => command.run(output),
             Self::Bench(command) => command.run(output),
             Self::P4(command) => command.run(output),
+            Self::Testbed(command) => command.run(output),
         }
     }
 }

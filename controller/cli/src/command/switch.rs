@@ -23,10 +23,10 @@ use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{
     Engine, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, datagram_pipeline, pipeline_for,
 };
+use netfold_testbed::run::{LocalDriver, PORTS_MAX};
 use netfold_wire::control::Refusal;
 use netfold_wire::{UDP_PORT, header};
 
-use crate::driver::{LocalDriver, PORTS_MAX};
 use crate::error::{CliError, refusal_name};
 use crate::event::{Counters, Event, Listening};
 use crate::lifetime::Stop;

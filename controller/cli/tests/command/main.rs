@@ -9,3 +9,4 @@ mod jobs;
 mod p4;
 mod process;
 mod switch;
+mod testbed;

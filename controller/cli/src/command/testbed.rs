@@ -1,0 +1,311 @@
+//! `netfold testbed`: jobs through trees of switches that the command builds itself.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use netfold::Mode;
+use netfold_controller::tree::Shape;
+use netfold_io::fault::{FaultConfig, Faults};
+use netfold_testbed::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::output::{Output, Tone};
+use crate::size::{self, Bytes, grouped};
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold testbed run --levels 2 --workers 8 --loss 0.01    two leaves and a spine, 1 % loss on every link
+  netfold testbed run --levels 3 --fan-out 3 --workers 27   9 leaves, 3 spines, one switch on top
+  netfold testbed run --switch bmv2 --workers 4 --mode bfp16 --loss 0.01
+                                                            the same job through bmv2, compiled by p4c";
+
+/// Build a topology, run a job through it, and check what comes out.
+#[derive(Debug, Args)]
+pub(crate) struct Testbed {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Run(RunOptions),
+}
+
+/// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
+///
+/// Workers are threads of this process with the host library's own API. Faults are on every link, in both directions, those
+/// between switches included. If anything is wrong the exit code is 1.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct RunOptions {
+    /// What the switches are: software, interpreter or bmv2.
+    #[arg(long, default_value_t = SwitchKind::Software)]
+    switch: SwitchKind,
+    /// Levels of switches, 1 to 3.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    levels: u8,
+    /// Switches below each switch that has switches below it.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
+    fan_out: u8,
+    /// Number of workers; dealt evenly to the lowest switches.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// How tensors travel: bfp16, bfp32 or i32.
+    #[arg(long, default_value_t = Mode::Bfp16)]
+    mode: Mode,
+    /// Size of each worker's tensor; 1MiB if nothing is given, 64KiB with bmv2.
+    #[arg(long, value_name = "SIZE", conflicts_with = "elements")]
+    bytes: Option<Bytes>,
+    /// The same in elements of 4 bytes.
+    #[arg(long)]
+    elements: Option<u32>,
+    /// All-reduces, one after the other.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Share of packets to lose on every link, each way.
+    #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
+    loss: f64,
+    /// Faults of every link, each way, as in loss=0.01,duplicate=0.01,reorder=0.01,corrupt=0.001,delay=1ms..2ms.
+    #[arg(long, conflicts_with = "loss", value_parser = faults)]
+    faults: Option<Faults>,
+    /// Seed of tensors and faults.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What carries the packets: auto, rings or udp (software switches), veth or grpc (bmv2).
+    #[arg(long, default_value_t = Carrier::Auto)]
+    io: Carrier,
+    /// Lanes of a packet in bytes; 1408 if not given, 256 with bmv2.
+    #[arg(long)]
+    payload: Option<u32>,
+    /// Slots of the job, a power of two: the packets in flight. 256 if not given, 16 with bmv2, whose queues are short.
+    #[arg(long)]
+    slots: Option<u32>,
+    /// Seconds without progress after which a worker gives up.
+    #[arg(long, default_value_t = 60)]
+    stall: u64,
+}
+
+fn faults(text: &str) -> Result<Faults, String> {
+    let config: FaultConfig = text.parse().map_err(|error| format!("{error}"))?;
+    if config.rx != config.tx || config.seed != 0 {
+        return Err(
+            "rx. and tx. have no meaning here, as faults are on both ends of every link; the seed is --seed"
+                .into(),
+        );
+    }
+    Ok(config.rx)
+}
+
+/// What was built.
+#[derive(Debug, Serialize)]
+struct Topology<'a> {
+    event: &'static str,
+    switch: &'a str,
+    io: &'a str,
+    levels: u8,
+    switches: usize,
+    workers: u16,
+    mode: Mode,
+    elements: usize,
+    payload_bytes: u32,
+    slots: u32,
+    loss: f64,
+    seed: u64,
+}
+
+/// One all-reduce.
+#[derive(Debug, Serialize)]
+struct RoundEvent {
+    event: &'static str,
+    iteration: u32,
+    time_us: f64,
+    checked: u64,
+    wrong: u64,
+}
+
+/// What came of it all.
+#[derive(Debug, Serialize)]
+struct Summary {
+    event: &'static str,
+    checked: u64,
+    wrong: u64,
+    seconds: f64,
+    sent: u64,
+    resent: u64,
+    results: u64,
+    switches: Vec<SwitchSummary>,
+}
+
+#[derive(Debug, Serialize)]
+struct SwitchSummary {
+    node: usize,
+    level: usize,
+    children: u8,
+    results: u64,
+    repeated: u64,
+    up: u64,
+    up_again: u64,
+    dropped: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Testbed {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self.what {
+            What::Run(options) => options.run(output),
+        }
+    }
+}
+
+impl RunOptions {
+    fn run(&self, output: &Output) -> Result<(), CliError> {
+        let config = self.config()?;
+        let shape = config.shape.clone();
+        let (elements, payload_bytes, slots, loss) =
+            (config.elements, config.payload_bytes, config.slots, config.faults.loss);
+        let bar = output.bar(self.iterations.into(), "{spinner} {msg} {pos}/{len}");
+        bar.set_message(format!("starting {} {} switches", shape.above.len(), self.switch));
+        let mut run = Run::start(config)?;
+        let (carrier, note) = run.carrier();
+        output.event(&Topology {
+            event: "topology",
+            switch: self.switch.name(),
+            io: carrier.name(),
+            levels: self.levels,
+            switches: shape.above.len(),
+            workers: self.workers,
+            mode: self.mode,
+            elements,
+            payload_bytes,
+            slots,
+            loss,
+            seed: self.seed,
+        })?;
+        let note = note.map(|note| format!(" ({note})")).unwrap_or_default();
+        bar.suspend(|| {
+            output.line(format_args!(
+                "{} switches over {carrier}{note}, {} workers",
+                self.switch, self.workers
+            ))?;
+            output.line(format_args!("{}", picture(&shape, run.plan()).trim_end()))
+        })?;
+        let (mut checked, mut wrong, mut seconds) = (0, 0, 0.0);
+        for iteration in 1..=self.iterations {
+            bar.set_message(format!("all-reduce of {} elements", grouped(elements as u64)));
+            let round = run.round()?;
+            bar.inc(1);
+            checked += round.checked;
+            wrong += round.wrong;
+            seconds += round.elapsed.as_secs_f64();
+            let time_us = round.elapsed.as_secs_f64() * 1e6;
+            let event =
+                RoundEvent { event: "round", iteration, time_us, checked: round.checked, wrong: round.wrong };
+            output.event(&event)?;
+        }
+        bar.finish_and_clear();
+        let outcome = run.finish()?;
+        show(output, &outcome, checked, wrong, seconds)?;
+        if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
+    }
+
+    fn config(&self) -> Result<Config, CliError> {
+        let bmv2 = self.switch == SwitchKind::Bmv2;
+        let bytes = self.bytes.map_or(if bmv2 { 64 << 10 } else { 1 << 20 }, |bytes| bytes.0);
+        let elements =
+            self.elements.map_or_else(|| usize::try_from(bytes / 4).unwrap_or(usize::MAX), |n| n as usize);
+        if elements == 0 || elements > 1 << 30 {
+            return Err(CliError::Usage(
+                "a tensor has 1 to 2^30 elements: change --bytes or --elements".into(),
+            ));
+        }
+        let shape = Shape::regular(self.levels.into(), self.fan_out.into(), self.workers)
+            .map_err(|error| CliError::Usage(format!("{error}: change --workers, --levels or --fan-out")))?;
+        Ok(Config {
+            switch: self.switch,
+            shape,
+            mode: self.mode,
+            elements,
+            faults: self.faults.unwrap_or(Faults { loss: self.loss, ..Faults::default() }),
+            seed: self.seed,
+            carrier: self.io,
+            payload_bytes: self.payload.unwrap_or(if bmv2 { 256 } else { 1408 }),
+            slots: self.slots.unwrap_or(if bmv2 { 16 } else { 256 }),
+            stall_timeout: Duration::from_secs(self.stall.max(1)),
+        })
+    }
+}
+
+fn show(output: &Output, outcome: &Outcome, checked: u64, wrong: u64, seconds: f64) -> Result<(), CliError> {
+    let summary = Summary {
+        event: "testbed_run",
+        checked,
+        wrong,
+        seconds,
+        sent: outcome.sent,
+        resent: outcome.resent,
+        results: outcome.results,
+        switches: outcome.switches.iter().map(summarised).collect(),
+    };
+    output.event(&summary)?;
+    output.line(format_args!(
+        "\n{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}  dropped",
+        "switch", "level", "children", "results", "repeated", "up", "up again"
+    ))?;
+    for switch in &outcome.switches {
+        let dropped: Vec<_> =
+            switch.dropped.iter().map(|(reason, n)| format!("{reason} {}", grouped(*n))).collect();
+        output.line(format_args!(
+            "{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}  {}",
+            switch.switch,
+            switch.depth + 1,
+            switch.children,
+            grouped(switch.results),
+            grouped(switch.repeated),
+            grouped(switch.up),
+            grouped(switch.up_again),
+            if dropped.is_empty() { "-".into() } else { dropped.join(", ") },
+        ))?;
+    }
+    let verdict = if wrong == 0 {
+        output.paint(Tone::Good, "0 wrong")
+    } else {
+        output.paint(Tone::Bad, &format!("{} wrong", grouped(wrong)))
+    };
+    output.line(format_args!(
+        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, {} of them again",
+        grouped(checked),
+        grouped(outcome.sent),
+        grouped(outcome.resent)
+    ))
+}
+
+fn summarised(report: &SwitchReport) -> SwitchSummary {
+    SwitchSummary {
+        node: report.switch,
+        level: report.depth + 1,
+        children: report.children,
+        results: report.results,
+        repeated: report.repeated,
+        up: report.up,
+        up_again: report.up_again,
+        dropped: report.dropped.iter().copied().collect(),
+    }
+}
+
+impl From<RunError> for CliError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Payload(_) | RunError::Carrier { .. } | RunError::Profile(_) | RunError::Tree(_) => {
+                let mut text = error.to_string();
+                let mut source = std::error::Error::source(&error);
+                while let Some(cause) = source {
+                    text = format!("{text}: {cause}");
+                    source = cause.source();
+                }
+                Self::Usage(text)
+            }
+            RunError::Worker { rank, source } => Self::Job { rank, source },
+            error => Self::Testbed(Box::new(error)),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `netfold testbed run`: jobs through trees of switches, every element checked.
+
+use serde_json::Value;
+
+use crate::process::{netfold, number, run, text};
+
+/// Runs it and checks what must hold of every run: the exit code, the keys, and that nothing is wrong.
+fn right(options: &str, workers: f64, elements: f64) -> Value {
+    let (code, lines) = run(&format!("testbed run {options}"));
+    assert_eq!(code, Some(0), "{options}: {lines:?}");
+    assert_eq!(text(&lines[0], "event"), "topology");
+    assert_eq!(number(&lines[0], "workers"), workers);
+    let summary = lines.last().unwrap().clone();
+    assert_eq!(text(&summary, "event"), "testbed_run");
+    assert_eq!(number(&summary, "wrong"), 0.0, "{options}: {summary}");
+    let rounds = lines.iter().filter(|line| line["event"] == "round").count() as f64;
+    assert_eq!(number(&summary, "checked"), rounds * workers * elements, "{options}");
+    assert!(number(&summary, "seconds") > 0.0);
+    summary
+}
+
+fn of(summary: &Value, node: usize, key: &str) -> f64 {
+    number(&summary["switches"][node], key)
+}
+
+#[test]
+fn every_level_and_carrier_of_software_switches() {
+    let summary = right("--workers 3 --elements 5000 --iterations 2 --mode bfp32", 3.0, 5000.0);
+    // 15 data chunks, as many look-ahead positions, twice.
+    assert_eq!((of(&summary, 0, "results"), of(&summary, 0, "up")), (60.0, 0.0));
+    for io in ["rings", "udp"] {
+        let summary = right(&format!("--io {io} --levels 2 --workers 5 --elements 9001"), 5.0, 9001.0);
+        assert_eq!(summary["switches"].as_array().unwrap().len(), 3);
+        for leaf in [1, 2] {
+            assert_eq!(of(&summary, leaf, "up"), of(&summary, 0, "results"), "every chunk goes up once");
+        }
+    }
+    let summary = right("--levels 3 --workers 9 --elements 3000 --mode i32 --payload 256", 9.0, 3000.0);
+    assert_eq!(summary["switches"].as_array().unwrap().len(), 7);
+    assert_eq!(of(&summary, 0, "results"), 3.0 * 48.0);
+}
+
+#[test]
+fn loss_on_every_link_changes_no_element() {
+    for options in ["--levels 1", "--levels 2 --io udp", "--levels 3 --mode i32"] {
+        let summary =
+            right(&format!("{options} --workers 8 --bytes 256KiB --loss 0.02 --iterations 1"), 8.0, 65536.0);
+        assert!(number(&summary, "resent") > 0.0, "{summary}");
+        let repeated = |node| of(&summary, node, "repeated") + of(&summary, node, "up_again");
+        let switches = summary["switches"].as_array().unwrap().len();
+        assert!((0..switches).map(repeated).sum::<f64>() > 0.0, "{summary}");
+    }
+    let faults = "loss=0.01,duplicate=0.05,reorder=0.05,corrupt=0.005";
+    right(&format!("--levels 2 --workers 6 --bytes 128KiB --faults {faults} --iterations 2"), 6.0, 32768.0);
+}
+
+#[test]
+fn an_interpreted_program_does_the_same() {
+    right(
+        "--switch interpreter --levels 2 --workers 4 --elements 4000 --payload 256 --loss 0.01",
+        4.0,
+        4000.0,
+    );
+}
+
+#[test]
+fn worlds_beyond_one_switch() {
+    right(
+        "--levels 2 --fan-out 4 --workers 80 --elements 2000 --payload 256 --slots 16 --iterations 1",
+        80.0,
+        2000.0,
+    );
+}
+
+#[test]
+fn people_see_the_tree() {
+    let output =
+        netfold("testbed run --levels 2 --workers 4 --elements 100 --iterations 1").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let tree = "switch 0 (root)\n+- switch 1: ranks 0-1\n`- switch 2: ranks 2-3\n";
+    assert!(said.contains(tree), "{said}");
+    assert!(said.contains("0 wrong of 400 elements checked"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    for (options, word) in [
+        ("--workers 33", "33 children"),
+        ("--levels 2 --workers 1", "0 children"),
+        ("--io grpc", "rings or udp"),
+        ("--payload 100", "256, 1408 or 8192"),
+        ("--slots 3", "slots"),
+        ("--faults tx.loss=0.1", "both ends"),
+    ] {
+        let (code, lines) = run(&format!("testbed run {options}"));
+        assert_eq!(code, Some(2), "{options}: {lines:?}");
+        let message = text(lines.last().unwrap(), "message");
+        assert!(message.contains(word), "{options}: {message}");
+    }
+}
+
+#[test]
+fn bmv2_switches_do_the_same() {
+    if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
+        println!("skipped: {tool} is not on PATH (see p4.org)");
+        return;
+    }
+    let one = "--switch bmv2 --mode bfp16 --elements 3000 --iterations 1 --loss 0.01";
+    let summary = right(&format!("{one} --workers 4 --io grpc"), 4.0, 3000.0);
+    assert!(number(&summary, "resent") > 0.0, "{summary}");
+    let summary = right(&format!("{one} --workers 4 --levels 2 --io grpc"), 4.0, 3000.0);
+    assert!(of(&summary, 1, "up") > 0.0 && of(&summary, 0, "results") > 0.0, "{summary}");
+    // Interfaces where this machine has them, else what needs no privilege.
+    right("--switch bmv2 --mode bfp32 --elements 2000 --iterations 1 --workers 2", 2.0, 2000.0);
+    right("--switch bmv2 --mode i32 --elements 2000 --iterations 1 --workers 4 --levels 2", 4.0, 2000.0);
+}

@@ -1,0 +1,362 @@
+//! One job through a tree of switches, from the planning of the tree to the last element checked.
+//!
+//! [`Run::start`] builds a topology, starts its switches, plans the job's tree and installs it over the seam that every
+//! switch has ([`netfold_controller::SwitchDriver`]), and connects real workers. [`Run::round`] does one all-reduce on all of them and compares
+//! every element of every worker, bit for bit, with the reduction worked out apart. Faults of the configuration are on
+//! every link, in both directions, those between switches included.
+
+mod bmv2;
+mod fabric;
+mod local;
+mod picture;
+mod software;
+mod values;
+mod veth;
+
+pub use fabric::{Carrier, Counted};
+pub use local::{LocalDriver, PORTS_MAX};
+pub use picture::picture;
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use netfold::{Communicator, Mode};
+use netfold_controller::DriverError;
+use netfold_controller::tree::{InstallError, Installed, Plan, Shape, TreeError, install};
+use netfold_io::IoError;
+use netfold_io::fault::Faults;
+use netfold_p4::interpret::InterpretError;
+use netfold_p4::profile::ProfileError;
+use netfold_wire::Reason;
+
+use fabric::Fabric;
+use values::{Tensors, Value};
+
+/// What the switches are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// The software switch, on the pipeline generated for it.
+    Software,
+    /// The software switch, interpreting the program.
+    Interpreter,
+    /// bmv2, on the printed program as p4c compiles it.
+    Bmv2,
+}
+
+impl SwitchKind {
+    /// Every kind.
+    pub const ALL: &'static [Self] = &[Self::Software, Self::Interpreter, Self::Bmv2];
+
+    /// The name in options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Software => "software",
+            Self::Interpreter => "interpreter",
+            Self::Bmv2 => "bmv2",
+        }
+    }
+}
+
+impl fmt::Display for SwitchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for SwitchKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.iter().copied().find(|kind| kind.name() == text);
+        named.ok_or_else(|| format!("unknown switch '{text}': expected software, interpreter or bmv2"))
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// What the switches are.
+    pub switch: SwitchKind,
+    /// Switches and workers.
+    pub shape: Shape,
+    /// How tensors travel: `i32` tensors in mode `i32`, else `f32`.
+    pub mode: Mode,
+    /// Elements of each worker's tensor.
+    pub elements: usize,
+    /// Faults of every link, each direction.
+    pub faults: Faults,
+    /// Seed of tensors and faults.
+    pub seed: u64,
+    /// What carries the packets.
+    pub carrier: Carrier,
+    /// Lanes of a packet in bytes.
+    pub payload_bytes: u32,
+    /// Slots of the job at every switch, a power of two: the window.
+    pub slots: u32,
+    /// Time without progress after which a worker gives up.
+    pub stall_timeout: Duration,
+}
+
+/// Why there was no run, or no end of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No generated pipeline for this payload.
+    #[error("the software switch has no pipeline for {0} bytes a packet: choose 256, 1408 or 8192")]
+    Payload(u32),
+    /// The kind of switch and the carrier do not go together.
+    #[error("{switch} switches cannot be joined by {carrier}: choose {choices}")]
+    Carrier {
+        /// The kind.
+        switch: SwitchKind,
+        /// The carrier.
+        carrier: Carrier,
+        /// What goes.
+        choices: &'static str,
+    },
+    /// The tree cannot be.
+    #[error("there is no such tree")]
+    Tree(#[from] TreeError),
+    /// The program cannot be.
+    #[error("there is no such pipeline")]
+    Profile(#[from] ProfileError),
+    /// The interpreter does not take the program.
+    #[error("the program cannot be interpreted")]
+    Interpret(#[from] InterpretError),
+    /// A switch did not take the job.
+    #[error("the job could not be installed")]
+    Install(#[from] Box<InstallError>),
+    /// A switch did not let the job go.
+    #[error("the job could not be withdrawn")]
+    Withdraw(#[source] DriverError),
+    /// The links cannot be made.
+    #[error("the links cannot be made")]
+    Io(#[from] IoError),
+    /// A thread cannot be started.
+    #[error("a thread cannot be started")]
+    Thread(#[source] io::Error),
+    /// A tool that is needed is not there.
+    #[error("{0} is not on PATH: install it (see p4.org)")]
+    Tool(&'static str),
+    /// The machine's network refused a part of the topology.
+    #[error("the topology cannot be built: it needs root, `ip` and network namespaces; use --io grpc without them")]
+    Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A bmv2, its compiler, its control or its packets failed.
+    #[error("switch {switch}, a bmv2, cannot be used")]
+    Bmv2 {
+        /// Its number.
+        switch: usize,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A switch has stopped unasked.
+    #[error("switch {switch} has stopped: its last words are above")]
+    SwitchGone {
+        /// Its number.
+        switch: usize,
+    },
+    /// A worker failed.
+    #[error("rank {rank} stopped")]
+    Worker {
+        /// Its rank.
+        rank: u16,
+        /// What it said.
+        #[source]
+        source: netfold::Error,
+    },
+    /// A worker panicked.
+    #[error("rank {rank} panicked; this is a bug, please report it")]
+    WorkerPanicked {
+        /// Its rank.
+        rank: u16,
+    },
+}
+
+/// One all-reduce on all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Round {
+    /// Time of the slowest worker.
+    pub elapsed: Duration,
+    /// Elements compared, over all workers.
+    pub checked: u64,
+    /// Of those, elements that were not what they must be.
+    pub wrong: u64,
+}
+
+/// What one switch did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchReport {
+    /// Number in the tree.
+    pub switch: usize,
+    /// Steps from the root.
+    pub depth: usize,
+    /// Children.
+    pub children: u8,
+    /// RESULTs sent to all children.
+    pub results: u64,
+    /// RESULTs repeated to one child.
+    pub repeated: u64,
+    /// Folds sent to the parent.
+    pub up: u64,
+    /// Folds sent to the parent again.
+    pub up_again: u64,
+    /// Packets that were not handled, by reason; reasons that did not occur are left out.
+    pub dropped: Vec<(&'static str, u64)>,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Packets that workers sent, resends included.
+    pub sent: u64,
+    /// Of those, resends.
+    pub resent: u64,
+    /// Results that workers took.
+    pub results: u64,
+    /// What each switch did.
+    pub switches: Vec<SwitchReport>,
+}
+
+/// A job on running switches.
+pub struct Run {
+    config: Config,
+    /// Before the fabric, so that workers go first.
+    comms: Vec<Communicator>,
+    installed: Installed,
+    fabric: Fabric,
+    rounds: u64,
+}
+
+impl Run {
+    /// Builds the topology, starts the switches, installs the job and connects the workers.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`]; nothing is left running.
+    pub fn start(config: Config) -> Result<Self, RunError> {
+        let mut fabric = start_fabric(&config)?;
+        let installed = install(&fabric.plan, &mut fabric.drivers).map_err(Box::new)?;
+        let world = fabric.plan.workers().len() as u16;
+        let mut comms = Vec::with_capacity(world.into());
+        for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
+            let comm = Communicator::builder()
+                .rank(rank)
+                .world_size(world)
+                .mode(config.mode)
+                .slots(config.slots)
+                .stall_timeout(config.stall_timeout)
+                .transport(io, fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT))
+                .connect();
+            comms.push(comm.map_err(|source| RunError::Worker { rank, source })?);
+        }
+        Ok(Self { config, comms, installed, fabric, rounds: 0 })
+    }
+
+    /// The tree.
+    pub fn plan(&self) -> &Plan {
+        &self.fabric.plan
+    }
+
+    /// What carries the packets, and why that was chosen where there was a choice.
+    pub fn carrier(&self) -> (Carrier, Option<&str>) {
+        (self.fabric.carrier, self.fabric.note.as_deref())
+    }
+
+    /// One all-reduce of new tensors on all workers at once, every element checked.
+    ///
+    /// # Errors
+    ///
+    /// The first worker that failed.
+    pub fn round(&mut self) -> Result<Round, RunError> {
+        self.rounds += 1;
+        match self.config.mode {
+            Mode::I32 => self.round_of::<i32>(),
+            Mode::Bfp32 | Mode::Bfp16 => self.round_of::<f32>(),
+        }
+    }
+
+    fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
+        let Config { seed, elements, mode, payload_bytes, .. } = self.config;
+        let world = self.comms.len() as u16;
+        let mut tensors =
+            Tensors::<T>::draw(seed ^ self.rounds << 32, world, elements, mode, payload_bytes as usize);
+        let inputs = std::mem::take(&mut tensors.inputs);
+        let tensors = &tensors;
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let reduce = |(comm, mut input): (&mut Communicator, Vec<T>)| -> Result<_, netfold::Error> {
+                let begun = Instant::now();
+                let (wrong, report) = tensors.reduce(comm, &mut input)?;
+                Ok((wrong, report.elements, begun.elapsed().min(report.elapsed)))
+            };
+            let ranks: Vec<_> =
+                self.comms.iter_mut().zip(inputs).map(|rank| scope.spawn(move || reduce(rank))).collect();
+            ranks.into_iter().map(|rank| rank.join()).collect()
+        });
+        let mut round = Round::default();
+        for (rank, outcome) in (0..).zip(outcomes) {
+            let outcome = outcome.map_err(|_| RunError::WorkerPanicked { rank })?;
+            let (wrong, checked, elapsed) = outcome.map_err(|source| RunError::Worker { rank, source })?;
+            round.wrong += wrong;
+            round.checked += checked;
+            round.elapsed = round.elapsed.max(elapsed);
+        }
+        Ok(round)
+    }
+
+    /// Reads the switches' counters, withdraws the job and lets the workers leave.
+    ///
+    /// # Errors
+    ///
+    /// When a worker or a switch does not play its part to the end.
+    pub fn finish(mut self) -> Result<Outcome, RunError> {
+        let mut outcome = Outcome { sent: 0, resent: 0, results: 0, switches: Vec::new() };
+        // Switches on rings stop when the last worker leaves, so they are asked first.
+        for (switch, place) in self.fabric.plan.places().iter().enumerate() {
+            let counted = self.fabric.keeper.counted(switch)?;
+            outcome.switches.push(report(switch, place.depth, place.node.children, &counted));
+        }
+        self.installed.withdraw(&mut self.fabric.drivers).map_err(RunError::Withdraw)?;
+        for (rank, comm) in (0..).zip(std::mem::take(&mut self.comms)) {
+            let stats = comm.stats().worker;
+            outcome.sent += stats.sent;
+            outcome.resent += stats.resent;
+            outcome.results += stats.results;
+            comm.leave().map_err(|source| RunError::Worker { rank, source })?;
+        }
+        Ok(outcome)
+    }
+}
+
+fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> SwitchReport {
+    let answer = |index: usize| counted.answers.get(index).copied().unwrap_or(0);
+    let reasons = Reason::ALL.iter().zip(&counted.packets).skip(1).filter(|(_, count)| **count > 0);
+    SwitchReport {
+        switch,
+        depth,
+        children,
+        results: answer(0),
+        repeated: answer(1),
+        up: answer(2),
+        up_again: answer(3),
+        dropped: reasons.map(|(reason, count)| (reason.name(), *count)).collect(),
+    }
+}
+
+fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
+    let refuse = |choices| Err(RunError::Carrier { switch: config.switch, carrier: config.carrier, choices });
+    match (config.switch, config.carrier) {
+        (SwitchKind::Bmv2, Carrier::Grpc) => bmv2::start(config, None),
+        (SwitchKind::Bmv2, Carrier::Veth) => veth::start(config),
+        (SwitchKind::Bmv2, Carrier::Auto) => match veth::unavailable(config) {
+            None => veth::start(config),
+            why => bmv2::start(config, why),
+        },
+        (SwitchKind::Bmv2, _) => refuse("veth or grpc"),
+        (_, Carrier::Auto) => software::start(config, Carrier::Rings),
+        (_, Carrier::Rings | Carrier::Udp) => software::start(config, config.carrier),
+        (_, Carrier::Veth | Carrier::Grpc) => refuse("rings or udp"),
+    }
+}

@@ -1,0 +1,100 @@
+//! What every kind of switch gives a run: control of the switches, the workers' ends of the links, and counters.
+
+use std::fmt;
+use std::str::FromStr;
+
+use netfold_controller::SwitchDriver;
+use netfold_controller::tree::{Job, Plan};
+use netfold_io::PacketIo;
+use netfold_io::fault::{FaultConfig, Faulty};
+
+use super::{Config, RunError};
+
+/// What carries the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// The best that the kind of switch and the machine allow.
+    Auto,
+    /// Rings in the memory of the process.
+    Rings,
+    /// UDP sockets on the loopback interface.
+    Udp,
+    /// Network namespaces joined by pairs of virtual interfaces; needs root.
+    Veth,
+    /// bmv2's packet server, over gRPC; needs no privilege.
+    Grpc,
+}
+
+impl Carrier {
+    /// Every carrier.
+    pub const ALL: &'static [Self] = &[Self::Auto, Self::Rings, Self::Udp, Self::Veth, Self::Grpc];
+
+    /// The name in options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Rings => "rings",
+            Self::Udp => "udp",
+            Self::Veth => "veth",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Carrier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.iter().copied().find(|carrier| carrier.name() == text);
+        named.ok_or_else(|| format!("unknown carrier '{text}': expected auto, rings, udp, veth or grpc"))
+    }
+}
+
+/// What a switch has counted, by cell of its two counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Packets by [`netfold_wire::Reason`].
+    pub packets: Vec<u64>,
+    /// Results, results repeated, folds sent up, folds sent up again.
+    pub answers: Vec<u64>,
+}
+
+/// Keeps the switches running, until it is dropped.
+pub(super) trait Keeper: Send {
+    /// What a switch has counted so far.
+    fn counted(&mut self, switch: usize) -> Result<Counted, RunError>;
+}
+
+/// Running switches that hold no job yet.
+pub(super) struct Fabric {
+    pub(super) plan: Plan,
+    pub(super) drivers: Vec<Box<dyn SwitchDriver>>,
+    /// The workers' ends of the links, by rank, faults included.
+    pub(super) workers: Vec<Box<dyn PacketIo>>,
+    pub(super) keeper: Box<dyn Keeper>,
+    /// What carries the packets; not [`Carrier::Auto`].
+    pub(super) carrier: Carrier,
+    /// Why that one, where there was a choice.
+    pub(super) note: Option<String>,
+}
+
+/// Puts the run's faults on what one end receives. Every link has its faults at both ends' receivers, so each direction
+/// meets them once.
+pub(super) fn faulty(io: Box<dyn PacketIo>, config: &Config, end: u64) -> Box<dyn PacketIo> {
+    if config.faults.is_none() {
+        return io;
+    }
+    let seed = config.seed ^ (end + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Box::new(Faulty::new(io, FaultConfig { seed, rx: config.faults, ..FaultConfig::default() }))
+}
+
+/// The only job of the run's switches.
+pub(super) fn job(config: &Config) -> Job {
+    Job { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots }
+}

@@ -1,0 +1,83 @@
+//! A software switch of this process, as a control plane sees it.
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use netfold_controller::{DriverError, Limits, SwitchDriver};
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_switch::{Core, Handle};
+
+/// Ports that workers may be bound to; the switch keeps the highest number for the control plane's own packets.
+pub const PORTS_MAX: u16 = 1024;
+
+/// Control of a switch in this process, between its bursts. Calls block until the switch has made them.
+pub struct LocalDriver {
+    handle: Handle,
+    limits: Limits,
+}
+
+impl LocalDriver {
+    /// Control by a switch's handle; `limits` are what the switch was built for.
+    pub fn new(handle: Handle, limits: Limits) -> Self {
+        Self { handle, limits }
+    }
+
+    fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Core) -> R + Send + 'static,
+    ) -> Result<R, DriverError> {
+        self.handle.call(call).map_err(|error| DriverError::Unreachable(Box::new(error)))
+    }
+
+    fn port<E: Error + Send + Sync + 'static>(
+        &self,
+        port: u16,
+        call: impl FnOnce(&mut Core) -> Result<(), E> + Send + 'static,
+    ) -> Result<(), DriverError> {
+        self.call(call)?.map_err(|source| DriverError::Port { port, source: Box::new(source) })
+    }
+
+    fn entry<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Core) -> Result<R, EntryError> + Send + 'static,
+    ) -> Result<R, DriverError> {
+        self.call(call)?.map_err(DriverError::Entry)
+    }
+}
+
+impl SwitchDriver for LocalDriver {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
+        self.port(port, move |core| core.bind_port(port, peer))
+    }
+
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
+        self.port(port, move |core| core.unbind_port(port))
+    }
+
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let entries = entries.to_vec();
+        self.entry(move |core| core.insert(&entries))
+    }
+
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        let entries = entries.to_vec();
+        self.entry(move |core| core.delete(&entries))
+    }
+
+    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+        let replicas = replicas.to_vec();
+        self.entry(move |core| core.set_group(group, &replicas))
+    }
+
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
+        self.entry(move |core| core.set_group(group, &[]))
+    }
+
+    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
+        self.entry(move |core| core.advance(first_slot, slots, chunk))
+    }
+}

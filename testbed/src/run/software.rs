@@ -1,0 +1,153 @@
+//! Software switches as threads of this process, joined by rings or by UDP sockets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use netfold_controller::tree::{Plan, Site};
+use netfold_controller::{Limits, SwitchDriver};
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{IoError, PacketIo, loopback};
+use netfold_p4::profile::Profile;
+use netfold_p4::{allreduce, p4info};
+use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounters, datagram_pipeline};
+use netfold_wire::header;
+
+use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
+use super::local::{LocalDriver, PORTS_MAX};
+use super::{Config, RunError, SwitchKind};
+
+type End = Box<dyn PacketIo>;
+
+/// Switches on threads of their own, which stop when this is dropped.
+#[derive(Default)]
+struct Threads(Vec<(Handle, Option<JoinHandle<Result<SwitchCounters, IoError>>>)>);
+
+impl Keeper for Threads {
+    fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
+        let counted = self.0[switch].0.call(|core| {
+            let mut read = |id| core.pipeline().counters(p4info::counter_id(id)).to_vec();
+            Counted { packets: read(allreduce::id::PACKETS), answers: read(allreduce::id::ANSWERS) }
+        });
+        counted.map_err(|_| RunError::SwitchGone { switch })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for (handle, thread) in &mut self.0 {
+            handle.stop();
+            // A panic has been reported on standard error, and the workers saw the switch go.
+            let _ = thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+/// Starts the switches of a run and the workers' ends of their links.
+pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunError> {
+    let switches = config.shape.above.len();
+    let mut pipelines = Vec::with_capacity(switches);
+    for _ in 0..switches {
+        pipelines.push(pipeline(config)?);
+    }
+    let limits = Limits {
+        slots: pipelines.first().map_or(0, |pipeline| pipeline.info().entries / 2),
+        lane_words: config.payload_bytes / 4,
+        ports_max: PORTS_MAX,
+        groups_max: netfold_switch::switch::GROUPS_MAX as u16,
+        udp_port: 0,
+        sees_source: false,
+    };
+    let (ios, addresses) = match carrier {
+        Carrier::Udp => sockets(config)?,
+        _ => (None, vec![None; switches]),
+    };
+    let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
+    let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
+    let (mut ios, mut workers, own) = match ios {
+        Some(ios) => {
+            let (workers, own) = clients(config, &addresses)?;
+            (ios, workers, own)
+        }
+        None => (Vec::new(), Vec::new(), vec![None; config.shape.workers.len()]),
+    };
+    let plan = Plan::new(job(config), &config.shape, &sites, &own)?;
+    if carrier == Carrier::Rings {
+        (ios, workers) = rings(config, &plan);
+    }
+    let mut threads = Threads::default();
+    let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::with_capacity(switches);
+    for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
+        let switch = Switch::new(pipeline, faulty(io, config, index as u64));
+        let handle = switch.handle();
+        drivers.push(Box::new(LocalDriver::new(handle.clone(), limits)));
+        let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());
+        threads.0.push((handle, Some(thread.map_err(RunError::Thread)?)));
+    }
+    let workers = (switches as u64..).zip(workers).map(|(index, io)| faulty(io, config, index)).collect();
+    Ok(Fabric { plan, drivers, workers, keeper: Box::new(threads), carrier, note: None })
+}
+
+fn pipeline(config: &Config) -> Result<Box<dyn Pipeline>, RunError> {
+    if config.switch == SwitchKind::Software {
+        return datagram_pipeline(config.payload_bytes).ok_or(RunError::Payload(config.payload_bytes));
+    }
+    let program = allreduce::program(&Profile::software(config.payload_bytes / 4))?;
+    Ok(Box::new(InterpretedPipeline::new(Arc::new(program))?))
+}
+
+fn datagram_len_max(config: &Config) -> usize {
+    header::LEN + config.payload_bytes as usize
+}
+
+/// Nodes of a mesh of rings: switches, then workers. A switch's links are its ports in the plan's order.
+fn rings(config: &Config, plan: &Plan) -> (Vec<End>, Vec<End>) {
+    let switches = plan.places().len();
+    let mut edges = Vec::new();
+    // From the leaves up, a switch has all its children before its parent.
+    for &switch in plan.order().iter().rev() {
+        let below = |above: &Option<usize>| *above == Some(switch);
+        let children = (0..switches).filter(|child| below(&config.shape.above[*child]));
+        edges.extend(children.map(|child| (switch, child)));
+        let ranks = plan.workers().iter().enumerate().filter(|(_, (leaf, _))| *leaf == switch);
+        edges.extend(ranks.map(|(rank, _)| (switch, switches + rank)));
+    }
+    // A window and its answers, and as much again for resends, so that nobody waits on a full ring.
+    let ring_len = 4 * config.slots as usize;
+    let nodes = switches + plan.workers().len();
+    let mut nodes = loopback::mesh(nodes, &edges, ring_len, datagram_len_max(config)).into_iter();
+    let mut take = |count| nodes.by_ref().take(count).map(|node| Box::new(node) as End).collect();
+    (take(switches), take(plan.workers().len()))
+}
+
+/// One socket for each switch, and its address.
+#[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
+fn sockets(config: &Config) -> Result<(Option<Vec<End>>, Vec<Option<SocketAddr>>), RunError> {
+    let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };
+    let (mut ios, mut addresses): (Vec<End>, _) = (Vec::new(), Vec::new());
+    for _ in &config.shape.above {
+        let io = UdpIo::bind(LOCAL, udp)?;
+        addresses.push(io.local_addr());
+        ios.push(Box::new(io));
+    }
+    Ok((Some(ios), addresses))
+}
+
+/// One socket for each worker, towards its switch, and its address.
+#[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
+fn clients(
+    config: &Config,
+    switches: &[Option<SocketAddr>],
+) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
+    let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };
+    let (mut ios, mut addresses): (Vec<End>, _) = (Vec::new(), Vec::new());
+    for &leaf in &config.shape.workers {
+        let switch = switches[leaf].ok_or(IoError::Unsupported("asking for its address"))?;
+        let io = UdpIo::connect_from(LOCAL, switch, udp)?;
+        addresses.push(io.local_addr());
+        ios.push(Box::new(io));
+    }
+    Ok((ios, addresses))
+}
+
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

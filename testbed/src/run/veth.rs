@@ -1,0 +1,273 @@
+//! bmv2 switches in network namespaces, joined by pairs of virtual interfaces, with workers' sockets in namespaces of their
+//! own. Needs root; everything made here goes with the run.
+//!
+//! A namespace for each switch and each worker; interface `pN` of a switch is its port N, `eth0` a worker's. Neighbours are
+//! static, so nothing but the run's own packets is on the links.
+
+use std::fmt;
+use std::fs::File;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use netfold_controller::SwitchDriver;
+use netfold_controller::p4runtime::UdpControlPort;
+use netfold_controller::tree::Plan;
+use netfold_io::fault::Faults;
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{IoError, PacketIo};
+use netfold_wire::frame::OUTER_LEN;
+use netfold_wire::header;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::bmv2::{
+    CONTROL_PORT, Shared, both_ways, controller_address, mac, plan, profile_and_limits, switch_address,
+    worker_address,
+};
+use super::fabric::{Carrier, Counted, Fabric, Keeper};
+use super::{Config, RunError};
+use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
+
+/// Why this machine cannot have such a topology.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` failed: {said}")]
+struct CommandFailed {
+    command: String,
+    said: String,
+}
+
+/// Runs a command, words separated by spaces.
+fn command(words: &str) -> Result<(), RunError> {
+    let mut parts = words.split_whitespace();
+    let failed = |said: String| RunError::Network(Box::new(CommandFailed { command: words.into(), said }));
+    let output = Command::new(parts.next().unwrap_or_default())
+        .args(parts)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+}
+
+/// Network namespaces with unique names, removed when dropped, and their interfaces with them.
+struct Namespaces {
+    prefix: String,
+    names: Vec<String>,
+}
+
+impl Namespaces {
+    fn new() -> Self {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Self { prefix: format!("netfold-{}-{run}", std::process::id()), names: Vec::new() }
+    }
+
+    fn name(&self, kind: char, number: usize) -> String {
+        format!("{}-{kind}{number}", self.prefix)
+    }
+
+    fn add(&mut self, kind: char, number: usize) -> Result<(), RunError> {
+        let name = self.name(kind, number);
+        command(&format!("ip netns add {name}"))?;
+        self.names.push(name.clone());
+        // No neighbour discovery, no router solicitations.
+        command(&format!(
+            "ip netns exec {name} sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
+        ))
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // There is nobody to tell; what is left shows in `ip netns`.
+            let _ = command(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+/// Runs a closure on a thread of its own within a network namespace.
+fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
+    let path = format!("/var/run/netns/{namespace}");
+    let enter = move || -> std::io::Result<T> {
+        let file = File::open(path)?;
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(make())
+    };
+    let entered = std::thread::scope(|scope| scope.spawn(enter).join());
+    let network = |error: std::io::Error| RunError::Network(Box::new(error));
+    entered.unwrap_or_else(|_| Err(std::io::Error::other("a thread failed"))).map_err(network)
+}
+
+/// Whether namespaces can be made here, and faults of these kinds on links between switches; else why not.
+pub(super) fn unavailable(config: &Config) -> Option<String> {
+    let mut trial = Namespaces::new();
+    if let Err(error) = trial.add('t', 0) {
+        return Some(format!("no network namespaces here: {}", last(&error)));
+    }
+    if config.shape.above.len() == 1 || config.faults.is_none() {
+        return None;
+    }
+    let netem = format!(
+        "ip netns exec {} tc qdisc add dev lo root netem {}",
+        trial.name('t', 0),
+        Netem(config.faults)
+    );
+    let error = command(&netem).err()?;
+    Some(format!("no faults between switches on interfaces here: {}", last(&error)))
+}
+
+fn last(error: &RunError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = cause.to_string();
+        source = cause.source();
+    }
+    text
+}
+
+/// Faults in the words of `tc`'s netem.
+struct Netem(Faults);
+
+impl fmt::Display for Netem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Faults { loss, duplicate, corrupt, reorder, delay_min, delay_max, reorder_hold, .. } = self.0;
+        let us = |time: Duration| time.as_micros();
+        if reorder > 0.0 {
+            // What is not held back is sent at once.
+            write!(f, "delay {}us reorder {}% ", us(reorder_hold.max(delay_max)), 100.0 * (1.0 - reorder))?;
+        } else if !delay_max.is_zero() {
+            write!(f, "delay {}us {}us ", us((delay_min + delay_max) / 2), us((delay_max - delay_min) / 2))?;
+        }
+        write!(f, "loss {}% duplicate {}% corrupt {}%", 100.0 * loss, 100.0 * duplicate, 100.0 * corrupt)
+    }
+}
+
+/// Running switches. Dropped in this order: processes, then namespaces.
+struct Switches {
+    drivers: Vec<Shared>,
+    processes: Vec<Bmv2>,
+    _namespaces: Namespaces,
+}
+
+impl Keeper for Switches {
+    fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
+        if !self.processes[switch].is_running() {
+            return Err(RunError::SwitchGone { switch });
+        }
+        self.drivers[switch].counted(switch)
+    }
+}
+
+/// Starts the switches of a run and the workers' sockets.
+pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
+    if let Some(tool) = missing_tool() {
+        return Err(RunError::Tool(tool));
+    }
+    let (_, limits) = profile_and_limits(config);
+    let plan = plan(config, limits)?;
+    let namespaces = build(config, &plan)?;
+    let mut processes = Vec::new();
+    let mut drivers: Vec<Shared> = Vec::new();
+    for (switch, place) in plan.places().iter().enumerate() {
+        let ports = place.ports.iter().map(|at| at.port + 1).chain([CONTROL_PORT]);
+        let interfaces = ports.map(|port| (port, format!("p{port}"))).collect();
+        let namespace = namespaces.name('s', switch);
+        let start = Bmv2Config { interfaces, namespace: Some(namespace.clone()), ..Bmv2Config::default() };
+        let process = Bmv2::start(start).map_err(|error| RunError::Bmv2 { switch, source: error.into() })?;
+        let local = SocketAddr::V4(SocketAddrV4::new(*controller_address(switch).ip(), 0));
+        let towards = SocketAddr::V4(switch_address(switch));
+        let control = within(&namespace, || UdpControlPort::connect(local, towards))?;
+        let control = Box::new(control.map_err(|error| RunError::Network(Box::new(error)))?);
+        drivers.push(Shared::start(process.p4runtime(), switch, &plan, config, control)?);
+        processes.push(process);
+    }
+    let mut workers: Vec<Box<dyn PacketIo>> = Vec::new();
+    for (rank, (leaf, _)) in plan.workers().iter().enumerate() {
+        let (own, switch) = (worker_address(rank).into(), switch_address(*leaf).into());
+        // A pair of interfaces hands runs of datagrams over uncut, and bmv2 would take one for a packet.
+        let datagram_len_max = header::LEN + config.payload_bytes as usize;
+        let udp = UdpConfig { gso: false, gro: false, datagram_len_max, ..UdpConfig::default() };
+        let open = move || -> Result<UdpIo, IoError> { UdpIo::connect_from(own, switch, udp) };
+        let io = within(&namespaces.name('w', rank), open)??;
+        workers.push(both_ways(Box::new(io), config, (plan.places().len() + rank) as u64));
+    }
+    let controls = drivers.iter().map(|driver| Box::new(driver.clone()) as Box<dyn SwitchDriver>).collect();
+    let keeper = Box::new(Switches { drivers, processes, _namespaces: namespaces });
+    Ok(Fabric { drivers: controls, workers, keeper, carrier: Carrier::Veth, note: None, plan })
+}
+
+/// Makes the namespaces and everything between them.
+fn build(config: &Config, plan: &Plan) -> Result<Namespaces, RunError> {
+    let mut names = Namespaces::new();
+    let mtu = OUTER_LEN - 14 + header::LEN + config.payload_bytes as usize;
+    let mtu = mtu.max(1500);
+    for switch in 0..plan.places().len() {
+        names.add('s', switch)?;
+        let name = names.name('s', switch);
+        command(&format!("ip link add ctl netns {name} type veth peer name p{CONTROL_PORT} netns {name}"))?;
+        host(&name, "ctl", controller_address(switch), switch_address(switch), mtu)?;
+        command(&format!("ip -n {name} link set p{CONTROL_PORT} up mtu {mtu}"))?;
+    }
+    for (rank, (leaf, port)) in plan.workers().iter().enumerate() {
+        names.add('w', rank)?;
+        let (worker, switch) = (names.name('w', rank), names.name('s', *leaf));
+        let port = port + 1;
+        command(&format!("ip link add eth0 netns {worker} type veth peer name p{port} netns {switch}"))?;
+        host(&worker, "eth0", worker_address(rank), switch_address(*leaf), mtu)?;
+        command(&format!("ip -n {switch} link set p{port} up mtu {mtu}"))?;
+    }
+    for (switch, above) in config.shape.above.iter().enumerate() {
+        let Some(above) = *above else { continue };
+        let port_to = |at: usize, peer: usize| {
+            let peer = Some(SocketAddr::V4(switch_address(peer)));
+            plan.places()[at]
+                .ports
+                .iter()
+                .find(|attachment| attachment.peer == peer)
+                .map_or(0, |at| at.port + 1)
+        };
+        let ends = [
+            (names.name('s', switch), port_to(switch, above)),
+            (names.name('s', above), port_to(above, switch)),
+        ];
+        let [(a, at_a), (b, at_b)] = &ends;
+        command(&format!("ip link add p{at_a} netns {a} type veth peer name p{at_b} netns {b}"))?;
+        for (name, port) in &ends {
+            command(&format!("ip -n {name} link set p{port} up mtu {mtu}"))?;
+            if !config.faults.is_none() {
+                let faults = Netem(config.faults);
+                command(&format!("ip netns exec {name} tc qdisc add dev p{port} root netem {faults}"))?;
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Gives an interface its addresses and the way to a switch.
+fn host(
+    name: &str,
+    interface: &str,
+    own: SocketAddrV4,
+    switch: SocketAddrV4,
+    mtu: usize,
+) -> Result<(), RunError> {
+    let (ip, to) = (own.ip(), switch.ip());
+    let (own_mac, to_mac) = (colons(mac(*ip)), colons(mac(*to)));
+    command(&format!("ip -n {name} link set {interface} address {own_mac} mtu {mtu} up"))?;
+    command(&format!("ip -n {name} addr add {ip}/32 dev {interface}"))?;
+    command(&format!("ip -n {name} route add {to}/32 dev {interface} src {ip}"))?;
+    command(&format!("ip -n {name} neigh add {to} lladdr {to_mac} dev {interface} nud permanent"))
+}
+
+/// An Ethernet address as `ip` writes it.
+fn colons(mac: u64) -> String {
+    let bytes: Vec<_> = mac.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(":")
+}
