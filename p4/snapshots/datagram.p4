@@ -1695,7 +1695,7 @@ control IngressImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 2672;
+        size = 2658;
     }
 
     apply {

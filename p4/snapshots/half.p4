@@ -2359,7 +2359,7 @@ control IngressImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 668;
+        size = 666;
     }
 
     apply {

@@ -1092,7 +1092,7 @@ control IngressImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 188;
+        size = 186;
     }
 
     apply {

@@ -1244,7 +1244,7 @@ control MainControlImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 188;
+        size = 186;
     }
 
     @id(0x02000002)

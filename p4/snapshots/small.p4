@@ -409,7 +409,7 @@ control IngressImpl(
             refuse;
         }
         const default_action = deny(0x5);
-        size = 12;
+        size = 13;
     }
 
     apply {

@@ -33,7 +33,7 @@ fn job_action(id: u32, params: &[u64]) -> JobAction {
 static JOB: rt::TableInfo = rt::TableInfo {
     id: 0x02000001,
     name: "job",
-    size: 12,
+    size: 13,
     keys: &[
         rt::KeyInfo { id: 1, bits: 16, word: 0, shift: 48, exact: false },
         rt::KeyInfo { id: 2, bits: 4, word: 0, shift: 44, exact: false },
@@ -423,7 +423,7 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0x760cda63f095834b,
+            fingerprint: 0x9eb2a8d0b644f77a,
             lane_words: 16,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),

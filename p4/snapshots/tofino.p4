@@ -1042,7 +1042,7 @@ control IngressImpl(
             refuse;
         }
         const default_action = deny(0x5);
-        size = 1944;
+        size = 1934;
     }
 
     apply {

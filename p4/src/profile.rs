@@ -165,9 +165,9 @@ impl Profile {
         Ok(())
     }
 
-    /// Entries the job table must hold: five a child and two a job, and five for a job's parent.
+    /// Entries the job table must hold: five a child, five for a job's parent, one a job, and two for the controller.
     pub const fn job_table_size(&self) -> u32 {
-        self.jobs * (5 * (self.workers + self.hierarchy as u32) + 2)
+        self.jobs * (5 * (self.workers + self.hierarchy as u32) + 1) + 2
     }
 
     /// Entries the table of addresses must hold: one a child, and one for a job's parent.
