@@ -41,5 +41,5 @@ mod tables;
 
 pub use client::{Client, ClientConfig, ELECTION_ID};
 pub use control::{ControlPort, UdpControlPort};
-pub use driver::{DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
+pub use driver::{DeviceFormat, DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
 pub use error::{P4RuntimeError, Rpc, UpdateFailure};

@@ -169,6 +169,26 @@ impl Client {
         Ok(entities.into_iter().filter_map(|entity| entity.entity).collect())
     }
 
+    /// What a counter has counted, in packets, by cell.
+    ///
+    /// # Errors
+    ///
+    /// [`P4RuntimeError`], also when the program has no such counter.
+    pub fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
+        let pattern = v1::CounterEntry { counter_id, index: None, data: None };
+        let mut counted = Vec::new();
+        for cell in self.read(vec![v1::EntityKind::Counter(pattern)])? {
+            if let v1::EntityKind::Counter(cell) = cell {
+                let index = cell.index.map_or(0, |index| index.index.clamp(0, 1 << 20) as usize);
+                if counted.len() <= index {
+                    counted.resize(index + 1, 0);
+                }
+                counted[index] = cell.data.map_or(0, |data| data.packet_count.max(0) as u64);
+            }
+        }
+        Ok(counted)
+    }
+
     fn call<T, F>(&self, call: impl FnOnce(Arc<Shared>) -> F) -> Result<T, P4RuntimeError>
     where
         T: Send + 'static,

@@ -10,10 +10,12 @@ use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::ir::Program;
 use netfold_p4::p4info::table_id;
 use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4_runtime::config::P4Info;
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::UpdateType;
 use netfold_p4_runtime::{p4info, v1};
 use netfold_wire::{Kind, UDP_PORT};
+use serde_json::Value;
 
 use super::advance::advance;
 use super::client::Client;
@@ -46,15 +48,27 @@ pub struct DriverConfig {
     pub switch: Address,
     /// Multicast groups to use, 1 to this number.
     pub groups_max: u16,
+    /// What the device configuration is.
+    pub device_format: DeviceFormat,
+}
+
+/// Forms of device configurations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceFormat {
+    /// The JSON that p4c writes for bmv2. It is checked here, since bmv2 takes any JSON object, and refuses all further
+    /// pipelines after one that is no JSON.
+    Bmv2,
+    /// Anything else, which the switch checks itself.
+    Opaque,
 }
 
 impl DriverConfig {
-    /// One group a job and a spare (twice as many where jobs have a parent), and a switch at 10.0.0.254 with a locally
-    /// administered Ethernet address.
+    /// Two groups a job (one for its children, one for its parent), and a bmv2 at 10.0.0.254 with a locally administered
+    /// Ethernet address.
     pub fn new(profile: Profile, control_port: u16, neighbours: Neighbours) -> Self {
         let groups_max = u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX);
         let switch = Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: UDP_PORT };
-        Self { profile, control_port, neighbours, switch, groups_max }
+        Self { profile, control_port, neighbours, switch, groups_max, device_format: DeviceFormat::Bmv2 }
     }
 }
 
@@ -115,6 +129,12 @@ impl P4RuntimeDriver {
             return Err(P4RuntimeError::Config { switch: client.name().into(), what });
         }
         let info = p4info(program).map_err(P4RuntimeError::P4Info)?;
+        if config.device_format == DeviceFormat::Bmv2 && !device_config.is_empty() {
+            let misfit = check_bmv2(&info, &device_config).err();
+            if let Some(what) = misfit {
+                return Err(P4RuntimeError::DeviceConfig { switch: client.name().into(), what });
+            }
+        }
         let before = Before::take(&client)?;
         if let Err(error) = client.set_pipeline(info, device_config) {
             before.restore(&client);
@@ -152,19 +172,7 @@ impl P4RuntimeDriver {
     ///
     /// [`P4RuntimeError`], also when the program has no such counter.
     pub fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
-        let pattern = v1::CounterEntry { counter_id, index: None, data: None };
-        let cells = self.tables.client.read(vec![v1::EntityKind::Counter(pattern)])?;
-        let mut counted = Vec::new();
-        for cell in cells {
-            if let v1::EntityKind::Counter(cell) = cell {
-                let index = cell.index.map_or(0, |index| index.index.clamp(0, 1 << 20) as usize);
-                if counted.len() <= index {
-                    counted.resize(index + 1, 0);
-                }
-                counted[index] = cell.data.map_or(0, |data| data.packet_count.max(0) as u64);
-            }
-        }
-        Ok(counted)
+        self.tables.client.counters(counter_id)
     }
 
     fn ethernet(&self) -> bool {
@@ -375,7 +383,10 @@ impl Before {
     /// Notes what a switch has and removes its groups: a new pipeline does not empty bmv2's replication engine, and a
     /// group of the same number would get the old copies beside its own.
     fn take(client: &Client) -> Result<Self, P4RuntimeError> {
-        let before = Self { pipeline: client.pipeline()?, groups: groups(client)? };
+        let pipeline = client.pipeline()?;
+        // bmv2 crashes when groups are read after it has refused its first pipeline.
+        let groups = if pipeline.is_some() { groups(client)? } else { Vec::new() };
+        let before = Self { pipeline, groups };
         client.write(before.group_updates(UpdateType::Delete))?;
         Ok(before)
     }
@@ -397,6 +408,27 @@ impl Before {
     fn group_updates(&self, kind: UpdateType) -> Vec<v1::Update> {
         self.groups.iter().map(|group| group_update(kind, group.clone())).collect()
     }
+}
+
+/// Checks that bmv2's JSON has every table and action of a P4Info.
+fn check_bmv2(info: &P4Info, json: &[u8]) -> Result<(), String> {
+    let json: Value = serde_json::from_slice(json).map_err(|error| format!("it is no JSON: {error}"))?;
+    let names = |list: &Value| -> BTreeSet<String> {
+        let objects = list.as_array().into_iter().flatten();
+        objects.filter_map(|object| object["name"].as_str().map(str::to_owned)).collect()
+    };
+    let pipelines = json["pipelines"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let tables: BTreeSet<String> = pipelines.iter().flat_map(|pipeline| names(&pipeline["tables"])).collect();
+    let actions = names(&json["actions"]);
+    let wanted = info.tables.iter().map(|table| ("table", &table.preamble, &tables));
+    let wanted = wanted.chain(info.actions.iter().map(|action| ("action", &action.preamble, &actions)));
+    for (what, preamble, there) in wanted {
+        let name = preamble.as_ref().map_or("", |preamble| preamble.name.as_str());
+        if !there.contains(name) {
+            return Err(format!("it has no {what} {name}"));
+        }
+    }
+    Ok(())
 }
 
 /// The error for a switch that takes a pipeline but none of its entries. bmv2 does that with any JSON object.

@@ -153,6 +153,17 @@ pub enum P4RuntimeError {
         /// The switch.
         switch: String,
     },
+    /// The device configuration is not what bmv2 runs, or not of this program. The switch was not asked: one wrong
+    /// configuration makes bmv2 refuse all that come after it.
+    #[error(
+        "the device configuration for switch {switch} is not the JSON of this program: {what}; compile it again"
+    )]
+    DeviceConfig {
+        /// The switch.
+        switch: String,
+        /// What is wrong.
+        what: String,
+    },
     /// The switch has no pipeline: it was restarted, or never given one.
     #[error("switch {switch} has no pipeline for {rpc}: it may have been restarted; push the pipeline again")]
     NoPipeline {

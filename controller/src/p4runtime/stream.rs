@@ -1,11 +1,14 @@
 //! The stream by which a controller stays in charge of a switch.
 
+use std::time::Duration;
+
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::{self, StreamRequest, StreamResponse};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Request;
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::call::{Remote, path};
@@ -16,6 +19,12 @@ const REQUESTS_MAX: usize = 4;
 
 /// Bids for one election before it counts as lost.
 const BIDS_MAX: u32 = 3;
+
+/// How long an election id that is in use is tried again.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// Wait between two such attempts.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Where the switch says that we stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +40,11 @@ enum Standing {
     Vacant {
         highest: u128,
     },
-    /// The stream is over.
-    Ended(String),
+    /// The stream is over. `taken` says whether the switch took the bid for a wrong one, as when its id is in use.
+    Ended {
+        message: String,
+        taken: bool,
+    },
 }
 
 /// An open stream.
@@ -45,18 +57,29 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Opens the stream and waits until we are primary.
+    ///
+    /// A switch may not have noticed yet that whoever had the id before is gone, so one that is in use is tried again
+    /// for a while.
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
-        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let (told, standing) = watch::channel(Standing::Unknown);
-        tokio::spawn(attend(remote.clone(), receiver, told));
-        let mut stream = Self { requests, standing, election_id };
-        let late = |_| P4RuntimeError::Timeout {
-            switch: remote.switch.clone(),
-            rpc: Rpc::Stream,
-            within: remote.within,
-        };
-        tokio::time::timeout(remote.within, stream.arbitrate(remote)).await.map_err(late)??;
-        Ok(stream)
+        let patience = Instant::now() + LINGER;
+        loop {
+            let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+            let (told, standing) = watch::channel(Standing::Unknown);
+            tokio::spawn(attend(remote.clone(), receiver, told));
+            let mut stream = Self { requests, standing, election_id };
+            let late = |_| P4RuntimeError::Timeout {
+                switch: remote.switch.clone(),
+                rpc: Rpc::Stream,
+                within: remote.within,
+            };
+            let won = tokio::time::timeout(remote.within, stream.arbitrate(remote)).await.map_err(late)?;
+            let taken = matches!(*stream.standing.borrow(), Standing::Ended { taken: true, .. });
+            match won {
+                Ok(()) => return Ok(stream),
+                Err(_) if taken && Instant::now() < patience => tokio::time::sleep(RETRY).await,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The id under which we are primary.
@@ -66,7 +89,7 @@ impl Stream {
 
     /// Whether the stream is over.
     pub(super) fn is_over(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::Ended(_))
+        matches!(*self.standing.borrow(), Standing::Ended { .. })
     }
 
     /// Whether the switch has last called us primary.
@@ -105,7 +128,7 @@ impl Stream {
             };
             match standing {
                 Standing::Primary => return Ok(()),
-                Standing::Ended(message) => return Err(broken(message)),
+                Standing::Ended { message, .. } => return Err(broken(message)),
                 Standing::Unknown => return Err(broken("the stream's task has ended".into())),
                 Standing::Backup { highest } => {
                     highest_seen = highest;
@@ -133,24 +156,29 @@ async fn attend(
     told: watch::Sender<Standing>,
 ) {
     let end = listen(&remote, receiver, &told).await;
-    told.send_replace(Standing::Ended(end));
+    told.send_replace(end);
 }
 
 async fn listen(
     remote: &Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
     told: &watch::Sender<Standing>,
-) -> String {
+) -> Standing {
+    let ended = |message: String| Standing::Ended { message, taken: false };
+    let refused = |status: Status| Standing::Ended {
+        message: format!("{} ({:?})", status.message(), status.code()),
+        taken: status.code() == tonic::Code::InvalidArgument,
+    };
     let mut grpc = match remote.grpc(Rpc::Stream).await {
         Ok(grpc) => grpc,
-        Err(error) => return error.to_string(),
+        Err(error) => return ended(error.to_string()),
     };
     let codec = ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
     let path = PathAndQuery::from_static(path(Rpc::Stream));
     let answer = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec).await;
     let mut answers = match answer {
         Ok(answers) => answers.into_inner(),
-        Err(status) => return format!("{} ({:?})", status.message(), status.code()),
+        Err(status) => return refused(status),
     };
     loop {
         match answers.message().await {
@@ -159,8 +187,8 @@ async fn listen(
                     told.send_replace(standing(&update));
                 }
             }
-            Ok(None) => return "the switch has ended the stream".into(),
-            Err(status) => return format!("{} ({:?})", status.message(), status.code()),
+            Ok(None) => return ended("the switch has ended the stream".into()),
+            Err(status) => return refused(status),
         }
     }
 }

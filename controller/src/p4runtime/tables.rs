@@ -135,12 +135,9 @@ impl Tables {
     }
 }
 
-/// The multicast groups that a switch has; none when it has no pipeline.
+/// The multicast groups of a switch that has a pipeline.
 pub(super) fn groups(client: &Client) -> Result<Vec<v1::MulticastGroupEntry>, P4RuntimeError> {
-    let found = match client.read(vec![group_entity(0, &[])]) {
-        Err(P4RuntimeError::NoPipeline { .. }) => return Ok(Vec::new()),
-        found => found?,
-    };
+    let found = client.read(vec![group_entity(0, &[])])?;
     let groups = found.into_iter().filter_map(|entity| match entity {
         EntityKind::Replication(v1::PacketReplicationEngineEntry {
             r#type: Some(Replication::MulticastGroup(group)),
