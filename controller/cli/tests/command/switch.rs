@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use crate::process::{Process, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 #[test]
 fn says_what_it_holds_and_counts_strangers() {
@@ -50,5 +50,63 @@ fn a_foreign_address_and_an_unwritable_capture_are_errors() {
     let (_, lines) = run("switch --listen 192.0.2.1:0");
     assert_eq!(text(lines.last().unwrap(), "kind"), "listen");
     let (_, lines) = run("switch --listen 127.0.0.1:0 --pcap /nowhere/at/all.pcap");
+    assert_eq!(text(lines.last().unwrap(), "kind"), "file");
+}
+
+/// Prints a program into a file of its own, which is removed when the test ends.
+struct Program(std::path::PathBuf);
+
+impl Program {
+    fn emit(name: &str, options: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("netfold-{name}-{}.json", std::process::id()));
+        let emitted = netfold(&format!("p4 emit --target ir {options} -o")).arg(&path).output().unwrap();
+        assert!(emitted.status.success());
+        Self(path)
+    }
+
+    fn refused(&self) -> String {
+        let (code, lines) = run(&format!("switch --listen 127.0.0.1:0 --program {}", self.0.display()));
+        let error = lines.last().unwrap();
+        assert_eq!((code, text(error, "kind")), (Some(1), "program"), "{error}");
+        error.to_string()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_pushed_program_is_run_by_generated_code_or_the_interpreter() {
+    for (options, engine, slots) in
+        [("--datagram", "generated", 1024.0), ("--datagram --slots 512", "interpreter", 512.0)]
+    {
+        let program = Program::emit(engine, options);
+        let mut switch = Process::start(&format!(
+            "switch --listen 127.0.0.1:0 --slots 64 --program {}",
+            program.0.display()
+        ));
+        let listening = switch.event("listening");
+        assert_eq!(text(&listening, "engine"), engine);
+        assert_eq!(number(&listening, "slot_sets"), 2.0 * slots);
+        let control = text(&listening, "control");
+        let (code, lines) = run(&format!(
+            "worker --switch {control} --job one --rank 0 --world 1 --bytes 64KiB --mode bfp16"
+        ));
+        assert_eq!(code, Some(0), "{lines:?}");
+        switch.signal("TERM");
+        assert!(switch.wait().success());
+    }
+}
+
+#[test]
+fn a_file_without_a_usable_program_is_an_error() {
+    let ethernet = Program::emit("ethernet", "");
+    assert!(ethernet.refused().contains("Ethernet"), "{}", ethernet.refused());
+    std::fs::write(&ethernet.0, "{\"netfold_ir\":1,\"program\":[]}").unwrap();
+    assert!(ethernet.refused().contains("cannot run the program"));
+    let (_, lines) = run("switch --listen 127.0.0.1:0 --program /nowhere/at/all.json");
     assert_eq!(text(lines.last().unwrap(), "kind"), "file");
 }
