@@ -36,6 +36,7 @@ pub struct Builder {
     middleware: Option<Middleware>,
     join_timeout: Duration,
     stall_timeout: Option<Duration>,
+    resend_after: Option<Duration>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -63,6 +64,7 @@ impl Builder {
             middleware: None,
             join_timeout: Duration::from_secs(60),
             stall_timeout: None,
+            resend_after: None,
         }
     }
 
@@ -151,6 +153,14 @@ impl Builder {
         self
     }
 
+    /// Shortest time without an answer after which a packet is sent again, instead of 5 ms: for switches that take longer
+    /// than that, such as software models of hardware. Losses that later answers show are found without it.
+    #[must_use]
+    pub fn resend_after(mut self, timeout: Duration) -> Self {
+        self.resend_after = Some(timeout);
+        self
+    }
+
     /// Joins the job, waits for all ranks and starts the engine.
     ///
     /// # Errors
@@ -200,6 +210,10 @@ impl Builder {
             // processor is no loss.
             config.rto_min = RTO_MIN_LOSSLESS;
             config.rto_initial = RTO_MIN_LOSSLESS;
+        }
+        if let Some(timeout) = self.resend_after {
+            (config.rto_min, config.rto_initial) = (timeout, timeout.max(config.rto_initial));
+            config.rto_max = config.rto_max.max(4 * config.rto_initial);
         }
         if let Some(timeout) = self.stall_timeout {
             config.stall_timeout = timeout;

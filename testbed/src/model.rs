@@ -8,7 +8,11 @@
 //!
 //! Checked in every reachable state: exactly once, same bytes, safe reuse, that no worker is told that its current
 //! chunk is stale, and that all workers can still finish (no deadlock). [`Rules`] can be broken one at a time, to see
-//! that the search finds it.
+//! that the search finds it. [`TreeModel`] does the same for two leaves below a root.
+
+mod tree;
+
+pub use tree::{TreeModel, TreeRules};
 
 use std::collections::HashMap;
 use std::fmt;

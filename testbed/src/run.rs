@@ -74,6 +74,10 @@ impl FromStr for SwitchKind {
     }
 }
 
+/// Shortest time after which a worker sends again what a slow switch has not answered: these take tens of milliseconds
+/// for a window on a busy machine.
+const SLOW_RESEND: Duration = Duration::from_millis(200);
+
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -141,7 +145,9 @@ pub enum RunError {
     #[error("{0} is not on PATH: install it (see p4.org)")]
     Tool(&'static str),
     /// The machine's network refused a part of the topology.
-    #[error("the topology cannot be built: it needs root, `ip` and network namespaces; use --io grpc without them")]
+    #[error(
+        "the topology cannot be built: it needs root, `ip` and network namespaces; use --io grpc without them"
+    )]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A bmv2, its compiler, its control or its packets failed.
     #[error("switch {switch}, a bmv2, cannot be used")]
@@ -242,15 +248,17 @@ impl Run {
         let world = fabric.plan.workers().len() as u16;
         let mut comms = Vec::with_capacity(world.into());
         for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
-            let comm = Communicator::builder()
+            let mut comm = Communicator::builder()
                 .rank(rank)
                 .world_size(world)
                 .mode(config.mode)
                 .slots(config.slots)
                 .stall_timeout(config.stall_timeout)
-                .transport(io, fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT))
-                .connect();
-            comms.push(comm.map_err(|source| RunError::Worker { rank, source })?);
+                .transport(io, fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT));
+            if config.switch != SwitchKind::Software {
+                comm = comm.resend_after(SLOW_RESEND);
+            }
+            comms.push(comm.connect().map_err(|source| RunError::Worker { rank, source })?);
         }
         Ok(Self { config, comms, installed, fabric, rounds: 0 })
     }

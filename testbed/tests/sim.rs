@@ -1,9 +1,6 @@
 //! Thousands of simulations, each from one seed: the real workers against the reference switch and the generated
 //! pipeline in lockstep. `SIM_SEED=n` replays one and prints its scenario; `SIM_SEEDS=n` changes how many are run.
 
-use std::panic;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use netfold_testbed::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
@@ -36,33 +33,6 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
-/// Plays seeds on all cores and stops at the first that fails.
-fn play_all(seeds: u64) -> Vec<Report> {
-    let next = AtomicU64::new(0);
-    let reports = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        break;
-                    }
-                    let Ok(report) = panic::catch_unwind(|| play(seed)) else {
-                        next.store(seeds, Ordering::Relaxed);
-                        panic!(
-                            "seed {seed} failed; replay: SIM_SEED={seed} cargo test -p netfold-testbed --test sim -- --nocapture"
-                        );
-                    };
-                    reports.lock().expect("no thread panics while it holds the list").push(report);
-                }
-            });
-        }
-    });
-    reports.into_inner().expect("no thread panics while it holds the list")
-}
-
 #[test]
 fn every_invariant_holds_for_every_seed() {
     if let Some(seed) = number("SIM_SEED") {
@@ -72,7 +42,8 @@ fn every_invariant_holds_for_every_seed() {
         return;
     }
     let start = Instant::now();
-    let reports = play_all(number("SIM_SEEDS").unwrap_or(SEEDS));
+    let replay = "SIM_SEED={} cargo test -p netfold-testbed --test sim every -- --nocapture";
+    let reports = sim::play_all(number("SIM_SEEDS").unwrap_or(SEEDS), replay, play);
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     println!(
         "{} simulations in {:.1} s: {} events, {} packets sent, {} resent, {} results, {} ignored, {} forged, {} ranks gave up; \

@@ -18,7 +18,7 @@ pub(super) struct Forgery {
     pub(super) neighbours: bool,
 }
 
-/// Makes a forgery for the switch from a DATA packet that a rank sent on `port`.
+/// Makes a forgery for the switch from a packet that reached it on `port`: DATA, or a RESULT from the switch above.
 pub(super) fn at_switch(
     rng: &mut Xoshiro256PlusPlus,
     job: &JobSetup,
@@ -44,7 +44,7 @@ pub(super) fn at_switch(
             packet.set_slot(packet.slot() | (job.slots << rng.random_range(0..15 - job.slots.ilog2())) as u16)
         }
         7 => packet.set_version(packet.version() ^ 1 << rng.random_range(0..4)),
-        8 => packet.set_kind_raw(other(rng, Kind::Data, 16)),
+        8 => packet.set_kind_raw(other(rng, packet.kind(), 16)),
         9 => resize(rng, &mut bytes),
         10 => packet.set_op_raw(rng.random_range(3..16)),
         11 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
@@ -54,6 +54,7 @@ pub(super) fn at_switch(
             packet.set_key(neighbour.key);
             packet.set_epoch(neighbour.epoch);
             packet.set_slot(packet.slot() & (neighbour.slots - 1) as u16);
+            packet.set_kind_raw(Kind::Data as u8);
         }
         _ => packet.set_flags(Flags(packet.flags().0 ^ Flags::BARE.0)),
     }
@@ -88,8 +89,8 @@ fn noise(rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     (0..rng.random_range(0..600)).map(|_| rng.random()).collect()
 }
 
-fn other(rng: &mut Xoshiro256PlusPlus, kind: Kind, end: u8) -> u8 {
-    (kind as u8 + rng.random_range(1..end)) % end
+fn other(rng: &mut Xoshiro256PlusPlus, kind: u8, end: u8) -> u8 {
+    (kind + rng.random_range(1..end)) % end
 }
 
 /// A chunk of the same slot and set that is older than anything a switch may still hold there.

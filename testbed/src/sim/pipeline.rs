@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Child, Node};
+use netfold_p4::allreduce::{self, Child, Node, Parent};
 use netfold_p4::profile::Profile;
 use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline};
@@ -47,18 +47,18 @@ impl PipelineSwitch {
         let entry = allreduce::controller_entry(CONTROLLER_PORT, Kind::Advance);
         pipeline.insert(&entry).expect("the controller's entry fits an empty table");
         for (index, job) in jobs.iter().enumerate() {
-            let world = job.ports.len() as u16;
+            let (group, up) = (2 * index as u16 + 1, 2 * index as u16 + 2);
             let node = Node {
                 job: job.job,
                 epoch: job.epoch,
                 key: job.key,
                 base: job.base,
                 slots: job.slots,
-                children: world as u8,
-                workers: world,
-                world,
-                group: index as u16 + 1,
-                parent: None,
+                children: job.ports.len() as u8,
+                workers: job.workers,
+                world: job.world,
+                group,
+                parent: job.parent.map(|port| Parent { port, source: 0, group: up }),
                 shift: None,
             };
             for (rank, port) in job.ports.iter().enumerate() {
@@ -72,7 +72,8 @@ impl PipelineSwitch {
                 pipeline.insert(&entry).expect("the job table holds the jobs of a scenario");
             }
         }
-        let groups = jobs.iter().map(|job| job.ports.clone()).collect();
+        let groups =
+            jobs.iter().flat_map(|job| [job.ports.clone(), job.parent.into_iter().collect()]).collect();
         let mut switch = Self { pipeline, groups, verdicts: Vec::new() };
         for job in jobs {
             switch.advance(job.base..job.base + job.slots, job.first_chunk.wrapping_sub(1));
@@ -150,7 +151,7 @@ impl SimSwitch for PipelineSwitch {
     fn digest(&self, slots: Range<u32>) -> u64 {
         let mut words = Vec::new();
         for index in 2 * slots.start as usize..2 * slots.end as usize {
-            for register in ["claim", "version", "exponent", "sum"] {
+            for register in ["claim", "version", "exponent", "sum", "settled"] {
                 assert!(
                     self.pipeline.read_register(register, index, &mut words),
                     "register {register} exists"

@@ -1,28 +1,32 @@
-//! Watches every packet at the switch and asserts the invariants that no single rank can see.
+//! Watches every packet at every switch and asserts the invariants that no single rank can see.
 
 use netfold_wire::{Kind, Packet};
 
 use super::switch::{JobSetup, fold_digest};
 
-/// Knows what each live rank has taken and what each result was.
+/// Knows what each live rank has taken, what each result was, and what each switch sent up.
 #[derive(Debug)]
 pub(super) struct Referee {
-    job: JobSetup,
+    /// The job at each switch.
+    jobs: Vec<JobSetup>,
     /// For each rank, how many steps each slot has made: results taken.
     taken: Vec<Vec<u64>>,
     alive: Vec<bool>,
     /// Digest of the result at each position, once there was one.
     results: Vec<Option<u64>>,
+    /// For each switch, the same of what it sent up.
+    folds: Vec<Vec<Option<u64>>>,
 }
 
 impl Referee {
-    pub(super) fn new(job: &JobSetup, positions: u64) -> Self {
-        let world = job.ports.len();
+    pub(super) fn new(jobs: Vec<JobSetup>, positions: u64) -> Self {
+        let world = usize::from(jobs[0].world);
         Self {
-            job: job.clone(),
-            taken: vec![vec![0; job.slots as usize]; world],
+            taken: vec![vec![0; jobs[0].slots as usize]; world],
             alive: vec![true; world],
             results: vec![None; positions as usize],
+            folds: vec![vec![None; positions as usize]; jobs.len()],
+            jobs,
         }
     }
 
@@ -30,22 +34,30 @@ impl Referee {
         self.alive[usize::from(rank)] = false;
     }
 
-    /// Position of a chunk of the job's stream.
-    fn position(&self, chunk: u32) -> u64 {
-        u64::from(chunk.wrapping_sub(self.job.first_chunk))
+    fn slots(&self) -> u32 {
+        self.jobs[0].slots
     }
 
-    /// A worker's DATA is about to reach the switch. **Safe reuse**: it may replace chunk `k - 2W` (same slot, same
-    /// set), so every live rank must have taken that.
+    /// Position of a chunk of the job's stream.
+    fn position(&self, chunk: u32) -> u64 {
+        u64::from(chunk.wrapping_sub(self.jobs[0].first_chunk))
+    }
+
+    /// DATA is about to reach a switch. **Safe reuse**: it may replace chunk `k - 2W` (same slot, same set), so every live
+    /// rank must have taken that. A RESULT from above replaces nothing.
     pub(super) fn arrives(&self, datagram: &[u8]) {
-        let chunk = Packet::new_unchecked(datagram).chunk();
+        let packet = Packet::new_unchecked(datagram);
+        if packet.kind() != Kind::Data as u8 {
+            return;
+        }
+        let chunk = packet.chunk();
         let position = self.position(chunk);
-        let window = u64::from(self.job.slots);
+        let window = u64::from(self.slots());
         assert!(position < self.results.len() as u64, "chunk {chunk} lies behind the stream's end");
         let Some(replaced) = position.checked_sub(2 * window) else { return };
         let first = self.first_position(chunk);
         for (rank, taken) in self.taken.iter().enumerate().filter(|(rank, _)| self.alive[*rank]) {
-            let steps = taken[(chunk & (self.job.slots - 1)) as usize];
+            let steps = taken[(chunk & (self.slots() - 1)) as usize];
             assert!(
                 first + steps * window > replaced,
                 "chunk {chunk} would replace a result that rank {rank} has not taken"
@@ -55,37 +67,48 @@ impl Referee {
 
     /// First position of the slot that `chunk` uses.
     fn first_position(&self, chunk: u32) -> u64 {
-        u64::from(chunk.wrapping_sub(self.job.first_chunk) & (self.job.slots - 1))
+        u64::from(chunk.wrapping_sub(self.jobs[0].first_chunk) & (self.slots() - 1))
     }
 
-    /// The switch sends a packet of the job. **Same bytes**: every result of a chunk is the same.
-    pub(super) fn leaves(&mut self, datagram: &[u8]) {
+    /// A switch sends a packet of the job. **Same bytes**: every result of a chunk is the same, at whichever switch, and so
+    /// is every fold of it that one switch sends up.
+    pub(super) fn leaves(&mut self, switch: usize, datagram: &[u8]) {
         let packet = Packet::new_unchecked(datagram);
-        if packet.kind() != Kind::Result as u8 {
+        let job = &self.jobs[switch];
+        let (is_result, is_fold) = (packet.kind() == Kind::Result as u8, packet.kind() == Kind::Data as u8);
+        if !is_result && !is_fold {
             return;
         }
-        let fields = [
-            packet.bitmap(),
-            u32::from(packet.count()),
-            u32::from(packet.exp()),
-            u32::from(packet.exp_next()),
-        ];
+        let workers = if is_result { job.world } else { job.workers };
+        assert_eq!(
+            (packet.bitmap(), packet.count()),
+            (job.full(), workers),
+            "who is in it, at switch {switch}"
+        );
+        let fields = [u32::from(packet.op()), u32::from(packet.exp()), u32::from(packet.exp_next())];
         let lanes = packet
             .payload()
             .chunks_exact(4)
             .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
-        let digest = fold_digest(fold_digest(u64::from(packet.op()), fields), lanes);
+        let digest = fold_digest(fold_digest(0, fields), lanes);
         let chunk = packet.chunk();
         let position = self.position(chunk) as usize;
-        let first = self.results[position].get_or_insert(digest);
-        assert_eq!(*first, digest, "two results of chunk {chunk} differ");
+        if is_result {
+            let first = self.results[position].get_or_insert(digest);
+            assert_eq!(*first, digest, "two results of chunk {chunk} differ");
+        } else {
+            assert!(job.parent.is_some(), "switch {switch} has nobody to send a fold to");
+            let first = self.folds[switch][position].get_or_insert(digest);
+            assert_eq!(*first, digest, "two folds of chunk {chunk} differ at switch {switch}");
+        }
     }
 
     /// A rank has taken the result of a chunk: the next one of its slot.
     pub(super) fn took(&mut self, rank: usize, chunk: u32) {
         let first = self.first_position(chunk);
-        let steps = &mut self.taken[rank][(chunk & (self.job.slots - 1)) as usize];
-        let next = first + *steps * u64::from(self.job.slots);
+        let window = self.slots();
+        let steps = &mut self.taken[rank][(chunk & (window - 1)) as usize];
+        let next = first + *steps * u64::from(window);
         *steps += 1;
         assert_eq!(self.position(chunk), next, "rank {rank} took a result out of step");
         assert!(self.results[next as usize].is_some(), "rank {rank} took a result that was never sent");

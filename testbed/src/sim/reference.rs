@@ -22,6 +22,8 @@ struct Occupant {
     seen: u32,
     exponent: u8,
     lanes: Vec<i32>,
+    /// The chunk whose result came down from the switch above.
+    settled: u32,
 }
 
 /// What a packet brings about.
@@ -31,24 +33,30 @@ enum Answer {
     Stale,
     Repeat,
     Complete,
+    /// The fold goes to the switch above.
+    Up,
+    /// The result of the switch above goes to the children.
+    Down,
 }
 
 impl ReferenceSwitch {
     /// A switch of `slots` slots that knows these jobs.
     pub fn new(slots: u32, lane_words: u32, jobs: &[JobSetup]) -> Self {
         let lane_words = lane_words as usize;
-        let empty = Occupant { chunk: 0, seen: 0, exponent: 0, lanes: vec![0; lane_words] };
+        let empty = Occupant { chunk: 0, seen: 0, exponent: 0, lanes: vec![0; lane_words], settled: 0 };
         let mut places = vec![empty; 2 * slots as usize];
         for job in jobs {
             for place in &mut places[2 * job.base as usize..2 * (job.base + job.slots) as usize] {
                 place.chunk = job.first_chunk.wrapping_sub(1);
+                place.settled = place.chunk;
             }
         }
         Self { lane_words, jobs: jobs.to_vec(), places }
     }
 
-    /// The job and rank that a packet belongs to, or what to answer when it is not admitted.
-    fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, usize), Answer> {
+    /// The job that a packet belongs to and the rank of the child that sent it, none if the switch above did; or what to
+    /// answer when it is not admitted.
+    fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, Option<usize>), Answer> {
         let lanes = if packet.flags().contains(Flags::BARE) { 0 } else { self.lane_words };
         let known_op = LaneOp::try_from(packet.op()).is_ok();
         if packet.version() != VERSION || packet.payload().len() != 4 * lanes || !known_op {
@@ -56,8 +64,15 @@ impl ReferenceSwitch {
         }
         let number = self.jobs.iter().position(|job| job.job == packet.job()).ok_or(Answer::Nothing)?;
         let job = &self.jobs[number];
-        let rank = job.ports.iter().position(|member| *member == port).ok_or(Answer::Nothing)?;
-        if packet.kind() != Kind::Data as u8 || packet.key() != job.key {
+        let rank = job.ports.iter().position(|member| *member == port);
+        let kind = if rank.is_some() { Kind::Data } else { Kind::Result };
+        if (rank.is_none() && job.parent != Some(port))
+            || packet.kind() != kind as u8
+            || packet.key() != job.key
+        {
+            Err(Answer::Nothing)
+        } else if rank.is_none() && (packet.epoch() != job.epoch || u32::from(packet.slot()) >= job.slots) {
+            // The switch above is told nothing.
             Err(Answer::Nothing)
         } else if packet.epoch() != job.epoch {
             Err(Answer::Reject(Reason::Epoch))
@@ -74,7 +89,7 @@ impl ReferenceSwitch {
 
     /// The four rules of the slot machine.
     fn fold(&mut self, number: usize, rank: usize, packet: &Packet<&[u8]>) -> Answer {
-        let full = u32::MAX >> (32 - self.jobs[number].ports.len());
+        let (full, leaf) = (self.jobs[number].full(), self.jobs[number].parent.is_some());
         let at = self.place(number, packet);
         let place = &mut self.places[at];
         let share = || {
@@ -90,7 +105,11 @@ impl ReferenceSwitch {
         } else if packet.chunk() != place.chunk {
             return Answer::Stale;
         } else if place.seen >> rank & 1 == 1 {
-            return if place.seen == full { Answer::Repeat } else { Answer::Nothing };
+            return match place.seen == full {
+                false => Answer::Nothing,
+                true if leaf && place.settled != place.chunk => Answer::Up,
+                true => Answer::Repeat,
+            };
         } else {
             place.seen |= 1 << rank;
             place.exponent = place.exponent.max(packet.exp_next());
@@ -102,7 +121,36 @@ impl ReferenceSwitch {
                 };
             }
         }
-        if place.seen == full { Answer::Complete } else { Answer::Nothing }
+        match place.seen == full {
+            false => Answer::Nothing,
+            true if leaf => Answer::Up,
+            true => Answer::Complete,
+        }
+    }
+
+    /// The result that the switch above made of this one's fold and the others': it takes the fold's place.
+    fn settle(&mut self, number: usize, packet: &Packet<&[u8]>) -> Answer {
+        let full = self.jobs[number].full();
+        let at = self.place(number, packet);
+        let place = &mut self.places[at];
+        if packet.chunk() != place.chunk || place.seen != full || place.settled == place.chunk {
+            return Answer::Nothing;
+        }
+        place.settled = place.chunk;
+        place.exponent = packet.exp_next();
+        for (lane, word) in place.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
+            *lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        }
+        Answer::Down
+    }
+
+    /// What the slot holds, in the header of the packet that asks for it, as this switch's own share.
+    fn share(&self, number: usize, packet: &Packet<&[u8]>) -> Vec<u8> {
+        let mut bytes = self.result(number, packet);
+        let mut share = Packet::new_unchecked(&mut bytes[..]);
+        share.set_kind_raw(Kind::Data as u8);
+        share.set_count(self.jobs[number].workers);
+        bytes
     }
 
     /// The result of the slot, in the header of the packet that asks for it.
@@ -110,10 +158,9 @@ impl ReferenceSwitch {
         let place = &self.places[self.place(number, packet)];
         let mut bytes = header_of(packet, Kind::Result);
         let mut result = Packet::new_unchecked(&mut bytes[..]);
-        let world = self.jobs[number].ports.len() as u32;
         result.set_flags(packet.flags().without(Flags::RESEND));
-        result.set_bitmap(u32::MAX >> (32 - world));
-        result.set_count(world as u16);
+        result.set_bitmap(self.jobs[number].full());
+        result.set_count(self.jobs[number].world);
         result.set_exp_next(place.exponent);
         if !packet.flags().contains(Flags::BARE) {
             bytes.extend(place.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
@@ -126,7 +173,8 @@ impl SimSwitch for ReferenceSwitch {
     fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>) {
         let Ok(packet) = Packet::new_checked(datagram) else { return };
         let (number, answer) = match self.admit(port, &packet) {
-            Ok((number, rank)) => (number, self.fold(number, rank, &packet)),
+            Ok((number, Some(rank))) => (number, self.fold(number, rank, &packet)),
+            Ok((number, None)) => (number, self.settle(number, &packet)),
             Err(answer) => (0, answer),
         };
         match answer {
@@ -134,7 +182,11 @@ impl SimSwitch for ReferenceSwitch {
             Answer::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
             Answer::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
             Answer::Repeat => out.push((port, self.result(number, &packet))),
-            Answer::Complete => {
+            Answer::Up => {
+                let bytes = self.share(number, &packet);
+                out.extend(self.jobs[number].parent.map(|port| (port, bytes)));
+            }
+            Answer::Complete | Answer::Down => {
                 let bytes = self.result(number, &packet);
                 out.extend(self.jobs[number].ports.iter().map(|member| (*member, bytes.clone())));
             }
@@ -144,7 +196,8 @@ impl SimSwitch for ReferenceSwitch {
     fn digest(&self, slots: Range<u32>) -> u64 {
         let places = &self.places[2 * slots.start as usize..2 * slots.end as usize];
         places.iter().fold(0, |digest, place| {
-            let digest = fold_digest(digest, [place.chunk, place.seen, u32::from(place.exponent)]);
+            let digest =
+                fold_digest(digest, [place.chunk, place.seen, u32::from(place.exponent), place.settled]);
             fold_digest(digest, place.lanes.iter().map(|lane| lane.cast_unsigned()))
         })
     }

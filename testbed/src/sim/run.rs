@@ -15,7 +15,7 @@ use super::intruder;
 use super::network::Fate;
 use super::referee::Referee;
 use super::scenario::Scenario;
-use super::switch::SimSwitch;
+use super::switch::{JobSetup, SimSwitch};
 use super::tensors::{OpPlan, Tensors};
 
 /// Events of one simulation, at most: what a livelock would exceed.
@@ -45,14 +45,23 @@ pub struct Report {
     pub aborted: u64,
 }
 
-/// Plays a scenario to its end.
+/// Plays a scenario of one switch to its end.
 ///
 /// # Panics
 ///
 /// When an invariant is broken. The message does not name the seed: the caller has it.
-pub fn run(mut scenario: Scenario, switch: &mut dyn SimSwitch) -> Report {
+pub fn run(scenario: Scenario, switch: &mut dyn SimSwitch) -> Report {
+    run_tree(scenario, &mut [switch])
+}
+
+/// Plays a scenario to its end; switch `i` is number `i` of its shape and knows `scenario.jobs()[i]`.
+///
+/// # Panics
+///
+/// When an invariant is broken, or there are fewer switches than the shape has.
+pub fn run_tree(mut scenario: Scenario, switches: &mut [&mut dyn SimSwitch]) -> Report {
     let plans = Rc::new(std::mem::take(&mut scenario.plans));
-    let mut simulation = Simulation::new(&scenario, switch, plans);
+    let mut simulation = Simulation::new(&scenario, switches, plans);
     simulation.play();
     simulation.judge()
 }
@@ -74,14 +83,28 @@ enum Happening {
     Die(u16),
     Tell(u16),
     Intrude,
-    AtSwitch(u16, Rc<[u8]>),
+    /// Switch, port, packet.
+    AtSwitch(usize, u16, Rc<[u8]>),
     AtRank(u16, Rc<[u8]>),
 }
 
-struct Simulation<'s> {
+/// What is at the other end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Rank(u16),
+    /// A switch, at its port.
+    Switch(usize, u16),
+}
+
+struct Simulation<'s, 'd> {
     scenario: &'s Scenario,
     plans: Rc<Vec<OpPlan>>,
-    switch: &'s mut dyn SimSwitch,
+    switches: &'s mut [&'d mut dyn SimSwitch],
+    jobs: Vec<[JobSetup; 2]>,
+    /// For each switch, what is at each port of the job.
+    ends: Vec<Vec<End>>,
+    /// For each rank, its switch and the port there.
+    seats: Vec<(usize, u16)>,
     rng: Xoshiro256PlusPlus,
     now: Duration,
     ranks: Vec<Rank>,
@@ -89,17 +112,23 @@ struct Simulation<'s> {
     /// By time, ties in order of creation.
     agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
     serial: u64,
-    /// DATA that reached the switch and a RESULT that was taken, for the intruder.
-    seen_up: Option<(u16, Rc<[u8]>)>,
+    /// A packet that last reached a switch, with switch and port, and a RESULT that was taken, for the intruder.
+    seen_up: Option<(usize, u16, Rc<[u8]>)>,
     seen_down: Option<(u16, Rc<[u8]>)>,
     out: Vec<(u16, Vec<u8>)>,
     buffer: Vec<u8>,
     report: Report,
 }
 
-impl<'s> Simulation<'s> {
-    fn new(scenario: &'s Scenario, switch: &'s mut dyn SimSwitch, plans: Rc<Vec<OpPlan>>) -> Self {
+impl<'s, 'd> Simulation<'s, 'd> {
+    fn new(
+        scenario: &'s Scenario,
+        switches: &'s mut [&'d mut dyn SimSwitch],
+        plans: Rc<Vec<OpPlan>>,
+    ) -> Self {
         let job = &scenario.job;
+        let jobs = scenario.jobs();
+        let (ends, seats) = wiring(scenario);
         let admission = Admission {
             job: job.job,
             epoch: job.epoch,
@@ -108,10 +137,12 @@ impl<'s> Simulation<'s> {
             first_chunk: job.first_chunk,
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
-            bitmap: u32::MAX >> (u32::BITS - u32::from(scenario.world)),
+            bitmap: 0,
         };
-        let rank = |rank| {
-            let mut config = WorkerConfig::new(admission.clone(), rank, scenario.world);
+        let rank = |rank: u16| {
+            let [own, _] = &jobs[seats[usize::from(rank)].0];
+            let admission = Admission { bitmap: own.full(), ..admission.clone() };
+            let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
             Rank {
                 worker: Worker::new(config).expect("scenarios are drawn within bounds"),
@@ -125,10 +156,13 @@ impl<'s> Simulation<'s> {
         let positions = plans.iter().map(|plan| plan.positions(job.slots)).sum();
         Self {
             ranks: (0..scenario.world).map(rank).collect(),
-            referee: Referee::new(job, positions),
+            referee: Referee::new(jobs.iter().map(|[job, _]| job.clone()).collect(), positions),
             plans,
             scenario,
-            switch,
+            switches,
+            jobs,
+            ends,
+            seats,
             rng: Xoshiro256PlusPlus::seed_from_u64(!scenario.seed),
             now: Duration::ZERO,
             agenda: BinaryHeap::new(),
@@ -217,19 +251,19 @@ impl<'s> Simulation<'s> {
                 }
             }
             Happening::Intrude => self.intrude(),
-            Happening::AtSwitch(port, bytes) => self.at_switch(port, bytes),
+            Happening::AtSwitch(switch, port, bytes) => self.at_switch(switch, port, bytes),
             Happening::AtRank(rank, bytes) => self.at_rank(rank, bytes),
         }
     }
 
-    fn at_switch(&mut self, port: u16, bytes: Rc<[u8]>) {
+    fn at_switch(&mut self, switch: usize, port: u16, bytes: Rc<[u8]>) {
         self.referee.arrives(&bytes);
         let mut out = std::mem::take(&mut self.out);
-        self.switch.process(port, &bytes, &mut out);
-        self.seen_up = Some((port, bytes));
+        self.switches[switch].process(port, &bytes, &mut out);
+        self.seen_up = Some((switch, port, bytes));
         for (to, bytes) in out.drain(..) {
-            self.referee.leaves(&bytes);
-            self.send_down(to, bytes);
+            self.referee.leaves(switch, &bytes);
+            self.send(switch, to, bytes);
         }
         self.out = out;
     }
@@ -261,7 +295,8 @@ impl<'s> Simulation<'s> {
             let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
             let bytes: Rc<[u8]> = self.buffer[..len].into();
             let fate = self.fate(rank, self.scenario.up);
-            self.travel(fate, || Happening::AtSwitch(rank, Rc::clone(&bytes)));
+            let (switch, port) = self.seats[index];
+            self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
         }
         let at = self.now;
         let Rank { worker, tensors, done, aborted, deadline, .. } = &mut self.ranks[index];
@@ -279,12 +314,19 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    fn send_down(&mut self, to: u16, bytes: Vec<u8>) {
+    fn send(&mut self, from: usize, port: u16, bytes: Vec<u8>) {
         // Ports of other jobs lead nowhere.
-        if to < self.scenario.world {
-            let bytes: Rc<[u8]> = bytes.into();
-            let fate = self.fate(to, self.scenario.down);
-            self.travel(fate, || Happening::AtRank(to, Rc::clone(&bytes)));
+        let Some(end) = self.ends[from].get(usize::from(port)).copied() else { return };
+        let bytes: Rc<[u8]> = bytes.into();
+        match end {
+            End::Rank(rank) => {
+                let fate = self.fate(rank, self.scenario.down);
+                self.travel(fate, || Happening::AtRank(rank, Rc::clone(&bytes)));
+            }
+            End::Switch(switch, port) => {
+                let fate = self.scenario.trunk.decide(&mut self.rng);
+                self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
+            }
         }
     }
 
@@ -305,18 +347,19 @@ impl<'s> Simulation<'s> {
     /// **Isolation**: forged packets change nothing.
     fn intrude(&mut self) {
         let scenario = self.scenario;
-        if let Some((port, genuine)) = self.seen_up.clone() {
-            let forgery =
-                intruder::at_switch(&mut self.rng, &scenario.job, &scenario.neighbour, port, &genuine);
+        if let Some((switch, port, genuine)) = self.seen_up.clone() {
+            let [job, neighbour] = &self.jobs[switch];
+            let forgery = intruder::at_switch(&mut self.rng, job, neighbour, port, &genuine);
+            let target = &mut *self.switches[switch];
             let job = scenario.job.base..scenario.job.base + scenario.job.slots;
-            let watched = if forgery.neighbours { job } else { 0..self.switch.slots() };
-            let before = self.switch.digest(watched.clone());
+            let watched = if forgery.neighbours { job } else { 0..target.slots() };
+            let before = target.digest(watched.clone());
             let mut out = Vec::new();
-            self.switch.process(forgery.port, &forgery.bytes, &mut out);
-            let after = self.switch.digest(watched);
+            target.process(forgery.port, &forgery.bytes, &mut out);
+            let after = target.digest(watched);
             assert_eq!(before, after, "a forged packet changed a slot: {forgery:02x?}");
             self.report.forged += 1;
-            out.into_iter().for_each(|(to, bytes)| self.send_down(to, bytes));
+            out.into_iter().for_each(|(to, bytes)| self.send(switch, to, bytes));
         }
         if let Some((rank, genuine)) = self.seen_down.clone() {
             let bytes = intruder::at_rank(&mut self.rng, &scenario.job, &genuine);
@@ -370,6 +413,35 @@ impl<'s> Simulation<'s> {
         self.report.elapsed = self.now;
         self.report
     }
+}
+
+/// What is at each port of each switch, in the order of [`Scenario::jobs`], and where each rank is.
+fn wiring(scenario: &Scenario) -> (Vec<Vec<End>>, Vec<(usize, u16)>) {
+    let shape = &scenario.shape;
+    let mut ends = vec![Vec::new(); shape.above.len()];
+    let mut ports = vec![0; shape.above.len()];
+    for (switch, above) in shape.above.iter().enumerate() {
+        if let Some(above) = *above {
+            ports[switch] = ends[above].len() as u16;
+            ends[above].push(switch);
+        }
+    }
+    let mut seats = vec![(0, 0); shape.workers.len()];
+    let mut wired: Vec<Vec<End>> = Vec::new();
+    for (switch, below) in ends.iter().enumerate() {
+        // A child sees this switch at the port after its own children.
+        let up = |child: usize| {
+            (ends[child].len() + shape.workers.iter().filter(|leaf| **leaf == child).count()) as u16
+        };
+        let mut row: Vec<End> = below.iter().map(|child| End::Switch(*child, up(*child))).collect();
+        for (rank, _) in shape.workers.iter().enumerate().filter(|(_, leaf)| **leaf == switch) {
+            seats[rank] = (switch, row.len() as u16);
+            row.push(End::Rank(rank as u16));
+        }
+        row.extend(shape.above[switch].map(|above| End::Switch(above, ports[switch])));
+        wired.push(row);
+    }
+    (wired, seats)
 }
 
 /// Operations submitted so far.

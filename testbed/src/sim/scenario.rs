@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use netfold_controller::tree::Shape;
 use netfold_wire::LaneOp;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -43,24 +44,28 @@ pub struct Outage {
 pub struct Scenario {
     /// The seed it was drawn from, which also drives the network.
     pub seed: u64,
-    /// Ranks, 1 to 32.
+    /// Ranks.
     pub world: u16,
+    /// Which switch is below which, and which rank at which switch.
+    pub shape: Shape,
     /// Slots of the job.
     pub slots: u32,
     /// Lanes a packet.
     pub lane_words: u32,
-    /// The job.
+    /// The job as the root knows it, which in a tree stands for all switches in what is the same at all of them.
     pub job: JobSetup,
-    /// Another job on the same switch.
+    /// Another job, on each switch by itself.
     pub neighbour: JobSetup,
     /// Operations in order of submission.
     pub plans: Vec<OpPlan>,
     /// Submission of operation `op` on rank `rank`, after the start: `submissions[rank][op]`.
     pub submissions: Vec<Vec<Duration>>,
-    /// Faults on the way to the switch.
+    /// Faults on the way from ranks to switches.
     pub up: Faults,
-    /// Faults on the way to the ranks.
+    /// Faults on the way from switches to ranks.
     pub down: Faults,
+    /// Faults between switches, each way.
+    pub trunk: Faults,
     /// A dying rank.
     pub death: Option<Death>,
     /// A link that fails for a while.
@@ -75,8 +80,11 @@ impl Scenario {
     /// Draws a scenario. Everything in it, and everything that happens in it, follows from the seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let rng = &mut rng;
-        let world = pick(rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
+        let world = pick(&mut rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
+        Self::draw(seed, &mut rng, world)
+    }
+
+    fn draw(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {
         let slots = pick(rng, &[1, 1, 2, 2, 4, 8, 8, 16, 32, 64, 256]);
         let lane_words = pick(rng, &[64, 64, 64, 64, 64, 64, 64, 352]);
         let first_chunk = match rng.random_range(0..4) {
@@ -94,9 +102,14 @@ impl Scenario {
             slots,
             first_chunk,
             ports: (0..world).collect(),
+            parent: None,
+            workers: world,
+            world,
         };
         let neighbour = JobSetup {
             job: job.job ^ rng.random_range(1..=u16::MAX),
+            workers: 2,
+            world: 2,
             base: SWITCH_SLOTS / 2 + 64 * rng.random_range(0..4),
             slots: 64,
             ports: vec![100, 101],
@@ -121,8 +134,10 @@ impl Scenario {
         });
         Self {
             down: if rng.random() { up } else { draw_faults(rng) },
+            trunk: up,
             seed,
             world,
+            shape: flat(world),
             slots,
             lane_words,
             job,
@@ -153,11 +168,16 @@ impl Scenario {
             slots,
             first_chunk: 1,
             ports: (0..world).collect(),
+            parent: None,
+            workers: world,
+            world,
         };
-        let neighbour = JobSetup { job: 2, base: SWITCH_SLOTS / 2, ports: vec![100, 101], ..job };
+        let neighbour =
+            JobSetup { job: 2, base: SWITCH_SLOTS / 2, ports: vec![100, 101], workers: 2, world: 2, ..job };
         Self {
             seed,
             world,
+            shape: flat(world),
             slots,
             lane_words: lane_words as u32,
             job,
@@ -166,12 +186,80 @@ impl Scenario {
             submissions: vec![vec![Duration::ZERO]; usize::from(world)],
             up: faults,
             down: faults,
+            trunk: faults,
             death: None,
             outage: None,
             intrusions: 0,
             stall_timeout: Duration::from_secs(60),
         }
     }
+}
+
+impl Scenario {
+    /// Draws a scenario in a tree of two or three levels, in all else like [`Scenario::from_seed`].
+    pub fn tree_from_seed(seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ TREE_SEED);
+        let shape = draw_shape(&mut rng);
+        let world = shape.workers.len() as u16;
+        let mut scenario = Self::draw(seed, &mut rng, world);
+        scenario.job.ports = children(&shape, 0);
+        scenario.shape = shape;
+        scenario.trunk = if rng.random() { scenario.up } else { draw_faults(&mut rng) };
+        // A packet crosses more links, each of which may hold it back.
+        scenario.stall_timeout *= 2;
+        scenario
+    }
+
+    /// What each switch knows beforehand: this job and the neighbour. Children have ports from 0 on, switches before
+    /// workers, and the switch above the port after them.
+    pub fn jobs(&self) -> Vec<[JobSetup; 2]> {
+        let mut workers = vec![0; self.shape.above.len()];
+        for leaf in &self.shape.workers {
+            let mut at = Some(*leaf);
+            while let Some(switch) = at {
+                workers[switch] += 1;
+                at = self.shape.above[switch];
+            }
+        }
+        let job = |switch: usize| {
+            let ports = children(&self.shape, switch);
+            let parent = self.shape.above[switch].map(|_| ports.len() as u16);
+            JobSetup { ports, parent, workers: workers[switch], world: self.world, ..self.job.clone() }
+        };
+        (0..workers.len()).map(|switch| [job(switch), self.neighbour.clone()]).collect()
+    }
+}
+
+/// Sets the seeds of trees apart from those of single switches.
+const TREE_SEED: u64 = 0x7472_6565;
+
+/// One switch.
+fn flat(world: u16) -> Shape {
+    Shape { above: vec![None], workers: vec![0; world.into()] }
+}
+
+/// Ports of a switch's children.
+fn children(shape: &Shape, switch: usize) -> Vec<u16> {
+    let switches = shape.above.iter().filter(|above| **above == Some(switch)).count();
+    let workers = shape.workers.iter().filter(|leaf| **leaf == switch).count();
+    (0..(switches + workers) as u16).collect()
+}
+
+/// Two or three levels, of which some switches have workers and switches below them.
+fn draw_shape(rng: &mut Xoshiro256PlusPlus) -> Shape {
+    let (levels, fan_out) =
+        pick(rng, &[(2, 1), (2, 2), (2, 2), (2, 3), (2, 5), (3, 1), (3, 2), (3, 2), (3, 3)]);
+    let leaves = (fan_out as u16).pow(levels as u32 - 1);
+    let mut shape = Shape::regular(
+        levels,
+        fan_out,
+        leaves * rng.random_range(1..=3) + rng.random_range(0..leaves.min(3)),
+    )
+    .expect("up to 9 switches of up to 6 workers");
+    if rng.random_bool(0.2) {
+        shape.workers.push(rng.random_range(0..shape.above.len()));
+    }
+    shape
 }
 
 fn pick<T: Copy>(rng: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {

@@ -17,8 +17,21 @@ pub struct JobSetup {
     pub slots: u32,
     /// First chunk number of the stream; every slot of the range holds the one before it.
     pub first_chunk: u32,
-    /// Port of each rank.
+    /// Port of each child: of each rank, at the only switch.
     pub ports: Vec<u16>,
+    /// Port of the switch above, if there is one.
+    pub parent: Option<u16>,
+    /// Workers below this switch.
+    pub workers: u16,
+    /// Workers of the whole job.
+    pub world: u16,
+}
+
+impl JobSetup {
+    /// The contributor bitmap of all children.
+    pub fn full(&self) -> u32 {
+        u32::MAX >> (32 - self.ports.len())
+    }
 }
 
 /// A switch under simulation.

@@ -8,7 +8,7 @@ use netfold_wire::control::Mode;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-/// Lanes at the start of each chunk in which lane `r` counts the shares of rank `r` (in sums).
+/// Lanes at the start of each chunk in which lane `r` counts the shares of rank `r` (in sums), of rank `r + 32` too.
 const TALLY: usize = 32;
 
 /// Added to every lane once for each unit of the agreed exponent, so that a wrong exponent shows.
@@ -46,7 +46,7 @@ impl OpPlan {
         let mut input = |rank: usize| -> Vec<i32> {
             let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
             let mut value = |at| {
-                if tally(at) { i32::from(at % lane_words == rank) } else { rng.random() }
+                if tally(at) { i32::from(at % lane_words == rank % TALLY) } else { rng.random() }
             };
             (0..elements).map(&mut value).collect()
         };

@@ -1,0 +1,328 @@
+//! The same search for a tree: two leaves of two workers each below a root, one slot with its sets.
+//!
+//! Chunks are plain positions here, serial numbers being the matter of the [model](super::Model) of one switch. A fold on
+//! its way up or a result on its way down, once sent and not lost, can arrive at any time, any number of times or never.
+//! What lanes hold is looked at when they are sent, so that a packet on its way is known by its chunk alone.
+
+use std::collections::HashMap;
+
+use super::{Broken, Explored};
+
+const LEAVES: usize = 2;
+const WORKERS: usize = 4;
+
+/// Workers of a leaf, by bit.
+const OWN: [u8; LEAVES] = [0b0011, 0b1100];
+
+/// The rules of hierarchy. The [default](TreeRules::default) are the protocol's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeRules {
+    /// Sets of the slot: chunk `k` uses set `k mod sets`.
+    pub sets: u8,
+    /// A leaf knows which chunk's result has come down, and answers duplicates of it itself.
+    pub settled: bool,
+    /// A result that comes down takes the fold's place, rather than being folded into it.
+    pub overwritten: bool,
+    /// A duplicate of a full chunk that is not settled is sent up again.
+    pub sent_again: bool,
+    /// The root answers a duplicate of a finished chunk by the stored result.
+    pub repeated: bool,
+}
+
+impl Default for TreeRules {
+    fn default() -> Self {
+        Self { sets: 2, settled: true, overwritten: true, sent_again: true, repeated: true }
+    }
+}
+
+/// What to search: a stream of `chunks` chunks, at most 7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeModel {
+    /// Chunks of the stream.
+    pub chunks: u8,
+    /// The rules.
+    pub rules: TreeRules,
+}
+
+/// How often each worker's share of the occupying chunk is in the lanes, at most 3, two bits each.
+type Lanes = u8;
+
+const ALL_ONCE: Lanes = 0b01_01_01_01;
+
+fn added(a: Lanes, b: Lanes) -> Lanes {
+    let mut sum = 0;
+    for worker in 0..WORKERS {
+        let times = |lanes: Lanes| lanes >> (2 * worker) & 3;
+        sum |= (times(a) + times(b)).min(3) << (2 * worker);
+    }
+    sum
+}
+
+fn once(workers: u8) -> Lanes {
+    (0..WORKERS).filter(|worker| workers >> worker & 1 == 1).map(|worker| 1 << (2 * worker)).sum()
+}
+
+/// What a (slot, set) holds. Chunk 0 means none yet; the stream's chunks count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Place {
+    chunk: u8,
+    seen: u8,
+    lanes: Lanes,
+    settled: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct State {
+    leaves: [[Place; 2]; LEAVES],
+    root: [Place; 2],
+    /// Chunk that each worker waits for.
+    next: [u8; WORKERS],
+    /// Workers to which the result that they wait for is under way.
+    coming: u8,
+    /// Chunks, by bit, of which a fold is under way to the root, and a result to the leaf.
+    up: [u8; LEAVES],
+    down: [u8; LEAVES],
+}
+
+/// Something that happens; what it causes to be sent is lost but to those of `kept`, by bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A worker's share reaches its leaf.
+    Data { worker: usize, chunk: u8, kept: u8 },
+    /// A leaf's fold reaches the root.
+    Up { leaf: usize, chunk: u8, kept: u8 },
+    /// The root's result reaches a leaf.
+    Down { leaf: usize, chunk: u8, kept: u8 },
+    /// A result reaches a worker.
+    Result { worker: usize },
+}
+
+impl TreeModel {
+    /// Searches every reachable state.
+    ///
+    /// # Errors
+    ///
+    /// The first invariant found broken.
+    pub fn check(&self) -> Result<Explored, Broken> {
+        let start = State { next: [1; WORKERS], ..State::default() };
+        let mut states = vec![start];
+        let mut known = HashMap::from([(start, 0_u32)]);
+        let (mut at, mut events) = (0, 0);
+        while at < states.len() {
+            let state = states[at];
+            self.events(&state, &mut |event| {
+                let next = self.play(&state, event)?;
+                events += 1;
+                known.entry(next).or_insert_with(|| {
+                    states.push(next);
+                    states.len() as u32 - 1
+                });
+                Ok(())
+            })?;
+            at += 1;
+        }
+        self.find_deadlock(&states, &known)?;
+        Ok(Explored { states: states.len(), events })
+    }
+
+    /// A state is live when all have finished in it or some event leads to a live one.
+    fn find_deadlock(&self, states: &[State], known: &HashMap<State, u32>) -> Result<(), Broken> {
+        let finished = |state: &State| state.next.iter().all(|next| *next > self.chunks);
+        let mut live: Vec<bool> = states.iter().map(finished).collect();
+        // Backwards through the order of discovery settles nearly all in the first round.
+        loop {
+            let mut changed = false;
+            for at in (0..states.len()).rev() {
+                if live[at] {
+                    continue;
+                }
+                let state = states[at];
+                let leads = self.events(&state, &mut |event| match self.play(&state, event) {
+                    Ok(next) if known.get(&next).is_some_and(|to| live[*to as usize]) => {
+                        Err(Broken::Deadlock)
+                    }
+                    _ => Ok(()),
+                });
+                if leads.is_err() {
+                    (live[at], changed) = (true, true);
+                }
+            }
+            if live.iter().all(|live| *live) {
+                return Ok(());
+            }
+            if !changed {
+                return Err(Broken::Deadlock);
+            }
+        }
+    }
+
+    /// Hands every event that can happen to `play`, until that fails.
+    fn events(
+        &self,
+        state: &State,
+        play: &mut impl FnMut(Event) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        for worker in 0..WORKERS {
+            for chunk in 1..=state.next[worker].min(self.chunks) {
+                (0..8).try_for_each(|kept| play(Event::Data { worker, chunk, kept }))?;
+            }
+            if state.coming >> worker & 1 == 1 {
+                play(Event::Result { worker })?;
+            }
+        }
+        for leaf in 0..LEAVES {
+            for chunk in 1..=self.chunks {
+                if state.up[leaf] >> chunk & 1 == 1 {
+                    (0..4).try_for_each(|kept| play(Event::Up { leaf, chunk, kept }))?;
+                }
+                if state.down[leaf] >> chunk & 1 == 1 {
+                    (0..4).try_for_each(|kept| play(Event::Down { leaf, chunk, kept }))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn play(&self, state: &State, event: Event) -> Result<State, Broken> {
+        let mut state = *state;
+        match event {
+            Event::Data { worker, chunk, kept } => self.data(&mut state, worker, chunk, kept)?,
+            Event::Up { leaf, chunk, kept } => self.up(&mut state, leaf, chunk, kept)?,
+            Event::Down { leaf, chunk, kept } => self.down(&mut state, leaf, chunk, kept)?,
+            Event::Result { worker } => {
+                state.next[worker] += 1;
+                state.coming &= !(1 << worker);
+            }
+        }
+        Ok(state)
+    }
+
+    /// Puts a share into a place. `None` when the chunk is older; else whether the share was there before.
+    fn take(
+        &self,
+        state: &State,
+        place: &mut Place,
+        chunk: u8,
+        bit: u8,
+        share: Lanes,
+    ) -> Result<Option<bool>, Broken> {
+        if chunk < place.chunk {
+            return Ok(None);
+        }
+        if chunk > place.chunk {
+            if place.chunk > 0 && state.next.iter().any(|next| *next <= place.chunk) {
+                return Err(Broken::SafeReuse);
+            }
+            *place = Place { chunk, seen: bit, lanes: share, settled: place.settled };
+            return Ok(Some(false));
+        }
+        let before = place.seen & bit != 0;
+        if !before {
+            place.seen |= bit;
+            place.lanes = added(place.lanes, share);
+        }
+        Ok(Some(before))
+    }
+
+    /// A leaf takes a worker's share. Bits of `kept`: the leaf's two workers, the root.
+    fn data(&self, state: &mut State, worker: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+        let leaf = worker / 2;
+        let set = usize::from(chunk % self.rules.sets);
+        let mut place = state.leaves[leaf][set];
+        let taken = self.take(state, &mut place, chunk, 1 << (worker % 2), once(1 << worker))?;
+        state.leaves[leaf][set] = place;
+        let Some(before) = taken else {
+            return if chunk == state.next[worker] { Err(Broken::Stale) } else { Ok(()) };
+        };
+        if place.seen != 0b11 {
+            return Ok(());
+        }
+        if before && self.rules.settled && place.settled == chunk {
+            return self.result(state, leaf, place, kept & 1 << (worker % 2));
+        }
+        if before && !self.rules.sent_again {
+            return Ok(());
+        }
+        if place.lanes != once(OWN[leaf]) {
+            return Err(Broken::SameBytes);
+        }
+        state.up[leaf] |= (kept >> 2 & 1) << chunk;
+        Ok(())
+    }
+
+    /// The root takes a leaf's fold, which holds what it was seen to hold when it was sent.
+    fn up(&self, state: &mut State, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+        let set = usize::from(chunk % self.rules.sets);
+        let mut place = state.root[set];
+        let taken = self.take(state, &mut place, chunk, 1 << leaf, once(OWN[leaf]))?;
+        state.root[set] = place;
+        let Some(before) = taken else { return Ok(()) };
+        if place.seen != 0b11 || (before && !self.rules.repeated) {
+            return Ok(());
+        }
+        if place.lanes != ALL_ONCE {
+            return Err(Broken::ExactlyOnce);
+        }
+        let to = if before { 1 << leaf } else { 0b11 };
+        for leaf in (0..LEAVES).filter(|leaf| (kept & to) >> leaf & 1 == 1) {
+            state.down[leaf] |= 1 << chunk;
+        }
+        Ok(())
+    }
+
+    /// A leaf takes the root's result.
+    fn down(&self, state: &mut State, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+        let set = usize::from(chunk % self.rules.sets);
+        let place = &mut state.leaves[leaf][set];
+        let wanted = place.chunk == chunk && place.seen == 0b11;
+        if !wanted || (self.rules.settled && place.settled == chunk) {
+            return Ok(());
+        }
+        place.lanes = if self.rules.overwritten { ALL_ONCE } else { added(place.lanes, ALL_ONCE) };
+        place.settled = chunk;
+        let place = *place;
+        self.result(state, leaf, place, kept)
+    }
+
+    /// What a leaf holds goes to those of its workers in `to`.
+    fn result(&self, state: &mut State, leaf: usize, place: Place, to: u8) -> Result<(), Broken> {
+        if place.lanes != ALL_ONCE {
+            return Err(Broken::ExactlyOnce);
+        }
+        for worker in (0..2).filter(|index| to >> index & 1 == 1).map(|index| 2 * leaf + index) {
+            if state.next[worker] == place.chunk {
+                state.coming |= 1 << worker;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_hold_in_a_tree() {
+        for chunks in [1, 2, 4, 6] {
+            let explored = TreeModel { chunks, rules: TreeRules::default() }.check();
+            println!("two leaves of two workers, {chunks} chunks: {explored:?}");
+            assert!(explored.is_ok_and(|explored| explored.states > 100 * usize::from(chunks)));
+        }
+    }
+
+    #[test]
+    fn each_rule_of_hierarchy_is_needed() {
+        let broken = |edit: fn(&mut TreeRules)| {
+            let mut rules = TreeRules::default();
+            edit(&mut rules);
+            TreeModel { chunks: 2, rules }.check().err()
+        };
+        assert_eq!(broken(|_| {}), None);
+        assert_eq!(broken(|rules| rules.sets = 1), Some(Broken::SafeReuse));
+        assert_eq!(broken(|rules| rules.settled = false), Some(Broken::SameBytes));
+        assert_eq!(broken(|rules| rules.overwritten = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.sent_again = false), Some(Broken::Deadlock));
+        assert_eq!(broken(|rules| rules.repeated = false), Some(Broken::Deadlock));
+    }
+}
