@@ -5,25 +5,25 @@
 //!
 //! **Values** are unsigned and have a width; sums, differences, complements and left shifts wrap to it. Signed
 //! operators read two's complement of the same width. A shift by the width or more yields 0, or for the signed one 0
-//! or -1. Booleans are a type of their own. ([`eval`])
+//! or -1. Booleans are a type of their own. (`eval`)
 //!
 //! **Parsing** extracts parts in the order of the states. At the first part that the packet is too short for, parsing
 //! ends with that part absent; so does a selection in which nothing matches and that names no other state. What was
 //! not extracted is payload and follows behind whatever is sent. Metadata and lane variables begin at zero.
-//! ([`packet`])
+//! (`packet`)
 //!
 //! **An absent header** (not extracted, or removed) reads as zeros, and assignments to it do nothing. bmv2 does so for
 //! table keys; elsewhere it shows what an earlier packet left there, so programs must not depend on it.
 //!
 //! **Absent lanes**: an assignment to lanes, or to lane variables from lanes, does nothing; [`Expr::AnyLane`] is
-//! false; a register action that reads or writes the packet's lanes drops the packet. ([`control`], [`registers`])
+//! false; a register action that reads or writes the packet's lanes drops the packet. (`control`, `registers`)
 //!
 //! **A table** runs the action of the matching entry with the greatest priority, or its default. Of two that match
-//! with the same priority, the older; other back ends may choose differently. ([`tables`])
+//! with the same priority, the older; other back ends may choose differently. (`tables`)
 //!
 //! **A register action** sees old cells in conditions and new values; all cells change together; the output comes last
 //! and may see the new ones. An index out of range drops the packet at once: no later statement runs, not even a
-//! counter. ([`registers`])
+//! counter. (`registers`)
 //!
 //! **A counter** whose index is out of range counts nothing.
 //!
@@ -33,8 +33,9 @@
 //! **The IPv4 checksum** is wrong when it differs from the one computed over the other fields: 0xffff where 0 is right
 //! is wrong. When the header is present as the packet leaves, it is computed anew.
 //!
-//! **Egress** begins with each copy as ingress sent it: parsed again, metadata zero. A queue deeper than 19 bits can
-//! say has depth 2^19 - 1.
+//! **Egress** begins with each copy as ingress sent it: parsed again, metadata zero. (bmv2 keeps metadata and what was
+//! parsed; a program that sets metadata in egress before it reads any, and reads no header there whose presence ingress
+//! changed, cannot tell.) A queue deeper than 19 bits can say has depth 2^19 - 1.
 
 mod control;
 mod eval;

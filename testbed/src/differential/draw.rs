@@ -75,7 +75,7 @@ impl<'a> Draw<'a> {
             if self.rng.random_bool(0.95) {
                 // In steps, because a newer number is less than 2^31 ahead.
                 for chunk in [chunk / 3, chunk / 3 * 2, chunk] {
-                    let datagram = self.from_controller(Kind::Advance, index, chunk);
+                    let datagram = self.controller_datagram(Kind::Advance, index, chunk);
                     let arrival = self.wrap(datagram);
                     self.push(arrival);
                 }
@@ -83,7 +83,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    fn from_controller(&mut self, kind: Kind, index: u32, chunk: u32) -> Datagram {
+    fn controller_datagram(&mut self, kind: Kind, index: u32, chunk: u32) -> Datagram {
         let repr = Repr { kind, flags: Flags::BARE, job: 0, chunk, ..self.repr(0, index, chunk) };
         Datagram { port: CONTROLLER, repr }
     }
@@ -276,14 +276,14 @@ impl<'a> Draw<'a> {
         let known = 2 * self.profile.slots;
         if self.settings.out_of_range && known < 1 << 16 && self.rng.random_bool(0.1) {
             let beyond = self.rng.random_range(known..1 << 16);
-            let datagram = self.from_controller(Kind::Probe, beyond, chunk);
+            let datagram = self.controller_datagram(Kind::Probe, beyond, chunk);
             return self.wrap(datagram);
         }
         let kind = if self.rng.random_bool(0.5) { Kind::Probe } else { Kind::Advance };
         if kind == Kind::Advance && chunk.wrapping_sub(slot.chunk).cast_signed() > 0 {
             *slot = Slot { chunk, sent: 0, settled: false };
         }
-        let datagram = self.from_controller(kind, index, chunk);
+        let datagram = self.controller_datagram(kind, index, chunk);
         self.wrap(datagram)
     }
 
