@@ -166,8 +166,8 @@ fn next(plane: &DataPlane) -> (u16, Outer, Repr, Vec<u32>) {
 
 /// Sends one chunk from both workers and checks what each gets.
 fn fold(plane: &DataPlane, slot: u16, chunk: u32) {
-    plane.send(1, &data(1, slot, chunk)).unwrap();
-    plane.send(2, &data(2, slot, chunk)).unwrap();
+    plane.send(1, &data(1, slot, chunk)).expect("bmv2 takes it");
+    plane.send(2, &data(2, slot, chunk)).expect("bmv2 takes it");
     let mut results = [next(plane), next(plane)];
     results.sort_by_key(|(port, ..)| *port);
     for ((port, outer, repr, lanes), number) in results.into_iter().zip([1u8, 2]) {
@@ -178,7 +178,7 @@ fn fold(plane: &DataPlane, slot: u16, chunk: u32) {
         let expected: Vec<u32> = (0..Profile::hardware().lane_words).map(|lane| 3000 + 2 * lane).collect();
         assert_eq!(lanes, expected);
     }
-    assert_eq!(plane.receive(QUIET).unwrap(), None, "one copy each and no more");
+    assert_eq!(plane.receive(QUIET), Ok(None), "one copy each and no more");
 }
 
 fn table(driver: &P4RuntimeDriver, table: u32) -> usize {
@@ -219,7 +219,7 @@ fn two_members_fold_through_bmv2() {
     let counted = |reason: Reason| packets[Reason::ALL.iter().position(|r| *r == reason).unwrap()];
     assert_eq!(counted(Reason::Spoofed), 1);
     // Two times 16 slot-sets (an ADVANCE may have been sent again), six chunks and a duplicate.
-    assert!(counted(Reason::None) >= 2 * 16 + 6 + 1, "{packets:?}");
+    assert!(counted(Reason::None) > 2 * 16 + 6, "{packets:?}");
 
     // One member goes: copies go to the other alone, and nothing of it stays behind.
     let gone =

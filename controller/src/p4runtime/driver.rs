@@ -197,7 +197,6 @@ impl P4RuntimeDriver {
     }
 
     /// Checks a group and returns its copies with the switch's port numbers, and the entries that address them.
-    #[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
     fn resolve(
         &self,
         group: u16,
