@@ -9,8 +9,8 @@ use netfold_p4::{allreduce, rust};
 /// Lanes a packet of the generated pipelines: payloads of 256, 1408 and 8192 bytes.
 const LANE_WORDS: [u32; 3] = [64, 352, 2048];
 
-/// Lanes a packet of the pipelines with other numerics than words: payloads of 256 and 1408 bytes.
-const LANE_WORDS_CONVERTED: [u32; 2] = [64, 352];
+/// Lanes a packet of the pipelines with other numerics than words: a payload of 1408 bytes.
+const LANE_WORDS_CONVERTED: u32 = 352;
 
 /// Queue depth in packets at which frames are marked.
 const ECN_DEPTH: u32 = 16;
@@ -28,11 +28,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     for numerics in [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float] {
-        for lane_words in LANE_WORDS_CONVERTED {
-            let profile = Profile::software_with(lane_words, numerics);
-            let text = rust::generate(&allreduce::program(&profile)?)?;
-            fs::write(out.join(format!("{}_{lane_words}.rs", numerics.name())), text)?;
-        }
+        let profile = Profile::software_with(LANE_WORDS_CONVERTED, numerics);
+        let text = rust::generate(&allreduce::program(&profile)?)?;
+        fs::write(out.join(format!("{}_{LANE_WORDS_CONVERTED}.rs", numerics.name())), text)?;
     }
     Ok(())
 }

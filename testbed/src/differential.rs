@@ -5,10 +5,12 @@
 //! complete slots, repeated, stale, early, malformed, spoofed, cut, padded and mangled ones. It is plain data, so that
 //! it can be played to any target. [`compare`] plays one to two pipelines of the software switch.
 
+mod bmv2;
 mod draw;
 mod jobs;
 mod play;
 mod sequence;
 
+pub use bmv2::{Bmv2Rig, RigError};
 pub use play::{Copy, Difference, Player, Tally, compare};
 pub use sequence::{Arrival, Group, Sequence, Settings};

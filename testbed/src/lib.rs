@@ -6,6 +6,7 @@
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
+//! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`train`]: data-parallel training of a small neural network on a published data set.
 
 pub mod bench;
@@ -14,4 +15,5 @@ pub mod differential;
 pub mod model;
 pub mod run;
 pub mod sim;
+pub mod stf;
 pub mod train;

@@ -18,20 +18,16 @@ macro_rules! generated {
 }
 
 /// Every fast path, empty and zeroed.
-const GENERATED: [fn() -> Box<dyn Pipeline>; 14] = [
+const GENERATED: [fn() -> Box<dyn Pipeline>; 10] = [
     || Box::new(datagram_64::Program::new()),
     || Box::new(datagram_352::Program::new()),
     || Box::new(datagram_2048::Program::new()),
     || Box::new(ethernet_64::Program::new()),
     || Box::new(ethernet_352::Program::new()),
     || Box::new(ethernet_2048::Program::new()),
-    || Box::new(saturating_64::Program::new()),
     || Box::new(saturating_352::Program::new()),
-    || Box::new(wide_64::Program::new()),
     || Box::new(wide_352::Program::new()),
-    || Box::new(half_64::Program::new()),
     || Box::new(half_352::Program::new()),
-    || Box::new(float_64::Program::new()),
     || Box::new(float_352::Program::new()),
 ];
 
@@ -42,7 +38,7 @@ pub(crate) fn generated(fingerprint: u64) -> Option<Box<dyn Pipeline>> {
 }
 
 generated!(datagram_64, datagram_352, datagram_2048, ethernet_64, ethernet_352, ethernet_2048);
-generated!(saturating_64, saturating_352, wide_64, wide_352, half_64, half_352, float_64, float_352);
+generated!(saturating_352, wide_352, half_352, float_352);
 
 /// Payload sizes in bytes for which a fast path exists; the middle one suits an MTU of 1500.
 pub const PAYLOADS: [u32; 3] = [256, 1408, 8192];
@@ -67,19 +63,18 @@ pub fn ethernet_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
     })
 }
 
-/// The fast path for datagrams with this payload and these numerics, empty and zeroed. Every payload of [`PAYLOADS`]
-/// has one for words, the first two have one for the others.
+/// The fast path for datagrams with this payload and these numerics, empty and zeroed. Words have one for each of
+/// [`PAYLOADS`], the others for 1408 bytes.
 pub fn numeric_pipeline(payload_bytes: u32, numerics: Numerics) -> Option<Box<dyn Pipeline>> {
-    Some(match (numerics, payload_bytes) {
-        (Numerics::Word, _) => return datagram_pipeline(payload_bytes),
-        (Numerics::Saturating, 256) => Box::new(saturating_64::Program::new()),
-        (Numerics::Saturating, 1408) => Box::new(saturating_352::Program::new()),
-        (Numerics::Wide, 256) => Box::new(wide_64::Program::new()),
-        (Numerics::Wide, 1408) => Box::new(wide_352::Program::new()),
-        (Numerics::Half, 256) => Box::new(half_64::Program::new()),
-        (Numerics::Half, 1408) => Box::new(half_352::Program::new()),
-        (Numerics::Float, 256) => Box::new(float_64::Program::new()),
-        (Numerics::Float, 1408) => Box::new(float_352::Program::new()),
-        _ => return None,
+    if numerics == Numerics::Word {
+        return datagram_pipeline(payload_bytes);
+    }
+    (payload_bytes == 1408).then(|| -> Box<dyn Pipeline> {
+        match numerics {
+            Numerics::Word | Numerics::Saturating => Box::new(saturating_352::Program::new()),
+            Numerics::Wide => Box::new(wide_352::Program::new()),
+            Numerics::Half => Box::new(half_352::Program::new()),
+            Numerics::Float => Box::new(float_352::Program::new()),
+        }
     })
 }

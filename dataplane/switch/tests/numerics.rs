@@ -11,7 +11,9 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-const PAYLOAD: usize = 256;
+const PAYLOAD: usize = 1408;
+const WORDS: usize = PAYLOAD / 4;
+const HALVES: usize = PAYLOAD / 2;
 const PARENT_PORT: u16 = 99;
 
 /// One switch of one job, and the chunk that comes next.
@@ -131,10 +133,10 @@ fn rng(seed: u64) -> Xoshiro256PlusPlus {
 #[test]
 fn saturated_sums_stay_at_the_end_and_are_flagged() {
     let mut rig = Rig::new(Numerics::Saturating, 3, false);
-    let mut lanes = vec![vec![5u32; 64], vec![7; 64], vec![u32::MAX; 64]];
+    let mut lanes = vec![vec![5u32; WORDS], vec![7; WORDS], vec![u32::MAX; WORDS]];
     let out = rig.fold(LaneOp::Sum, &lanes.iter().map(|share| words(share)).collect::<Vec<_>>());
     assert!(!out.flags.contains(Flags::SATURATED));
-    assert_eq!(to_words(&out.lanes), [11; 64]);
+    assert_eq!(to_words(&out.lanes), [11; WORDS]);
     // Above the range, and then back: the end is kept.
     (lanes[0][9], lanes[1][9], lanes[2][9]) = (0x7fff_fff0, 0x100, (-0x1000i32).cast_unsigned());
     // The share of a switch below that has reached the lower end.
@@ -155,7 +157,7 @@ fn wide_sums_are_rounded_once() {
         let shift = u32::from(world).next_power_of_two().trailing_zeros();
         for _ in 0..50 {
             let shares: Vec<Vec<u16>> = (0..world)
-                .map(|_| (0..128).map(|i| if i == 0 { u16::MAX } else { rng.random() }).collect())
+                .map(|_| (0..HALVES).map(|i| if i == 0 { u16::MAX } else { rng.random() }).collect())
                 .collect();
             let out = rig.fold(LaneOp::Sum, &shares.iter().map(|share| halves(share)).collect::<Vec<_>>());
             for (lane, got) in to_halves(&out.lanes).into_iter().enumerate() {
@@ -168,7 +170,7 @@ fn wide_sums_are_rounded_once() {
             }
             let out = rig.fold(LaneOp::Max, &shares.iter().map(|share| halves(share)).collect::<Vec<_>>());
             let most = |lane: usize| shares.iter().map(|share| share[lane]).max().unwrap();
-            assert_eq!(to_halves(&out.lanes), (0..128).map(most).collect::<Vec<_>>());
+            assert_eq!(to_halves(&out.lanes), (0..HALVES).map(most).collect::<Vec<_>>());
         }
     }
 }
@@ -176,14 +178,14 @@ fn wide_sums_are_rounded_once() {
 #[test]
 fn a_result_that_came_down_is_not_shifted_again() {
     let mut rig = Rig::new(Numerics::Wide, 2, true);
-    let share = halves(&[1000; 128]);
+    let share = halves(&[1000; HALVES]);
     assert_eq!(rig.send(0, Kind::Data, LaneOp::Sum, &share).send, Send::Drop);
     let up = rig.send(1, Kind::Data, LaneOp::Sum, &share);
     assert_eq!((up.send, up.kind), (Send::Multicast(2), Kind::Data as u8));
-    assert_eq!(to_halves(&up.lanes), [1000; 128], "2000, shifted by one");
+    assert_eq!(to_halves(&up.lanes), [1000; HALVES], "2000, shifted by one");
     let up = rig.send(1, Kind::Data, LaneOp::Sum, &share);
     assert_eq!((up.send, to_halves(&up.lanes)[5]), (Send::Multicast(2), 1000), "the fold goes up again");
-    let result = halves(&[777; 128]);
+    let result = halves(&[777; HALVES]);
     let down = rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result);
     assert_eq!((down.send, down.lanes), (Send::Multicast(1), result.clone()));
     assert_eq!(rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result).send, Send::Drop, "once is enough");
@@ -196,9 +198,9 @@ fn a_result_that_came_down_is_not_shifted_again() {
 fn every_half_in_range_comes_back() {
     let mut rig = Rig::new(Numerics::Half, 1, false);
     let all: Vec<u16> = (0..=u16::MAX).filter(|bits| f16::from_bits(*bits).is_finite()).collect();
-    for lanes in all.chunks(128) {
+    for lanes in all.chunks(HALVES) {
         let mut lanes = lanes.to_vec();
-        lanes.resize(128, 0);
+        lanes.resize(HALVES, 0);
         let out = rig.fold(LaneOp::Sum, &[halves(&lanes)]);
         for (sent, got) in lanes.iter().zip(to_halves(&out.lanes)) {
             let value = f16::from_bits(*sent).to_f64();
@@ -219,7 +221,7 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
         for _ in 0..100 {
             // Multiples of 2^-15, so that nothing is lost on the way in.
             let mut share = || -> Vec<u16> {
-                (0..128)
+                (0..HALVES)
                     .map(|_| {
                         let magnitude = 2f64.powi(rng.random_range(-5..11));
                         f16::from_f64(magnitude * rng.random_range(-1.0..1.0f64))
@@ -245,7 +247,7 @@ fn every_float_comes_back_from_one_worker() {
     let mut rig = Rig::new(Numerics::Float, 1, false);
     let mut rng = rng(9);
     for round in 0..400 {
-        let lanes: Vec<u32> = (0..64)
+        let lanes: Vec<u32> = (0..WORDS)
             .map(|lane| match (round, lane) {
                 (0, lane) if lane < 32 => {
                     [0, 1, 0x7f_ffff, 0x80_0000, 0x7f7f_ffff][lane % 5] | (lane as u32 & 1) << 31
@@ -273,7 +275,7 @@ fn sums_of_floats_stay_within_their_bound() {
             let spread = rng.random_range(1..60);
             let shares: Vec<Vec<u32>> = (0..world)
                 .map(|_| {
-                    (0..64)
+                    (0..WORDS)
                         .map(|_| {
                             let exponent = rng.random_range(-spread..=0);
                             (rng.random_range(-1.0..1.0f32) * 2f32.powi(exponent)).to_bits()

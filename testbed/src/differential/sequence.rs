@@ -70,6 +70,17 @@ pub struct Sequence {
 }
 
 impl Sequence {
+    /// Nothing at all, for the first profile that has a name.
+    pub(crate) fn empty() -> Self {
+        Self {
+            seed: 0,
+            profile: Profile::hardware(),
+            entries: Vec::new(),
+            groups: Vec::new(),
+            packets: Vec::new(),
+        }
+    }
+
     /// Draws a sequence: equal arguments, equal sequences.
     pub fn from_seed(seed: u64, profile: &Profile, settings: &Settings) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
