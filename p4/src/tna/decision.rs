@@ -39,13 +39,8 @@ const PATTERNS_MAX: usize = 40;
 
 impl<L: Clone + PartialEq> Tree<L> {
     /// The branch on a condition; a constant one takes its side.
-    pub(super) fn branch(
-        program: &Program,
-        cond: &Expr,
-        then: Self,
-        otherwise: Self,
-    ) -> Result<Self, Refusal> {
-        let (yes, no) = (patterns(program, cond, true)?, patterns(program, cond, false)?);
+    pub(super) fn branch(cond: &Expr, then: Self, otherwise: Self) -> Result<Self, Refusal> {
+        let (yes, no) = (patterns(cond, true)?, patterns(cond, false)?);
         let costs = |patterns: &[Pattern]| patterns.len();
         if no.is_empty() || then == otherwise {
             return Ok(then);
@@ -158,7 +153,7 @@ fn joined(a: &[Test], b: &[Test]) -> Option<Pattern> {
 }
 
 /// Patterns any of which makes the condition come out as `want`: one without tests always, none never.
-fn patterns(program: &Program, cond: &Expr, want: bool) -> Result<Vec<Pattern>, Refusal> {
+fn patterns(cond: &Expr, want: bool) -> Result<Vec<Pattern>, Refusal> {
     let constant = |holds: bool| if holds == want { vec![vec![]] } else { vec![] };
     let unknown = || {
         Err(super::refusal(
@@ -168,12 +163,12 @@ fn patterns(program: &Program, cond: &Expr, want: bool) -> Result<Vec<Pattern>, 
     };
     Ok(match cond {
         Expr::Const(value, 0) => constant(*value != 0),
-        Expr::Not(inner) => patterns(program, inner, !want)?,
+        Expr::Not(inner) => patterns(inner, !want)?,
         Expr::Valid(_) | Expr::Intrinsic(Intrinsic::ChecksumError) => {
             vec![vec![Test { key: cond.clone(), value: u64::from(want), mask: 1 }]]
         }
         Expr::Binary(BinOp::Both, left, right) | Expr::Binary(BinOp::Either, left, right) => {
-            let (l, r) = (patterns(program, left, want)?, patterns(program, right, want)?);
+            let (l, r) = (patterns(left, want)?, patterns(right, want)?);
             if matches!(cond, Expr::Binary(BinOp::Both, ..)) == want {
                 l.iter().flat_map(|a| r.iter().filter_map(|b| joined(a, b))).collect()
             } else {
@@ -263,7 +258,6 @@ mod tests {
 
     #[test]
     fn patterns_mean_the_condition() {
-        let program = Program::default();
         let x = || Expr::Meta(MetaId(0));
         let c = |value| Expr::Const(value, 6);
         for limit in 0..64u64 {
@@ -280,8 +274,8 @@ mod tests {
                     ((!x().gt(c(limit))).both(x().ne(c(0))), value <= limit && value != 0),
                 ];
                 for (cond, expected) in cases {
-                    let yes = patterns(&program, &cond, true).expect("one key against constants");
-                    let no = patterns(&program, &cond, false).expect("one key against constants");
+                    let yes = patterns(&cond, true).expect("one key against constants");
+                    let no = patterns(&cond, false).expect("one key against constants");
                     assert_eq!(holds(&yes, value), expected, "{cond:?} of {value}");
                     assert_eq!(holds(&no, value), !expected, "not {cond:?} of {value}");
                 }
@@ -292,6 +286,6 @@ mod tests {
     #[test]
     fn comparing_two_values_is_refused() {
         let cond = Expr::Meta(MetaId(0)).eq(Expr::Meta(MetaId(1)));
-        assert!(patterns(&Program::default(), &cond, true).is_err());
+        assert!(patterns(&cond, true).is_err());
     }
 }

@@ -543,7 +543,7 @@ impl Printer {
         }
         self.assign_all(&assignments)?;
         self.w.close("}");
-        let tree = Tree::branch(self.p(), &cond, Tree::Leaf(true), Tree::Leaf(false))?;
+        let tree = Tree::branch(&cond, Tree::Leaf(true), Tree::Leaf(false))?;
         self.decide(&format!("x_mark_{number}"), &tree.decision(), |marked| {
             marked.then(|| format!("x_marked_{number}"))
         });

@@ -280,7 +280,7 @@ impl Lowering {
                     if let Expr::Const(value, 0) = cond {
                         return side(if value != 0 { then } else { otherwise });
                     }
-                    return Tree::branch(&self.program, &cond, side(then)?, side(otherwise)?);
+                    return Tree::branch(&cond, side(then)?, side(otherwise)?);
                 }
                 Stmt::Exec { register, action, output, .. } => {
                     if path.touches.iter().any(|(known, ..)| known == register) {

@@ -74,7 +74,7 @@ impl Printer {
         }
         let again = Expr::Meta(self.l.harvest).eq(Expr::Const(1, 1));
         let harvest = Tree::Leaf(if lanes { Touch::Harvest } else { Touch::Nothing });
-        Tree::branch(self.p(), &again, harvest, tree)
+        Tree::branch(&again, harvest, tree)
     }
 
     fn effects(&self, register: RegisterId) -> Result<Vec<Effect>, Refusal> {
