@@ -88,7 +88,7 @@ pub struct Estimate {
     pub tcam_blocks: u32,
     /// TCAM blocks of a stage.
     pub tcam_blocks_of: u32,
-    /// Containers of 8, 16 and 32 bits that headers and variables take.
+    /// Containers of 8, 16 and 32 bits that headers and variables take; what a larger size lacks is split over smaller.
     pub containers: [u32; 3],
     /// Containers of 8, 16 and 32 bits that the chip can compute on.
     pub containers_of: [u32; 3],
@@ -149,6 +149,12 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         ));
     }
     let containers = plan.containers();
+    if containers[0] > limits.containers[0] {
+        return Err(refusal(
+            format!("headers, variables and {} words of lanes", plan.words),
+            format!("{} bits of containers that a stage computes on", limits.phv_bits()),
+        ));
+    }
     let phv_bits = containers[0] * 8 + containers[1] * 16 + containers[2] * 32;
     let lane_actions = registers.iter().filter(|cost| cost.entry_bits == 64 && cost.count > 1);
     let rams_per_stage = lane_actions.map(|cost| cost.rams * limits.units).max().unwrap_or(0);
@@ -311,8 +317,8 @@ impl Plan<'_> {
         bits.sum::<u32>().div_ceil(44) * table.size.div_ceil(512)
     }
 
-    /// Containers by size: each 32-bit word wants one of 32 bits and takes two of 16 where these run out; 48-bit
-    /// addresses are a 32 and a 16.
+    /// Containers by size: each 32-bit word wants one of 32 bits and takes two of 16 where these run out, and so on to 8;
+    /// 48-bit addresses are a 32 and a 16.
     fn containers(&self) -> [u32; 3] {
         let fields = crate::fields::Containers::new(self.program);
         let headers = (0..self.program.headers.len() as u16).flat_map(|i| fields.of(crate::ir::HeaderId(i)));
@@ -325,7 +331,9 @@ impl Plan<'_> {
             bytes += (bits % 16).div_ceil(8);
         }
         let spilled = words.saturating_sub(self.limits.containers[2]);
-        [bytes, halves + 2 * spilled, words - spilled]
+        let halves = halves + 2 * spilled;
+        let split = halves.saturating_sub(self.limits.containers[1]);
+        [bytes + 2 * split, halves - split, words - spilled]
     }
 }
 
@@ -357,6 +365,9 @@ mod tests {
         let small = estimate(&Profile { lane_words: 32, workers: 16, ..profile.clone() }, Chip::Tofino1)
             .expect("half the words");
         assert_eq!(small.stages, 8);
+        let second = estimate(&profile, Chip::Tofino2).expect("more stages, fewer containers");
+        assert_eq!((second.stages, second.passes_last), (12, 1));
+        assert!((0..3).all(|i| second.containers[i] <= second.containers_of[i]), "{:?}", second.containers);
         let folded = estimate(&Profile { lane_words: 256, ..profile }, Chip::Tofino1).expect("four pipes");
         assert_eq!((folded.pipes, folded.passes, folded.passes_last), (4, 4, 11));
     }
