@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use netfold_p4::ir::{Program, RegisterKind};
 use netfold_p4::profile::{self, Encapsulation, Profile};
-use netfold_p4::{allreduce, p4info, v1model};
+use netfold_p4::estimate::{self, Estimate};
+use netfold_p4::tna::{self, Chip};
+use netfold_p4::{allreduce, p4info, pna, v1model};
 use netfold_wire::LaneOp;
 use serde::Serialize;
 
@@ -24,6 +26,12 @@ const INFO_EXAMPLES: &str = "\
 Examples:
   netfold p4 info                                        what the pipeline consists of
   netfold p4 info --format p4info > all_reduce.p4info.txt";
+
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  netfold p4 estimate --target tofino1                   the profile made for it: 64 words a packet
+  netfold p4 estimate --target tofino1 --lanes 256       four pipes
+  netfold p4 estimate --target tofino2 --ops sum,max --json";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -43,6 +51,8 @@ enum What {
     Emit(Emit),
     #[command(after_help = INFO_EXAMPLES)]
     Info(Info),
+    #[command(after_help = ESTIMATE_EXAMPLES)]
+    Estimate(EstimateOptions),
     /// List the profiles that have a name.
     #[command(after_help = LIST_EXAMPLES)]
     List,
@@ -73,10 +83,52 @@ struct Info {
     profile: ProfileOptions,
 }
 
+/// Estimate what the pipeline costs on a Tofino: stages, stateful units, RAMs, passes. Refused, with the reason, when it
+/// cannot fit.
+#[derive(Debug, Args)]
+struct EstimateOptions {
+    /// The chip.
+    #[arg(long, value_enum)]
+    target: ChipName,
+    #[command(flatten)]
+    profile: ProfileOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ChipName {
+    /// Tofino 1.
+    Tofino1,
+    /// Tofino 2.
+    Tofino2,
+}
+
+impl From<ChipName> for Chip {
+    fn from(name: ChipName) -> Self {
+        match name {
+            ChipName::Tofino1 => Self::Tofino1,
+            ChipName::Tofino2 => Self::Tofino2,
+        }
+    }
+}
+
+/// An estimate, with `--json`.
+#[derive(Serialize)]
+struct Estimated<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    estimate: &'a Estimate,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Target {
     /// P4_16 for bmv2's simple_switch, through p4c-bm2-ss.
     V1model,
+    /// P4_16 for Tofino 1.
+    Tna,
+    /// P4_16 for Tofino 2.
+    T2na,
+    /// P4_16 for NICs, through p4c-dpdk.
+    Pna,
     /// The pipeline as data, in JSON: what `netfold switch --program` reads.
     Ir,
 }
@@ -93,9 +145,9 @@ enum Format {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 struct ProfileOptions {
-    /// A profile of `netfold p4 list`.
-    #[arg(long, value_name = "NAME", default_value = "hardware", value_parser = profile_name)]
-    profile: Profile,
+    /// A profile of `netfold p4 list` [default: hardware; tofino for Tofino, nic for PNA].
+    #[arg(long, value_name = "NAME", value_parser = profile_name)]
+    profile: Option<Profile>,
     /// 32-bit words of lanes a packet.
     #[arg(long)]
     lanes: Option<u32>,
@@ -126,8 +178,9 @@ struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    fn profile(&self) -> Profile {
-        let mut profile = self.profile.clone();
+    /// The profile; `made_for_it` where none is named.
+    fn profile_or(&self, made_for_it: Profile) -> Profile {
+        let mut profile = self.profile.clone().unwrap_or(made_for_it);
         let numbers = [
             (&mut profile.lane_words, self.lanes),
             (&mut profile.slots, self.slots),
@@ -148,8 +201,16 @@ impl ProfileOptions {
         profile
     }
 
+    fn profile(&self) -> Profile {
+        self.profile_or(Profile::hardware())
+    }
+
     fn program(&self) -> Result<Program, CliError> {
-        allreduce::program(&self.profile()).map_err(|error| CliError::Profile(error.to_string()))
+        self.program_or(Profile::hardware())
+    }
+
+    fn program_or(&self, made_for_it: Profile) -> Result<Program, CliError> {
+        allreduce::program(&self.profile_or(made_for_it)).map_err(|error| CliError::Profile(error.to_string()))
     }
 }
 
@@ -237,6 +298,7 @@ impl P4 {
         match self.what {
             What::Emit(emit) => emit.run(output),
             What::Info(info) => info.run(output),
+            What::Estimate(options) => options.run(output),
             What::List => list(output),
         }
     }
@@ -244,11 +306,24 @@ impl P4 {
 
 impl Emit {
     fn run(self, output: &Output) -> Result<(), CliError> {
-        let program = self.profile.program()?;
+        let made_for_it = match self.target {
+            Target::V1model | Target::Ir => None,
+            Target::Tna | Target::T2na => Some(Profile::tofino()),
+            Target::Pna => profile::by_name("nic"),
+        };
+        let program = self.profile.program_or(made_for_it.unwrap_or_else(Profile::hardware))?;
         let (name, text) = match self.target {
             Target::V1model => {
                 ("v1model", v1model::print(&program).map_err(|e| CliError::Profile(e.to_string()))?)
             }
+            Target::Tna | Target::T2na => {
+                let (name, chip) = match self.target {
+                    Target::T2na => ("t2na", Chip::Tofino2),
+                    _ => ("tna", Chip::Tofino1),
+                };
+                (name, tna::print(&program, chip).map_err(|e| CliError::Profile(e.to_string()))?)
+            }
+            Target::Pna => ("pna", pna::print(&program).map_err(|e| CliError::Profile(e.to_string()))?),
             Target::Ir => ("ir", program.to_json()),
         };
         if let Some(path) = &self.output {
@@ -257,6 +332,16 @@ impl Emit {
                 .map_err(|source| CliError::File { path: path.clone(), source })?;
         }
         print(output, name, &text, self.output)
+    }
+}
+
+impl EstimateOptions {
+    fn run(self, output: &Output) -> Result<(), CliError> {
+        let profile = self.profile.profile_or(Profile::tofino());
+        let estimate = estimate::estimate(&profile, self.target.into())
+            .map_err(|refusal| CliError::Profile(refusal.to_string()))?;
+        output.event(&Estimated { event: "p4_estimate", estimate: &estimate })?;
+        output.line(format_args!("{}", estimate.to_string().trim_end_matches('\n')))
     }
 }
 
