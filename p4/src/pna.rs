@@ -7,7 +7,7 @@
 //! - There is no egress block: what the program does to every copy runs behind the main control, with the group as instance.
 //! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers.
 //! - The DPDK software pipeline has no fields below a byte, no signed comparison and 256 bytes for all metadata. Fields are
-//!   merged ([`crate::fields`]), comparisons are biased, and all lanes share the same few scratch variables.
+//!   merged, comparisons are biased, and all lanes share the same few scratch variables.
 
 mod expr;
 mod touch;
