@@ -234,6 +234,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                             if has_lanes {
                                 {
                                     let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                    if !has_lanes { return rt::Verdict::DROP; }
                                     let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
                                     let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
                                     for i in 0..LANES {
@@ -269,6 +270,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 if has_lanes {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        if !has_lanes { return rt::Verdict::DROP; }
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
                                         let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
                                         for i in 0..LANES {
@@ -303,6 +305,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 if has_lanes {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        if !has_lanes { return rt::Verdict::DROP; }
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
                                         let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
                                         for i in 0..LANES {
@@ -335,6 +338,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 if has_lanes {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        if !has_lanes { return rt::Verdict::DROP; }
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
                                         let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
                                         for i in 0..LANES {
@@ -365,6 +369,7 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
                                 if has_lanes {
                                     {
                                         let Some(slot) = state.sum.get_mut(m_index as usize) else { return rt::Verdict::DROP; };
+                                        if !has_lanes { return rt::Verdict::DROP; }
                                         let Some(bytes) = data.get_mut(LANES_AT..LANES_END) else { return rt::Verdict::DROP; };
                                         let Ok(lanes) = <&mut [[u8; 4]; LANES]>::try_from(bytes.as_chunks_mut::<4>().0) else { return rt::Verdict::DROP; };
                                         for i in 0..LANES {

@@ -61,7 +61,10 @@ impl Generator<'_> {
         let ty = native(cells[0].bits);
         self.field_variables(action);
         let updates = action.updates.first().map(|(_, cases)| cases.as_slice());
-        let mentions = |cases: &[Case]| cases.iter().any(|case| case.value.mentions(&Expr::Lane));
+        let mentions = |cases: &[Case]| {
+            let mut all = cases.iter().flat_map(|case| case.when.iter().chain([&case.value]));
+            all.any(|expr| expr.mentions(&Expr::Lane))
+        };
         let reads = updates.is_some_and(mentions)
             || action.conditions.iter().any(|condition| condition.mentions(&Expr::Lane))
             || (output != Output::None && mentions(&action.output));
@@ -70,6 +73,9 @@ impl Generator<'_> {
             "let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};",
             register.name
         ));
+        if need.reads || need.writes {
+            self.w.line(format!("if !has_{} {{ {give_up}; }}", self.part_name(Part::Lanes)));
+        }
         self.open_loop(need, give_up);
         self.w.line("let old0 = slot[i];");
         for (i, condition) in action.conditions.iter().enumerate() {

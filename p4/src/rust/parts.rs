@@ -243,9 +243,9 @@ impl Generator<'_> {
     /// Header fields that a register action mentions, read before it borrows anything.
     pub(super) fn field_variables(&mut self, action: &RegAction) {
         let mut fields = BTreeSet::new();
-        let values =
-            action.updates.iter().flat_map(|(_, cases)| cases).chain(&action.output).map(|case| &case.value);
-        for expr in action.conditions.iter().chain(values) {
+        let cases = action.updates.iter().flat_map(|(_, cases)| cases).chain(&action.output);
+        let exprs = cases.flat_map(|case| case.when.iter().chain([&case.value]));
+        for expr in action.conditions.iter().chain(exprs) {
             expr.fields(&mut fields);
         }
         self.fields_as_variables(fields);
