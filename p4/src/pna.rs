@@ -5,7 +5,8 @@
 //!   [`Stmt::Multicast`], table `route` finds the port: by the port's own number for instance 0, and by the group's number,
 //!   as instance, for a group. The control plane binds a group to one port (upstream, or a fan-out at the host).
 //! - There is no egress block: what the program does to every copy runs behind the main control, with the group as instance.
-//! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers.
+//! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers; ECN is never
+//!   marked, whatever the profile's `ecn_depth`.
 //! - The DPDK software pipeline has no fields below a byte, no signed comparison and 256 bytes for all metadata. Fields are
 //!   merged, comparisons are biased, and all lanes share the same few scratch variables.
 
@@ -50,9 +51,21 @@ const ROUTES: u32 = 256;
 pub fn print(program: &Program) -> Result<String, PrintError> {
     check(program)?;
     refuse(program)?;
+    let program = &without_queues(program);
     let mut printer = Printer { p: program, fields: Containers::new(program), w: Writer::default() };
     printer.program()?;
     Ok(printer.w.finish())
+}
+
+/// The program without what egress does when queues are deep: a NIC does not tell how deep they are, so it never marks.
+fn without_queues(program: &Program) -> Program {
+    let mut program = program.clone();
+    let deep = |stmt: &Stmt| {
+        matches!(stmt, Stmt::If(cond, _, otherwise)
+            if otherwise.is_empty() && cond.mentions(&Expr::Intrinsic(Intrinsic::QueueDepth)))
+    };
+    program.egress.retain(|stmt| !deep(stmt));
+    program
 }
 
 /// A construct that this back end does not print.
@@ -82,18 +95,6 @@ fn refuse(program: &Program) -> Result<(), Refusal> {
                 program.lane_count()
             ),
             format!("a DPDK pipeline has {REGISTER_ARRAYS_MAX}"),
-        ));
-    }
-    let mut queue = false;
-    visit(&program.egress, &mut |stmt| {
-        if let Stmt::If(cond, ..) = stmt {
-            queue |= cond.mentions(&Expr::Intrinsic(Intrinsic::QueueDepth));
-        }
-    });
-    if queue {
-        return Err(refusal(
-            "queue depth (ECN marking)",
-            "PNA has no queue metadata; set the profile's ecn_depth to 0",
         ));
     }
     Ok(())

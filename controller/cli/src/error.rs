@@ -68,6 +68,9 @@ pub(crate) enum CliError {
     /// A result was not what it must be.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
+    /// Expectations of a script were not met. They were shown.
+    #[error("{failed} expectations were not met")]
+    Unmet { failed: usize },
     /// A topology could not be built, or did not hold.
     #[error("the testbed failed")]
     Testbed(#[source] Box<RunError>),
@@ -145,6 +148,7 @@ impl CliError {
             Self::Bench(error) => error.kind(),
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
+            Self::Unmet { .. } => "unmet",
             Self::Testbed(_) => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",

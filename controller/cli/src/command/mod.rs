@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod p4;
+mod stf;
 mod switch;
 mod testbed;
 mod worker;

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use netfold_p4::estimate::{self, Estimate};
 use netfold_p4::ir::{Program, RegisterKind};
 use netfold_p4::profile::{self, Encapsulation, Profile};
-use netfold_p4::estimate::{self, Estimate};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, p4info, pna, v1model};
 use netfold_wire::LaneOp;
@@ -210,7 +210,8 @@ impl ProfileOptions {
     }
 
     fn program_or(&self, made_for_it: Profile) -> Result<Program, CliError> {
-        allreduce::program(&self.profile_or(made_for_it)).map_err(|error| CliError::Profile(error.to_string()))
+        allreduce::program(&self.profile_or(made_for_it))
+            .map_err(|error| CliError::Profile(error.to_string()))
     }
 }
 
@@ -233,11 +234,27 @@ struct Listed {
     jobs: u32,
     workers: u32,
     hierarchy: bool,
+    numerics: &'static str,
     ops: Vec<&'static str>,
+    /// What `emit` prints it for; it refuses the others with the reason.
+    targets: Vec<&'static str>,
+}
+
+/// The P4 targets that a profile can be printed for.
+fn targets(profile: &Profile) -> Result<Vec<&'static str>, CliError> {
+    let program = allreduce::program(profile).map_err(|error| CliError::Profile(error.to_string()))?;
+    let printed = [
+        ("v1model", v1model::print(&program).is_ok()),
+        ("tna", tna::print(&program, Chip::Tofino1).is_ok()),
+        ("t2na", tna::print(&program, Chip::Tofino2).is_ok()),
+        ("pna", pna::print(&program).is_ok()),
+    ];
+    Ok(printed.into_iter().filter(|(_, can)| *can).map(|(target, _)| target).collect())
 }
 
 fn list(output: &Output) -> Result<(), CliError> {
     for profile::Named { name, about, profile } in profile::named() {
+        let targets = targets(&profile)?;
         output.event(&Listed {
             event: "profile",
             profile: name,
@@ -251,9 +268,11 @@ fn list(output: &Output) -> Result<(), CliError> {
             jobs: profile.jobs,
             workers: profile.workers,
             hierarchy: profile.hierarchy,
+            numerics: profile.numerics.name(),
+            targets: targets.clone(),
             ops: profile.ops.iter().map(|op| op.name()).collect(),
         })?;
-        output.line(format_args!("{name:<12} {about}"))?;
+        output.line(format_args!("{name:<12} {:<24} {about}", targets.join(" ")))?;
     }
     Ok(())
 }

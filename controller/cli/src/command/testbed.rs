@@ -30,6 +30,7 @@ pub(crate) struct Testbed {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(RunOptions),
+    Stf(super::stf::Stf),
 }
 
 /// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
@@ -153,6 +154,7 @@ impl Testbed {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self.what {
             What::Run(options) => options.run(output),
+            What::Stf(stf) => stf.run(output),
         }
     }
 }
