@@ -15,7 +15,7 @@
 //!   nothing at a worker.
 //!
 //! [`Scenario::tree_from_seed`] draws a tree of two or three levels, in which the links between switches misbehave like any
-//! others, and [`run_tree`](run::run_tree) plays it: the same invariants, at every switch.
+//! others, and [`run_tree`] plays it: the same invariants, at every switch.
 //!
 //! Switches: [`ReferenceSwitch`], written to be read; [`PipelineSwitch`], the pipeline that the software
 //! switch runs, generated or interpreted; [`Lockstep`], both at once, byte for byte.

@@ -21,7 +21,9 @@ type End = Box<dyn PacketIo>;
 
 /// Switches on threads of their own, which stop when this is dropped.
 #[derive(Default)]
-struct Threads(Vec<(Handle, Option<JoinHandle<Result<SwitchCounters, IoError>>>)>);
+struct Threads(Vec<(Handle, Option<Thread>)>);
+
+type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 
 impl Keeper for Threads {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
@@ -134,7 +136,6 @@ fn sockets(config: &Config) -> Result<(Option<Vec<End>>, Vec<Option<SocketAddr>>
 }
 
 /// One socket for each worker, towards its switch, and its address.
-#[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
 fn clients(
     config: &Config,
     switches: &[Option<SocketAddr>],
