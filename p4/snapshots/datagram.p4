@@ -1699,6 +1699,7 @@ control IngressImpl(
     }
 
     apply {
+        mark_to_drop(standard_metadata);
         meta.port = (bit<16>)standard_metadata.ingress_port;
         if (hdr.netfold.isValid()) {
             if (hdr.netfold.version == 4w0x1) {

@@ -2363,6 +2363,7 @@ control IngressImpl(
     }
 
     apply {
+        mark_to_drop(standard_metadata);
         meta.port = (bit<16>)standard_metadata.ingress_port;
         if (hdr.netfold.isValid()) {
             if (standard_metadata.checksum_error == 1w1) {

@@ -528,7 +528,7 @@ impl<'a> Checker<'a> {
                 let found = self.lane_value(at, *place, value)?;
                 if found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found }) }
             }
-            Stmt::Count(counter, index) => {
+            Stmt::Count(counter, index) if ingress => {
                 if usize::from(counter.0) >= self.program.counters.len() {
                     return fail(at, Problem::Missing("the counter"));
                 }

@@ -371,7 +371,7 @@ pub enum Stmt {
         /// Where the output goes.
         output: Output,
     },
-    /// Adds one to a counter.
+    /// Adds one to a counter; ingress only.
     Count(CounterId, Expr),
     /// Makes a part absent, so that it is not sent.
     Remove(Part),

@@ -182,6 +182,8 @@ impl Printer<'_> {
         let tables = applied(&self.p.ingress);
         self.tables(&tables);
         self.w.open("apply {");
+        // What is sent nowhere is dropped; without this it would leave by port 0.
+        self.w.line("mark_to_drop(standard_metadata);");
         self.block(&self.p.ingress);
         self.w.close("}");
         self.w.close("}");

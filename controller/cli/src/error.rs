@@ -65,6 +65,9 @@ pub(crate) enum CliError {
     /// The pipeline's benchmark could not be run.
     #[error("the pipeline's benchmark could not be run")]
     Fold(#[from] FoldError),
+    /// bmv2 could not be measured.
+    #[error("bmv2 could not be measured")]
+    Bmv2(#[source] Box<netfold_testbed::differential::RigError>),
     /// A result was not what it must be.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
@@ -149,7 +152,7 @@ impl CliError {
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",
-            Self::Testbed(_) => "testbed",
+            Self::Testbed(_) | Self::Bmv2(_) => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

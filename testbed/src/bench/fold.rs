@@ -12,13 +12,14 @@ use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Child, Node, job_entries};
 use netfold_p4::entry::EntryError;
 use netfold_p4::interpret::InterpretError;
-use netfold_p4::profile::{Encapsulation, Profile, ProfileError};
-use netfold_switch::{
-    InterpretedPipeline, PAYLOADS, Pipeline, Verdict, datagram_pipeline, ethernet_pipeline,
-};
+use netfold_p4::profile::{Encapsulation, Numerics, Profile, ProfileError};
+use netfold_switch::{InterpretedPipeline, PAYLOADS, Pipeline, Verdict, ethernet_pipeline, numeric_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 use serde::Serialize;
+
+use crate::bmv2::missing_tool;
+use crate::differential::{Bmv2Rig, RigError, Sequence, Settings};
 
 /// Workers of the job with lanes: one packet in this many starts a slot, one completes it.
 const WORKERS: u16 = 8;
@@ -29,6 +30,10 @@ const WORKERS_BARE: u16 = 32;
 
 /// Slots in use: few enough that slots and packets stay in the first-level cache at the middle payload.
 const SLOTS: u32 = 2;
+
+/// Numerics other than words, and the payload for which they have a fast path.
+const CONVERTED: [Numerics; 4] = [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float];
+const PAYLOAD_CONVERTED: u32 = 1408;
 
 /// One round of the interpreter for so many of the fast path.
 const INTERPRETED_EVERY: usize = 20;
@@ -56,7 +61,7 @@ impl Default for FoldBench {
 pub struct FoldRow {
     /// Lanes in bytes.
     pub payload_bytes: u32,
-    /// Numeric mode of the job; the switch adds the same words in each.
+    /// Numerics of the program: `word` is that of the modes `i32`, `bfp32` and `bfp16` alike.
     pub mode: &'static str,
     /// What the pipeline parses: `datagram`, or `ethernet` with the outer headers.
     pub encapsulation: &'static str,
@@ -110,24 +115,39 @@ pub enum FoldError {
 /// When a pipeline does not behave; never for slowness.
 pub fn run(bench: &FoldBench, mut progress: impl FnMut(&FoldRow)) -> Result<Vec<FoldRow>, FoldError> {
     let mut rows = Vec::new();
+    let mut add = |payload, encapsulation, numerics| -> Result<(), FoldError> {
+        let row = measure(bench, payload, encapsulation, numerics)?;
+        progress(&row);
+        rows.push(row);
+        Ok(())
+    };
     for payload in PAYLOADS {
         for encapsulation in ["datagram", "ethernet"] {
-            let row = measure(bench, payload, encapsulation)?;
-            progress(&row);
-            rows.push(row);
+            add(payload, encapsulation, Numerics::Word)?;
         }
+    }
+    for numerics in CONVERTED {
+        add(PAYLOAD_CONVERTED, "datagram", numerics)?;
     }
     Ok(rows)
 }
 
-fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Result<FoldRow, FoldError> {
-    let make = if encapsulation == "datagram" { datagram_pipeline } else { ethernet_pipeline };
-    let mut pipeline = make(payload).ok_or(FoldError::Payload(payload))?;
-    let mut interpreted = interpreted(payload, encapsulation)?;
+fn measure(
+    bench: &FoldBench,
+    payload: u32,
+    encapsulation: &'static str,
+    numerics: Numerics,
+) -> Result<FoldRow, FoldError> {
+    let made = match encapsulation {
+        "datagram" => numeric_pipeline(payload, numerics),
+        _ => ethernet_pipeline(payload),
+    };
+    let mut pipeline = made.ok_or(FoldError::Payload(payload))?;
+    let mut interpreted = interpreted(payload, encapsulation, numerics)?;
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
+        let node = node(job, world, numerics);
         for rank in 0..world as u8 {
-            for entry in job_entries(&node(job, world), &Child { port: u16::from(rank) + 1, source: 0, rank })
-            {
+            for entry in job_entries(&node, &Child { port: u16::from(rank) + 1, source: 0, rank }) {
                 pipeline.insert(&entry)?;
                 interpreted.insert(&entry)?;
             }
@@ -152,7 +172,7 @@ fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Resu
     let total_ns = quantile(&total, 0.5);
     Ok(FoldRow {
         payload_bytes: payload,
-        mode: "any",
+        mode: numerics.name(),
         encapsulation,
         fixed_ns: quantile(&fixed, 0.5),
         total_ns,
@@ -166,8 +186,12 @@ fn measure(bench: &FoldBench, payload: u32, encapsulation: &'static str) -> Resu
 }
 
 /// The same program, run by the interpreter.
-fn interpreted(payload: u32, encapsulation: &str) -> Result<InterpretedPipeline, FoldError> {
-    let datagram = Profile::software(payload / 4);
+fn interpreted(
+    payload: u32,
+    encapsulation: &str,
+    numerics: Numerics,
+) -> Result<InterpretedPipeline, FoldError> {
+    let datagram = Profile::software_with(payload / 4, numerics);
     let profile = match encapsulation {
         "ethernet" => Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..datagram },
         _ => datagram,
@@ -187,7 +211,27 @@ fn quantile(values: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
-fn node(job: u16, world: u16) -> Node {
+/// Packets a second through bmv2, one core and all: the program of profile `hardware`, whole sequences of valid and
+/// invalid packets, over its packet stream. `None` where bmv2 or the compiler is not installed.
+///
+/// # Errors
+///
+/// When bmv2 does not run, or differs from the interpreter.
+pub fn bmv2_rate(packets: usize) -> Result<Option<f64>, RigError> {
+    if missing_tool().is_some() {
+        return Ok(None);
+    }
+    let profile = Profile::hardware();
+    let mut rig = Bmv2Rig::start(&profile)?;
+    let sequence = Sequence::from_seed(1, &profile, &Settings::any_target(packets));
+    let program = Arc::new(allreduce::program(&profile)?);
+    let oracle = InterpretedPipeline::new(program).map_err(|error| RigError::Info(error.to_string()))?;
+    let start = Instant::now();
+    let tally = rig.play(&sequence, Box::new(oracle))?;
+    Ok(Some(tally.packets as f64 / start.elapsed().as_secs_f64()))
+}
+
+fn node(job: u16, world: u16, numerics: Numerics) -> Node {
     Node {
         job,
         epoch: EPOCH,
@@ -199,7 +243,7 @@ fn node(job: u16, world: u16) -> Node {
         world,
         group: job,
         parent: None,
-        shift: None,
+        shift: (numerics == Numerics::Wide).then(|| world.next_power_of_two().trailing_zeros() as u8),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_testbed::bench::fold::{FoldBench, FoldRow, run};
+use netfold_testbed::bench::fold::{FoldBench, FoldRow, bmv2_rate, run};
+use netfold_testbed::bmv2::missing_tool;
+use serde::Serialize;
 
 use super::Tagged;
 use crate::error::CliError;
@@ -32,8 +34,9 @@ pub(crate) struct Fold {
 impl Fold {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         output.line(format_args!(
-            "{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
+            "{:>10}{:>12}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
             "payload B",
+            "numerics",
             "parses",
             "fixed ns",
             "lanes ns",
@@ -50,15 +53,40 @@ impl Fold {
                 shown = show(output, row);
             }
         })?;
-        shown
+        shown?;
+        match missing_tool() {
+            Some(tool) => {
+                output.line(format_args!("bmv2: left out, because {tool} is not on PATH (see p4.org)"))
+            }
+            None => show_bmv2(output),
+        }
     }
+}
+
+/// How many packets a second bmv2 takes, with `--json`.
+#[derive(Serialize)]
+struct Bmv2Rate {
+    event: &'static str,
+    payload_bytes: u32,
+    pps: f64,
+}
+
+/// Packets that bmv2 is timed over.
+const BMV2_PACKETS: usize = 3000;
+
+fn show_bmv2(output: &Output) -> Result<(), CliError> {
+    let rate = bmv2_rate(BMV2_PACKETS).map_err(|error| CliError::Bmv2(Box::new(error)))?;
+    let Some(pps) = rate else { return Ok(()) };
+    output.event(&Bmv2Rate { event: "bmv2", payload_bytes: 256, pps })?;
+    output.line(format_args!("bmv2, 256 bytes, all its threads: {:.4} Mpps", pps / 1e6))
 }
 
 fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "fold", row })?;
     output.line(format_args!(
-        "{:>10}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}{:>18.4}",
+        "{:>10}{:>12}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}{:>18.4}",
         row.payload_bytes,
+        row.mode,
         row.encapsulation,
         row.fixed_ns,
         row.lanes_ns,
