@@ -175,8 +175,9 @@ impl Pattern {
 
     /// Whether a packet looks like that.
     pub fn matches(&self, bytes: &[u8]) -> bool {
-        let nibble =
-            |at: usize| bytes.get(at / 2).map(|byte| if at % 2 == 0 { byte >> 4 } else { byte & 15 });
+        let nibble = |at: usize| {
+            bytes.get(at / 2).map(|byte| if at.is_multiple_of(2) { byte >> 4 } else { byte & 15 })
+        };
         let fits = |(at, wanted): (usize, &Option<u8>)| match (nibble(at), wanted) {
             (None, _) => false,
             (Some(found), Some(wanted)) => found == *wanted,

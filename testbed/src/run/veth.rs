@@ -38,10 +38,16 @@ struct CommandFailed {
     said: String,
 }
 
+impl From<CommandFailed> for RunError {
+    fn from(error: CommandFailed) -> Self {
+        Self::Network(Box::new(error))
+    }
+}
+
 /// Runs a command, words separated by spaces.
-fn command(words: &str) -> Result<(), RunError> {
+fn command(words: &str) -> Result<(), CommandFailed> {
     let mut parts = words.split_whitespace();
-    let failed = |said: String| RunError::Network(Box::new(CommandFailed { command: words.into(), said }));
+    let failed = |said: String| CommandFailed { command: words.into(), said };
     let output = Command::new(parts.next().unwrap_or_default())
         .args(parts)
         .stdin(Stdio::null())
@@ -71,7 +77,7 @@ impl Namespaces {
         format!("{}-{kind}{number}", self.prefix)
     }
 
-    fn add(&mut self, kind: char, number: usize) -> Result<(), RunError> {
+    fn add(&mut self, kind: char, number: usize) -> Result<(), CommandFailed> {
         let name = self.name(kind, number);
         command(&format!("ip netns add {name}"))?;
         self.names.push(name.clone());
@@ -108,7 +114,7 @@ fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T
 pub(super) fn unavailable(config: &Config) -> Option<String> {
     let mut trial = Namespaces::new();
     if let Err(error) = trial.add('t', 0) {
-        return Some(format!("no network namespaces here: {}", last(&error)));
+        return Some(format!("no network namespaces here: {}", error.said));
     }
     if config.shape.above.len() == 1 || config.faults.is_none() {
         return None;
@@ -119,17 +125,7 @@ pub(super) fn unavailable(config: &Config) -> Option<String> {
         Netem(config.faults)
     );
     let error = command(&netem).err()?;
-    Some(format!("no faults between switches on interfaces here: {}", last(&error)))
-}
-
-fn last(error: &RunError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = cause.to_string();
-        source = cause.source();
-    }
-    text
+    Some(format!("no faults between switches on interfaces here: {}", error.said))
 }
 
 /// Faults in the words of `tc`'s netem.
@@ -204,7 +200,7 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
 }
 
 /// Makes the namespaces and everything between them.
-fn build(config: &Config, plan: &Plan) -> Result<Namespaces, RunError> {
+fn build(config: &Config, plan: &Plan) -> Result<Namespaces, CommandFailed> {
     let mut names = Namespaces::new();
     let mtu = OUTER_LEN - 14 + header::LEN + config.payload_bytes as usize;
     let mtu = mtu.max(1500);
@@ -257,7 +253,7 @@ fn host(
     own: SocketAddrV4,
     switch: SocketAddrV4,
     mtu: usize,
-) -> Result<(), RunError> {
+) -> Result<(), CommandFailed> {
     let (ip, to) = (own.ip(), switch.ip());
     let (own_mac, to_mac) = (colons(mac(*ip)), colons(mac(*to)));
     command(&format!("ip -n {name} link set {interface} address {own_mac} mtu {mtu} up"))?;
