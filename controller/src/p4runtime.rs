@@ -18,7 +18,7 @@
 //! ```no_run
 //! use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, P4RuntimeDriver, UdpControlPort};
 //! use netfold_p4::{allreduce, profile::Profile};
-//! # fn neighbours() -> netfold_controller::p4runtime::Neighbours { unimplemented!() }
+//! # fn neighbours() -> netfold_controller::p4runtime::Neighbours { Box::new(|_| None) }
 //!
 //! # fn run(device_config: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
 //! let profile = Profile::hardware();

@@ -137,24 +137,8 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     if !plan.fits(entries) {
         return Err(plan.too_many(entries, slots_max, chip));
     }
-    let (registers, stages) = plan.registers(entries);
-    if stages > limits.stages {
-        return Err(refusal(format!("{stages} stages"), format!("a pipe has {}", limits.stages)));
-    }
-    let tcam_blocks = plan.tcam_blocks() + TCAM_CHECKS;
-    if tcam_blocks > limits.tcam_blocks {
-        return Err(refusal(
-            format!("{} entries of table 'job' ({tcam_blocks} TCAM blocks)", profile.job_table_size()),
-            format!("a stage has {}; use fewer jobs or workers", limits.tcam_blocks),
-        ));
-    }
-    let containers = plan.containers();
-    if containers[0] > limits.containers[0] {
-        return Err(refusal(
-            format!("headers, variables and {} words of lanes", plan.words),
-            format!("{} bits of containers that a stage computes on", limits.phv_bits()),
-        ));
-    }
+    let Fit { registers, stages, tcam_blocks, containers } =
+        fit(&plan, profile, entries).map_err(|(construct, limit)| refusal(construct, limit))?;
     let phv_bits = containers[0] * 8 + containers[1] * 16 + containers[2] * 32;
     let lane_actions = registers.iter().filter(|cost| cost.entry_bits == 64 && cost.count > 1);
     let rams_per_stage = lane_actions.map(|cost| cost.rams * limits.units).max().unwrap_or(0);
@@ -189,6 +173,38 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         goodput,
         goodput_bfp16: goodput * 2.0,
     })
+}
+
+/// What a plan takes of each resource.
+struct Fit {
+    registers: Vec<RegisterCost>,
+    stages: u32,
+    tcam_blocks: u32,
+    containers: [u32; 3],
+}
+
+/// Counts every resource; the construct and the limit of the first that is exceeded.
+fn fit(plan: &Plan<'_>, profile: &Profile, entries: u32) -> Result<Fit, (String, String)> {
+    let limits = plan.limits;
+    let (registers, stages) = plan.registers(entries);
+    if stages > limits.stages {
+        return Err((format!("{stages} stages"), format!("a pipe has {}", limits.stages)));
+    }
+    let tcam_blocks = plan.tcam_blocks() + TCAM_CHECKS;
+    if tcam_blocks > limits.tcam_blocks {
+        return Err((
+            format!("{} entries of table 'job' ({tcam_blocks} TCAM blocks)", profile.job_table_size()),
+            format!("a stage has {}; use fewer jobs or workers", limits.tcam_blocks),
+        ));
+    }
+    let containers = plan.containers();
+    if containers[0] > limits.containers[0] {
+        return Err((
+            format!("headers, variables and {} words of lanes", plan.words),
+            format!("{} bits of containers that a stage computes on", limits.phv_bits()),
+        ));
+    }
+    Ok(Fit { registers, stages, tcam_blocks, containers })
 }
 
 /// What these chips cannot do at all, whatever its size.

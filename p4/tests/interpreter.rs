@@ -228,7 +228,7 @@ fn state_has_a_limit() {
     let mut program = program(vec![]);
     program.registers.push(lane_register(1 << 20));
     let error = Interpreter::with_limit(program.clone().into(), 1 << 20).unwrap_err();
-    assert!(matches!(error, InterpretError::State { needed, .. } if needed == 2 * 4 << 20), "{error}");
+    assert!(matches!(error, InterpretError::State { needed, .. } if needed == 8 << 20), "{error}");
     program.registers[0].size = 0;
     assert!(matches!(Interpreter::new(program.into()), Err(InterpretError::Check(_))));
 }

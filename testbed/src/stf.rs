@@ -12,7 +12,7 @@
 //! mc_node_associate GROUP NODE                                  nodes are numbered from 0 in order of creation
 //! packet PORT HEX
 //! expect PORT [HEX [$]]                                         `*` is a nibble of any value, `$` the end; no HEX: anything
-//! check_counter NAME(INDEX) packets == NUMBER                   also != < <= > >=
+//! check_counter "NAME"(INDEX) packets == NUMBER                 also != < <= > >=; quotes only where there is a dot
 //! register_read NAME INDEX, register_write NAME INDEX VALUE
 //! wait
 //! ```

@@ -133,7 +133,7 @@ fn rng(seed: u64) -> Xoshiro256PlusPlus {
 #[test]
 fn saturated_sums_stay_at_the_end_and_are_flagged() {
     let mut rig = Rig::new(Numerics::Saturating, 3, false);
-    let mut lanes = vec![vec![5u32; WORDS], vec![7; WORDS], vec![u32::MAX; WORDS]];
+    let mut lanes = [vec![5u32; WORDS], vec![7; WORDS], vec![u32::MAX; WORDS]];
     let out = rig.fold(LaneOp::Sum, &lanes.iter().map(|share| words(share)).collect::<Vec<_>>());
     assert!(!out.flags.contains(Flags::SATURATED));
     assert_eq!(to_words(&out.lanes), [11; WORDS]);

@@ -15,6 +15,9 @@ const CELL_BYTES: u32 = 80;
 /// Headers of a frame: Ethernet, IPv4, UDP, Netfold.
 const HEADERS_BYTES: u32 = 14 + 20 + 8 + netfold_wire::header::LEN as u32;
 
+/// What tells packets that clear lanes: key, value and mask.
+type Kind = (Expr, u64, u64);
+
 impl Printer {
     pub(super) fn ingress(&mut self) -> Result<(), Refusal> {
         // Struct types of registers stand outside the control.
@@ -125,8 +128,15 @@ impl Printer {
 
     /// Zeros for lanes that the packet lacks; and where lanes are to be cleared though the packet has some.
     fn zero_table(&mut self) -> Result<(), Refusal> {
+        let Some(kinds) = self.clearing()? else { return Ok(()) };
+        self.print_zero_table(&kinds);
+        Ok(())
+    }
+
+    /// The values, known before the slot is looked at, by which packets clear lanes that they have; `None` without lanes.
+    fn clearing(&self) -> Result<Option<Vec<Kind>>, Refusal> {
         let lanes = self.p().registers.iter().position(|r| matches!(r.kind, RegisterKind::Lanes(_)));
-        let Some(register) = lanes.map(|i| RegisterId(i as u16)) else { return Ok(()) };
+        let Some(register) = lanes.map(|i| RegisterId(i as u16)) else { return Ok(None) };
         let clears = |path: &Path| {
             path.touches.iter().any(|(known, action, _)| {
                 let updates = &self.p().register(register).actions[usize::from(*action)].updates;
@@ -136,7 +146,7 @@ impl Printer {
         };
         // Entries that clear: each says that there are no lanes, or of which kind the packet is.
         let bare = Expr::Meta(self.l.bare);
-        let mut kinds: Vec<(Expr, u64, u64)> = Vec::new();
+        let mut kinds: Vec<Kind> = Vec::new();
         for (pattern, path) in self.l.paths.decision().entries {
             if !clears(&path) || pattern.iter().any(|test| test.key == bare && test.value == 1) {
                 continue;
@@ -158,6 +168,11 @@ impl Printer {
                 kinds.push(kind);
             }
         }
+        Ok(Some(kinds))
+    }
+
+    fn print_zero_table(&mut self, kinds: &[Kind]) {
+        let bare = Expr::Meta(self.l.bare);
         let keys: Vec<Expr> = kinds.iter().map(|(key, ..)| key.clone()).collect();
         for (name, valid) in [("x_zero_absent", true), ("x_zero_present", false)] {
             self.w.line("@hidden");
@@ -205,7 +220,6 @@ impl Printer {
         self.w.close("}");
         self.w.close("}");
         self.w.line("");
-        Ok(())
     }
 
     fn job_table(&mut self) -> Result<(), Refusal> {

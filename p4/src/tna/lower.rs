@@ -139,6 +139,17 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
     this.lower(check, harvest)
 }
 
+/// The reason that each way through the checks gives; 0 where none does.
+fn reasons(checks: &Tree<Path>, reason: MetaId) -> Tree<Expr> {
+    checks.map(
+        &|path: &Path| match path.at(Place::Meta(reason)) {
+            Expr::Meta(_) => Expr::Const(0, 8),
+            value => value,
+        },
+        &|_, _| None,
+    )
+}
+
 impl Lowering {
     fn lower(self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
         let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
@@ -170,13 +181,7 @@ impl Lowering {
         if checks.leaves().iter().any(|path| !path.touches.is_empty() || path.values.len() > 2) {
             return Err(shape("checks that do more than to give a reason"));
         }
-        let checks = checks.map(
-            &|path: &Path| match path.at(Place::Meta(reason)) {
-                Expr::Meta(_) => Expr::Const(0, 8),
-                value => value,
-            },
-            &|_, _| None,
-        );
+        let checks = reasons(&checks, reason);
         let (index, offset, front, compare, behind) = self.admitted(admitted)?;
         // Where a check has failed the table counts as not applied.
         let undo = |place: Place| Stmt::Assign(place, Expr::Const(0, self.bits(place)));

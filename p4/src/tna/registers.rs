@@ -165,7 +165,6 @@ impl Printer {
         let both = self.chip.both_halves();
         let index = format!("meta.{}", self.p().metadata[usize::from(self.l.index.0)].name);
         let kind = format!("{}_pair_t", register.name);
-        let cast = |value: &str| if signed { format!("(int<32>){value}") } else { value.to_string() };
         let back = |value: &str| if signed { format!("(bit<32>){value}") } else { value.to_string() };
         let id = self.id("register", register.id + pair);
         self.w.line(format!("{id} Register<{kind}, bit<16>>({}) {name};", register.size));
@@ -176,41 +175,7 @@ impl Printer {
             let verb = &register.actions[usize::from(*action)].name;
             if !declared.contains(action) {
                 declared.push(*action);
-                let words = if both {
-                    "RegisterAction2<{}, bit<16>, bit<32>, bit<32>>"
-                } else {
-                    "RegisterAction<{}, bit<16>, bit<32>>"
-                };
-                self.w.open(format!("{}({name}) {name}_{verb} = {{", words.replace("{}", &kind)));
-                self.w.open(if both {
-                    format!("void apply(inout {kind} cells, out bit<32> low, out bit<32> high) {{")
-                } else {
-                    format!("void apply(inout {kind} cells, out bit<32> high) {{")
-                });
-                for (cell, lane) in [("cells.first", &low), ("cells.second", &high)] {
-                    let lane = cast(lane);
-                    match effect {
-                        Effect::Store => self.w.line(format!("{cell} = {lane};")),
-                        Effect::Clear => self.w.line(format!("{cell} = 0;")),
-                        Effect::Read => {}
-                        Effect::Fold(BinOp::SignedMin) => {
-                            self.w.line(format!("{cell} = min({cell}, {lane});"))
-                        }
-                        Effect::Fold(BinOp::SignedMax) => {
-                            self.w.line(format!("{cell} = max({cell}, {lane});"))
-                        }
-                        Effect::Fold(BinOp::SaturatingAdd) => {
-                            self.w.line(format!("{cell} = {cell} |+| {lane};"))
-                        }
-                        Effect::Fold(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
-                    }
-                }
-                if both {
-                    self.w.line(format!("low = {};", back("cells.first")));
-                }
-                self.w.line(format!("high = {};", back("cells.second")));
-                self.w.close("}");
-                self.w.close("};");
+                self.pair_action(&kind, &format!("{name}_{verb}"), name, effect, signed, [&low, &high]);
             }
             self.w.line("@hidden");
             self.w.open(format!("action {}() {{", action_name(name, register, *action, *output)));
@@ -234,6 +199,50 @@ impl Printer {
             self.w.line(format!("{low} = {name}_read_low.execute({index});"));
             self.w.close("}");
         }
+    }
+
+    /// One way to touch a pair: both halves, and what of them goes out.
+    fn pair_action(
+        &mut self,
+        kind: &str,
+        name: &str,
+        register: &str,
+        effect: Effect,
+        signed: bool,
+        lanes: [&str; 2],
+    ) {
+        let both = self.chip.both_halves();
+        let cast = |value: &str| if signed { format!("(int<32>){value}") } else { value.to_string() };
+        let back = |value: &str| if signed { format!("(bit<32>){value}") } else { value.to_string() };
+        let words = if both {
+            "RegisterAction2<{}, bit<16>, bit<32>, bit<32>>"
+        } else {
+            "RegisterAction<{}, bit<16>, bit<32>>"
+        };
+        self.w.open(format!("{}({register}) {name} = {{", words.replace("{}", kind)));
+        self.w.open(if both {
+            format!("void apply(inout {kind} cells, out bit<32> low, out bit<32> high) {{")
+        } else {
+            format!("void apply(inout {kind} cells, out bit<32> high) {{")
+        });
+        for (cell, lane) in [("cells.first", lanes[0]), ("cells.second", lanes[1])] {
+            let lane = cast(lane);
+            match effect {
+                Effect::Store => self.w.line(format!("{cell} = {lane};")),
+                Effect::Clear => self.w.line(format!("{cell} = 0;")),
+                Effect::Read => {}
+                Effect::Fold(BinOp::SignedMin) => self.w.line(format!("{cell} = min({cell}, {lane});")),
+                Effect::Fold(BinOp::SignedMax) => self.w.line(format!("{cell} = max({cell}, {lane});")),
+                Effect::Fold(BinOp::SaturatingAdd) => self.w.line(format!("{cell} = {cell} |+| {lane};")),
+                Effect::Fold(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
+            }
+        }
+        if both {
+            self.w.line(format!("low = {};", back("cells.first")));
+        }
+        self.w.line(format!("high = {};", back("cells.second")));
+        self.w.close("}");
+        self.w.close("};");
     }
 
     /// A register of one or two cells: declaration, actions and table.

@@ -181,7 +181,7 @@ impl Pair {
             world: WORLD,
             group: GROUP,
             parent: None,
-        shift: None,
+            shift: None,
         };
         let mut entries = node_entries(&node);
         entries.extend([Kind::Advance, Kind::Probe].map(|kind| controller_entry(CONTROLLER_PORT, kind)));

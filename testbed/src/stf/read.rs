@@ -199,5 +199,6 @@ fn check_counter(text: &str) -> Parsed<Statement> {
             Some((*comparison, number(rest[sign.len()..].trim())?))
         }
     };
-    Ok(Statement::CheckCounter { name: name.trim().into(), index: number(index.trim())?, condition })
+    let name = name.trim().trim_matches('"');
+    Ok(Statement::CheckCounter { name: name.into(), index: number(index.trim())?, condition })
 }

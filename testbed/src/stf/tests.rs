@@ -27,8 +27,8 @@ expect 1 00ff*a
 expect 2 01$
 expect 3
 packet 1 00ff1a
-check_counter IngressImpl.packets(3) packets >= 7
-check_counter packets(0)
+check_counter \"IngressImpl.packets\"(3) packets >= 7
+check_counter \"packets\"(0)
 register_read claim_seen 4
 wait
 ";

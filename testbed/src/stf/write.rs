@@ -45,9 +45,11 @@ impl fmt::Display for Statement {
             }
             Self::Expect { port, pattern: None } => write!(f, "expect {port}"),
             Self::Expect { port, pattern: Some(pattern) } => write!(f, "expect {port} {pattern}"),
-            Self::CheckCounter { name, index, condition: None } => write!(f, "check_counter {name}({index})"),
+            Self::CheckCounter { name, index, condition: None } => {
+                write!(f, "check_counter \"{name}\"({index})")
+            }
             Self::CheckCounter { name, index, condition: Some((comparison, number)) } => {
-                write!(f, "check_counter {name}({index}) packets {comparison} {number}")
+                write!(f, "check_counter \"{name}\"({index}) packets {comparison} {number}")
             }
             Self::RegisterRead { name, index } => write!(f, "register_read {name} {index}"),
             Self::Wait => f.write_str("wait"),
