@@ -420,7 +420,7 @@ mod tests {
     fn a_short_run_yields_every_row() {
         let bench = FoldBench { rounds: 1, round: Duration::from_micros(50) };
         let rows = run(&bench, |_| ()).unwrap();
-        assert_eq!(rows.len(), PAYLOADS.len() * 2);
+        assert_eq!(rows.len(), PAYLOADS.len() * 2 + CONVERTED.len());
         assert!(rows.iter().all(|row| row.total_ns > 0.0 && row.mpps > 0.0));
     }
 }
