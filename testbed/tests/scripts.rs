@@ -1,8 +1,6 @@
 //! Scripts that people wrote: each passes on the interpreter. A script names its profile in a comment, as in
 //! `netfold testbed stf run FILE --profile small`.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
