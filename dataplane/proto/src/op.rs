@@ -72,12 +72,41 @@ code_enum! {
         Bf16 = 3 "bf16",
         /// 32-bit two's complement.
         I32 = 4 "i32",
+        /// binary64.
+        F64 = 5 "f64",
+        /// 8-bit two's complement.
+        I8 = 6 "i8",
+        /// 16-bit two's complement.
+        I16 = 7 "i16",
+        /// 64-bit two's complement.
+        I64 = 8 "i64",
+        /// 8 bits, unsigned.
+        U8 = 9 "u8",
+        /// 16 bits, unsigned.
+        U16 = 10 "u16",
+        /// 32 bits, unsigned.
+        U32 = 11 "u32",
+        /// 64 bits, unsigned.
+        U64 = 12 "u64",
+    }
+}
+
+impl DType {
+    /// Bytes of one element; 0 for [`DType::None`].
+    pub const fn size(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::I8 | Self::U8 => 1,
+            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
     }
 }
 
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
-/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=5 dtype,
+/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=1 kind, 2..=5 dtype,
 /// 6..=8 mode (0 i32, 1 bfp32, 2 bfp16), 9..=11 lane operation, 12..=26 root, 27..=31 bits 32..=36 of `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
@@ -109,7 +138,7 @@ impl Descriptor {
     /// The two words of the wire.
     pub fn to_words(self) -> [u32; 2] {
         let word = self.kind as u32
-            | (self.dtype as u32) << 3
+            | (self.dtype as u32) << 2
             | mode_code(self.mode) << 6
             | (self.lane_op as u32) << 9
             | u32::from(self.root & 0x7fff) << 12
@@ -120,8 +149,8 @@ impl Descriptor {
     /// Reads the two words of the wire; `None` when they describe no operation.
     pub fn from_words([low, word]: [u32; 2]) -> Option<Self> {
         Some(Self {
-            kind: OpKind::from_code(word & 7)?,
-            dtype: DType::from_code((word >> 3) & 7)?,
+            kind: OpKind::from_code(word & 3)?,
+            dtype: DType::from_code((word >> 2) & 15)?,
             mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 6) & 7)?,
             lane_op: LaneOp::try_from(((word >> 9) & 7) as u8).ok()?,
             root: ((word >> 12) & 0x7fff) as u16,
@@ -213,8 +242,8 @@ mod tests {
             root: 0x7fff,
             elements: ELEMENTS_MAX - 0xffff_fffe,
         };
-        // 0b11111_111111111111111_010_010_011_010: elements, root, max, bfp16, bf16, broadcast.
-        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f49a]);
+        // 0b11111_111111111111111_010_010_0011_10: elements, root, max, bfp16, bf16, broadcast.
+        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f48e]);
         assert_eq!(Descriptor::from_words(descriptor.to_words()), Some(descriptor));
     }
 
