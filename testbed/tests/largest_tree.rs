@@ -136,6 +136,7 @@ fn workers(plan: &Plan) -> Vec<(Worker, Tensor)> {
         mode: Mode::I32,
         lane_op: LaneOp::Sum,
         root: 0,
+        average: false,
         elements,
     };
     let spec = OpSpec { descriptor, data_chunks: CHUNKS, exponents: false, class: 0, lane_op: LaneOp::Sum };

@@ -10,8 +10,8 @@ use crate::error::SpecError;
 /// Most data chunks in one operation.
 pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
 
-/// Most elements that a descriptor can announce: 37 bits.
-pub const ELEMENTS_MAX: u64 = (1 << 37) - 1;
+/// Most elements that a descriptor can announce: 36 bits.
+pub const ELEMENTS_MAX: u64 = (1 << 36) - 1;
 
 /// An operation of one [`Worker`](crate::Worker): 0 for the first submitted, then 1, 2 and so on. The same operation
 /// has the same number on every rank.
@@ -56,6 +56,12 @@ code_enum! {
         Broadcast = 2 "broadcast",
         /// No rank passes before all have come.
         Barrier = 3 "barrier",
+        /// The root ends with the fold of all ranks' tensors.
+        Reduce = 4 "reduce",
+        /// Every rank ends with all ranks' tensors, in order of rank.
+        AllGather = 5 "all_gather",
+        /// Every rank ends with its own part of the fold of all ranks' tensors.
+        ReduceScatter = 6 "reduce_scatter",
     }
 }
 
@@ -106,8 +112,9 @@ impl DType {
 
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
-/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=1 kind, 2..=5 dtype,
-/// 6..=8 mode (0 i32, 1 bfp32, 2 bfp16), 9..=11 lane operation, 12..=26 root, 27..=31 bits 32..=36 of `elements`.
+/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=6 dtype,
+/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16), 10..=11 lane operation, 12..=26 root, 27 `average`, 28..=31 bits 32..=35 of
+/// `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// What to do.
@@ -118,8 +125,10 @@ pub struct Descriptor {
     pub mode: Mode,
     /// The fold.
     pub lane_op: LaneOp,
-    /// The rank whose tensor is broadcast, below 32,768; 0 for other kinds.
+    /// The rank whose tensor is broadcast, or that gets the fold, below 32,768; 0 for other kinds.
     pub root: u16,
+    /// Every rank divides the fold by the number of ranks.
+    pub average: bool,
     /// Elements of the tensor, at most [`ELEMENTS_MAX`].
     pub elements: u64,
 }
@@ -132,29 +141,32 @@ impl Descriptor {
         mode: Mode::I32,
         lane_op: LaneOp::Sum,
         root: 0,
+        average: false,
         elements: 0,
     };
 
     /// The two words of the wire.
     pub fn to_words(self) -> [u32; 2] {
         let word = self.kind as u32
-            | (self.dtype as u32) << 2
-            | mode_code(self.mode) << 6
-            | (self.lane_op as u32) << 9
+            | (self.dtype as u32) << 3
+            | mode_code(self.mode) << 7
+            | (self.lane_op as u32) << 10
             | u32::from(self.root & 0x7fff) << 12
-            | (((self.elements >> 32) & 0x1f) as u32) << 27;
+            | u32::from(self.average) << 27
+            | (((self.elements >> 32) & 0xf) as u32) << 28;
         [self.elements as u32, word]
     }
 
     /// Reads the two words of the wire; `None` when they describe no operation.
     pub fn from_words([low, word]: [u32; 2]) -> Option<Self> {
         Some(Self {
-            kind: OpKind::from_code(word & 3)?,
-            dtype: DType::from_code((word >> 2) & 15)?,
-            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 6) & 7)?,
-            lane_op: LaneOp::try_from(((word >> 9) & 7) as u8).ok()?,
+            kind: OpKind::from_code(word & 7)?,
+            dtype: DType::from_code((word >> 3) & 15)?,
+            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 7) & 7)?,
+            lane_op: LaneOp::try_from(((word >> 10) & 3) as u8).ok()?,
             root: ((word >> 12) & 0x7fff) as u16,
-            elements: u64::from(word >> 27) << 32 | u64::from(low),
+            average: word >> 27 & 1 == 1,
+            elements: u64::from(word >> 28) << 32 | u64::from(low),
         })
     }
 }
@@ -169,17 +181,15 @@ fn mode_code(mode: Mode) -> u32 {
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
+        let Self { kind, dtype, mode, root, elements, .. } = self;
+        let op = if self.average { "avg" } else { self.lane_op.name() };
+        match kind {
             OpKind::Barrier => f.write_str("barrier"),
-            OpKind::Broadcast => {
-                write!(
-                    f,
-                    "broadcast of {} {} from rank {} as {}",
-                    self.elements, self.dtype, self.root, self.mode
-                )
-            }
-            OpKind::AllReduce => {
-                write!(f, "all_reduce({}) of {} {} as {}", self.lane_op, self.elements, self.dtype, self.mode)
+            OpKind::Broadcast => write!(f, "broadcast of {elements} {dtype} from rank {root} as {mode}"),
+            OpKind::AllGather => write!(f, "all_gather of {elements} {dtype} as {mode}"),
+            OpKind::Reduce => write!(f, "reduce({op}) of {elements} {dtype} to rank {root} as {mode}"),
+            OpKind::AllReduce | OpKind::ReduceScatter => {
+                write!(f, "{kind}({op}) of {elements} {dtype} as {mode}")
             }
         }
     }
@@ -240,10 +250,11 @@ mod tests {
             mode: Mode::Bfp16,
             lane_op: LaneOp::Max,
             root: 0x7fff,
+            average: true,
             elements: ELEMENTS_MAX - 0xffff_fffe,
         };
-        // 0b11111_111111111111111_010_010_0011_10: elements, root, max, bfp16, bf16, broadcast.
-        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f48e]);
+        // 0b1111_1_111111111111111_10_010_0011_010: elements, average, root, max, bfp16, bf16, broadcast.
+        assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f91a]);
         assert_eq!(Descriptor::from_words(descriptor.to_words()), Some(descriptor));
     }
 

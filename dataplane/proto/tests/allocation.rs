@@ -60,6 +60,7 @@ fn nothing_is_allocated_per_packet() {
         mode: Mode::Bfp16,
         lane_op: LaneOp::Sum,
         root: 0,
+        average: false,
         elements: 1_280_000,
     };
     let spec = OpSpec { descriptor, data_chunks: 10_000, exponents: true, class: 0, lane_op: LaneOp::Sum };

@@ -131,6 +131,7 @@ impl Scene {
             mode,
             lane_op,
             root: 0,
+            average: false,
             elements: u64::from(data_chunks) * u64::from(LANE_WORDS),
         };
         let spec = OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op };

@@ -41,7 +41,7 @@ impl OpPlan {
         let data_chunks = elements.div_ceil(lane_words) as u32;
         let (mode, dtype) = if exponents { (Mode::Bfp32, DType::F32) } else { (Mode::I32, DType::I32) };
         let kind = if elements == 0 { OpKind::Barrier } else { OpKind::AllReduce };
-        let descriptor = Descriptor { kind, dtype, mode, lane_op, root: 0, elements: elements as u64 };
+        let descriptor = Descriptor { kind, dtype, mode, lane_op, root: 0, average: false, elements: elements as u64 };
         let spec = OpSpec { descriptor, data_chunks, exponents, class: rng.random_range(0..16), lane_op };
         let mut input = |rank: usize| -> Vec<i32> {
             let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
