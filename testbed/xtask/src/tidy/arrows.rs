@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
+    ("netfold-reduce", &["netfold-proto"]),
     ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
     (
         "netfold-testbed",

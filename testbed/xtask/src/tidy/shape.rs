@@ -15,6 +15,7 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "
 /// The sources that may hold unsafe code; tests may, too. docs/architecture.md names them.
 const UNSAFE_FILES: &[&str] = &[
     "dataplane/io/src/udp/syscall.rs",
+    "hostlib/reduce/src/x86.rs",
     "hostlib/src/buffer.rs",
     "hostlib/src/quantize/vector_avx2.rs",
     "testbed/src/bench/fold.rs",
