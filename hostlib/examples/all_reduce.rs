@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: all_reduce SWITCH RANK WORLD_SIZE".into());
     };
     let (rank, world): (u16, u16) = (rank.parse()?, world.parse()?);
-    let mut comm = Communicator::builder()
+    let comm = Communicator::builder()
         .job("example")
         .rank(rank)
         .world_size(world)

@@ -1,83 +1,70 @@
-//! Tensors on their way through the engine.
+//! Tensors on their way through the library's threads.
 //!
-//! A blocking call lends its caller's `&mut [T]` to the engine thread as a raw span; an asynchronous call gives its
-//! `Vec` away. Both travel in a [`Parcel`]. The argument that lending is sound, in full:
+//! Callers hand over memory in one of three ways: a blocking call lends its caller's `&mut [T]`, an asynchronous call gives
+//! a `Vec` away, and [`submit`](crate::Communicator::submit) is promised by its caller (who writes `unsafe`) that the memory
+//! stays. All travel in a [`Parcel`] as raw spans. The argument that this is sound, in full:
 //!
-//! - A lent span is made by [`lend`] alone, and lives in a [`Parcel`] that never lets it out: its elements are seen through
-//!   views that borrow the parcel.
-//! - [`lend`] does not return, and does not unwind, before the parcel's [`Ticket`] is settled.
-//! - A ticket is settled only by [`Parcel::finish`] or by dropping the parcel, and both destroy the span first. The
-//!   settling locks the ticket's mutex and so happens after every access of the engine and before the return of `lend`.
-//! - A parcel that is leaked settles nothing: the caller then blocks for ever, which is no memory error. (Nothing here
-//!   leaks one; a panicking engine drops what it holds.)
-#![expect(unsafe_code, reason = "lends a caller's slice to another thread while the caller is blocked")]
+//! - A span lives in a parcel that never lets it out: its elements are seen through views that borrow the parcel.
+//! - Lent memory: the parcel goes through [`lend`], which does not return, and does not unwind, before the parcel's [`Ticket`] is settled.
+//! - Memory given away: the parcel holds its owner (`keeper`), which goes to the ticket when the ticket is settled.
+//! - Promised memory: by the contract of `submit` it is valid and left alone until the ticket is settled.
+//! - A ticket is settled only by [`Parcel::finish`] or by dropping the parcel, and both destroy the spans first. The
+//!   settling locks the ticket's mutex and so happens after every access of the library's threads and before whatever the
+//!   caller does next.
+//! - A parcel that is leaked settles nothing: a lending caller then blocks for ever, which is no memory error. (Nothing here
+//!   leaks one; a panicking thread drops what it holds.)
+#![expect(unsafe_code, reason = "hands memory of a caller to another thread until a ticket is settled")]
 
+use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use half::{bf16, f16};
+use netfold_proto::DType;
+use std::sync::Arc;
 
 use crate::element::Element;
 use crate::error::Error;
 use crate::report::OpReport;
+use crate::work::Ticket;
 
-/// The memory of a tensor.
-#[derive(Debug)]
-pub enum Storage<T> {
-    /// A blocked caller's slice.
-    Lent(Span<T>),
-    /// Given away for the time of the operation.
-    Owned(Vec<T>),
-}
-
-/// A slice without its lifetime; see the module's argument.
-#[derive(Debug)]
-pub struct Span<T> {
-    start: NonNull<T>,
+/// Elements somewhere in memory, aligned for their type; see the module's argument.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    dtype: DType,
+    start: NonNull<u8>,
+    /// In elements.
     len: usize,
 }
 
-// SAFETY: a span stands for an exclusive borrow `&mut [T]`, which is `Send` for `T: Send`; see the module's argument for why
-// the borrow lasts.
-unsafe impl<T: Send> Send for Span<T> {}
+// SAFETY: a span stands for an exclusive borrow of plain numbers; see the module's argument for why the borrow lasts.
+unsafe impl Send for Span {}
 
-impl<T> Storage<T> {
-    /// The elements.
-    fn elements(&self) -> &[T] {
-        match self {
-            // SAFETY: the span was a valid slice in `lend`, whose caller is blocked while this exists; `&self` keeps
-            // `elements_mut` away.
-            Self::Lent(span) => unsafe { std::slice::from_raw_parts(span.start.as_ptr(), span.len) },
-            Self::Owned(elements) => elements,
-        }
+impl Span {
+    const EMPTY: Self = Self { dtype: DType::None, start: NonNull::dangling(), len: 0 };
+
+    fn bytes(&self) -> usize {
+        self.len * self.dtype.size()
     }
 
-    /// The elements, writable.
-    fn elements_mut(&mut self) -> &mut [T] {
-        match self {
-            // SAFETY: as in `elements`; the span came from a `&mut` slice and `&mut self` makes this access the only one.
-            Self::Lent(span) => unsafe { std::slice::from_raw_parts_mut(span.start.as_ptr(), span.len) },
-            Self::Owned(elements) => elements,
-        }
+    /// # Safety
+    ///
+    /// The span was made of memory that lives, is initialised and is not written while the slice lives; `T` is the type it
+    /// was made with, or `u8` with `len` in bytes.
+    unsafe fn slice<'a, T>(self, len: usize) -> &'a [T] {
+        // SAFETY: as the caller promises; alignment was checked or given when the span was made.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), len) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::slice`], and the memory is not read elsewhere either.
+    unsafe fn slice_mut<'a, T>(self, len: usize) -> &'a mut [T] {
+        // SAFETY: as the caller promises; alignment was checked or given when the span was made.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), len) }
     }
 }
 
-/// A tensor of any element type.
-#[derive(Debug)]
-pub enum Tensor {
-    /// No elements (barrier).
-    None,
-    /// binary32.
-    F32(Storage<f32>),
-    /// binary16.
-    F16(Storage<f16>),
-    /// bfloat16.
-    Bf16(Storage<bf16>),
-    /// 32-bit integers.
-    I32(Storage<i32>),
-}
-
-/// The elements of a [`Parcel`].
+/// The elements of a [`Parcel`], as the switch's lanes know them: types that are not folded there are bytes.
 #[derive(Debug)]
 pub(crate) enum View<'a> {
     None,
@@ -85,6 +72,7 @@ pub(crate) enum View<'a> {
     F16(&'a [f16]),
     Bf16(&'a [bf16]),
     I32(&'a [i32]),
+    Bytes(&'a [u8]),
 }
 
 /// The elements of a [`Parcel`], writable.
@@ -95,98 +83,141 @@ pub(crate) enum ViewMut<'a> {
     F16(&'a mut [f16]),
     Bf16(&'a mut [bf16]),
     I32(&'a mut [i32]),
+    Bytes(&'a mut [u8]),
 }
 
-/// What became of an operation: the tensor, when it was given away, and the report.
-pub(crate) type Outcome = Result<(Tensor, OpReport), Error>;
+/// What owns memory that was given away.
+pub(crate) type Keeper = Box<dyn Any + Send>;
 
-/// Where a caller waits for its operation.
-#[derive(Debug, Default)]
-pub(crate) struct Ticket {
-    outcome: Mutex<Settlement>,
-    settled: Condvar,
+/// Part of a parcel's memory that its caller wants elsewhere when all has gone well.
+#[derive(Debug)]
+struct CopyBack {
+    /// First byte within the parcel's memory.
+    offset: usize,
+    to: Span,
 }
 
-#[derive(Debug, Default)]
-enum Settlement {
-    #[default]
-    Pending,
-    Ready(Outcome),
-    Taken,
-}
-
-impl Ticket {
-    fn settle(&self, outcome: Outcome) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Settlement::Ready(outcome);
-        self.settled.notify_all();
-    }
-
-    /// Blocks until the ticket is settled. Does not panic.
-    fn block(&self) -> std::sync::MutexGuard<'_, Settlement> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        while matches!(*outcome, Settlement::Pending) {
-            outcome = self.settled.wait(outcome).unwrap_or_else(PoisonError::into_inner);
-        }
-        outcome
-    }
-
-    /// Blocks until the operation is over. The outcome can be taken once; afterwards [`Error::Taken`].
-    pub(crate) fn wait(&self) -> Outcome {
-        match std::mem::replace(&mut *self.block(), Settlement::Taken) {
-            Settlement::Ready(outcome) => outcome,
-            Settlement::Pending | Settlement::Taken => Err(Error::Taken),
-        }
-    }
-
-    /// Whether [`Self::wait`] would return at once.
-    pub(crate) fn is_settled(&self) -> bool {
-        !matches!(*self.outcome.lock().unwrap_or_else(PoisonError::into_inner), Settlement::Pending)
-    }
-}
-
-/// A tensor in the engine's hands. Settles its ticket when it is finished or dropped.
+/// A tensor in the library's hands. Settles its ticket when it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Parcel {
-    tensor: Tensor,
+    memory: Span,
+    /// Input of calls that are not in place; `None` when `memory` holds it.
+    input: Option<Span>,
+    keeper: Option<Keeper>,
+    copy_back: Option<CopyBack>,
+    /// When all goes well, every element is divided by this.
+    divisor: Option<u32>,
     ticket: Arc<Ticket>,
     settled: bool,
 }
 
 impl Parcel {
-    fn new(tensor: Tensor) -> (Self, Arc<Ticket>) {
+    fn new(memory: Span) -> Self {
         let ticket = Arc::<Ticket>::default();
-        (Self { tensor, ticket: Arc::clone(&ticket), settled: false }, ticket)
-    }
-
-    /// A tensor that is given away, and where to wait for it.
-    pub(crate) fn owned<T: Element>(elements: Vec<T>) -> (Self, Arc<Ticket>) {
-        Self::new(T::tensor(Storage::Owned(elements)))
+        Self { memory, input: None, keeper: None, copy_back: None, divisor: None, ticket, settled: false }
     }
 
     /// No tensor.
-    pub(crate) fn empty() -> (Self, Arc<Ticket>) {
-        Self::new(Tensor::None)
+    pub(crate) fn empty() -> Self {
+        Self::new(Span::EMPTY)
+    }
+
+    /// A tensor that is given away, and comes back as the ticket's keeper.
+    pub(crate) fn owned<T: Element>(mut elements: Vec<T>) -> Self {
+        let (start, len) = (NonNull::from(&mut elements[..]).cast(), elements.len());
+        let mut parcel = Self::new(Span { dtype: T::DTYPE, start, len });
+        parcel.keeper = Some(Box::new(elements));
+        parcel
+    }
+
+    /// Memory of `bytes / 8` words, rounded up, seen as elements of `dtype`: aligned for any type, and zero.
+    pub(crate) fn scratch(dtype: DType, len: usize) -> Self {
+        let mut words = vec![0u64; (len * dtype.size()).div_ceil(8)];
+        let mut parcel = Self::new(Span { dtype, start: NonNull::from(&mut words[..]).cast(), len });
+        parcel.keeper = Some(Box::new(words));
+        parcel
+    }
+
+    /// The caller's memory, in place, or out of place with `input`.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is valid for reads and writes, and `input` for reads, of the bytes given by `dtype` and their lengths, until
+    /// the parcel's ticket is settled; nobody else writes either or reads `memory` before. The two do not overlap.
+    pub(crate) unsafe fn promised(dtype: DType, memory: (*mut u8, usize), input: Option<(*const u8, usize)>) -> Self {
+        let span = |start: *mut u8, len| match NonNull::new(start) {
+            Some(start) if len > 0 => Span { dtype, start, len },
+            _ => Span { dtype, start: NonNull::<u64>::dangling().cast(), len: 0 },
+        };
+        let mut parcel = Self::new(span(memory.0, memory.1));
+        parcel.input = input.map(|(start, len)| span(start.cast_mut(), len));
+        parcel
+    }
+
+    /// Where to wait for this parcel.
+    pub(crate) fn ticket(&self) -> Arc<Ticket> {
+        Arc::clone(&self.ticket)
+    }
+
+    /// When all goes well, copies `bytes` from `offset` on to `to` as the parcel is finished.
+    ///
+    /// # Safety
+    ///
+    /// `to` is valid for writes of `bytes` bytes until the ticket is settled, outside the parcel's memory.
+    pub(crate) unsafe fn copy_back(&mut self, offset: usize, to: *mut u8, bytes: usize) {
+        let to = NonNull::new(to).unwrap_or(NonNull::dangling());
+        self.copy_back = Some(CopyBack { offset, to: Span { dtype: DType::U8, start: to, len: bytes } });
+    }
+
+    /// When all goes well, divides every element by `by`, at least 1, as the parcel is finished: the end of an average.
+    pub(crate) fn divide_by(&mut self, by: u32) {
+        self.divisor = Some(by);
+    }
+
+    /// The tensor's bytes, native order; of calls that are not in place, the output's.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `&mut self` makes this the only access through the parcel; see the module's argument for all else.
+        unsafe { self.memory.slice_mut(self.memory.bytes()) }
+    }
+
+    /// The input and the output of a call that is not in place; `None` for the input of one that is.
+    pub(crate) fn input_and_output(&mut self) -> (Option<&[u8]>, &mut [u8]) {
+        // SAFETY: the spans do not overlap, and `&mut self` as above.
+        unsafe {
+            let input = self.input.map(|span| span.slice(span.bytes()));
+            (input, self.memory.slice_mut(self.memory.bytes()))
+        }
     }
 
     /// The elements.
     pub(crate) fn view(&self) -> View<'_> {
-        match &self.tensor {
-            Tensor::None => View::None,
-            Tensor::F32(storage) => View::F32(storage.elements()),
-            Tensor::F16(storage) => View::F16(storage.elements()),
-            Tensor::Bf16(storage) => View::Bf16(storage.elements()),
-            Tensor::I32(storage) => View::I32(storage.elements()),
+        let Span { dtype, len, .. } = self.memory;
+        // SAFETY: the type is the one the span was made with, and `&self` keeps writers away.
+        unsafe {
+            match dtype {
+                DType::None => View::None,
+                DType::F32 => View::F32(self.memory.slice(len)),
+                DType::F16 => View::F16(self.memory.slice(len)),
+                DType::Bf16 => View::Bf16(self.memory.slice(len)),
+                DType::I32 => View::I32(self.memory.slice(len)),
+                _ => View::Bytes(self.memory.slice(self.memory.bytes())),
+            }
         }
     }
 
     /// The elements, writable.
     pub(crate) fn view_mut(&mut self) -> ViewMut<'_> {
-        match &mut self.tensor {
-            Tensor::None => ViewMut::None,
-            Tensor::F32(storage) => ViewMut::F32(storage.elements_mut()),
-            Tensor::F16(storage) => ViewMut::F16(storage.elements_mut()),
-            Tensor::Bf16(storage) => ViewMut::Bf16(storage.elements_mut()),
-            Tensor::I32(storage) => ViewMut::I32(storage.elements_mut()),
+        let Span { dtype, len, .. } = self.memory;
+        // SAFETY: the type is the one the span was made with, and `&mut self` makes this the only access.
+        unsafe {
+            match dtype {
+                DType::None => ViewMut::None,
+                DType::F32 => ViewMut::F32(self.memory.slice_mut(len)),
+                DType::F16 => ViewMut::F16(self.memory.slice_mut(len)),
+                DType::Bf16 => ViewMut::Bf16(self.memory.slice_mut(len)),
+                DType::I32 => ViewMut::I32(self.memory.slice_mut(len)),
+                _ => ViewMut::Bytes(self.memory.slice_mut(self.memory.bytes())),
+            }
         }
     }
 
@@ -199,15 +230,19 @@ impl Parcel {
         if std::mem::replace(&mut self.settled, true) {
             return;
         }
-        // A lent span must be gone before the ticket is settled.
-        let tensor = match std::mem::replace(&mut self.tensor, Tensor::None) {
-            Tensor::F32(Storage::Lent(_))
-            | Tensor::F16(Storage::Lent(_))
-            | Tensor::Bf16(Storage::Lent(_))
-            | Tensor::I32(Storage::Lent(_)) => Tensor::None,
-            owned => owned,
-        };
-        self.ticket.settle(result.map(|report| (tensor, report)));
+        if let (Ok(_), Some(by)) = (&result, self.divisor.take()) {
+            let dtype = self.memory.dtype;
+            // Not refused: the type is a number's, the bytes are whole elements, and a world has at least one rank.
+            let _ = netfold_reduce::divide(dtype, self.bytes_mut(), by);
+        }
+        if let (Ok(_), Some(CopyBack { offset, to })) = (&result, self.copy_back.take()) {
+            let from = self.bytes_mut().get(offset..offset + to.len).unwrap_or_default();
+            // SAFETY: by the contract of `copy_back`; the source's length is what was asked for, or zero.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.start.as_ptr(), from.len()) };
+        }
+        // The spans must be gone before the ticket is settled.
+        (self.memory, self.input) = (Span::EMPTY, None);
+        self.ticket.settle(result, self.keeper.take());
     }
 }
 
@@ -217,32 +252,35 @@ impl Drop for Parcel {
     }
 }
 
-/// Lends `elements` to whoever `submit` hands the parcel, and blocks until they are given back.
-pub(crate) fn lend<T: Element>(elements: &mut [T], submit: impl FnOnce(Parcel)) -> Result<OpReport, Error> {
+/// Hands the parcel of a borrowed slice to `submit`, and blocks until it is settled.
+pub(crate) fn lend(parcel: Parcel, submit: impl FnOnce(Parcel)) -> Result<OpReport, Error> {
     /// Blocks in any case, also when `submit` panics after it has passed the parcel on.
     struct BlockOnDrop<'a>(&'a Ticket);
     impl Drop for BlockOnDrop<'_> {
         fn drop(&mut self) {
-            drop(self.0.block());
+            self.0.block();
         }
     }
-    let len = elements.len();
-    let start = NonNull::from(elements).cast::<T>();
-    let (parcel, ticket) = Parcel::new(T::tensor(Storage::Lent(Span { start, len })));
+    let ticket = parcel.ticket();
     let block = BlockOnDrop(&ticket);
     submit(parcel);
     drop(block);
-    ticket.wait().map(|(_, report)| report)
+    ticket.wait()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn promised<T: Element>(tensor: &mut [T]) -> Parcel {
+        // SAFETY: every user lends the parcel, and so waits for it while the tensor is borrowed.
+        unsafe { Parcel::promised(T::DTYPE, (tensor.as_mut_ptr().cast(), tensor.len()), None) }
+    }
+
     #[test]
     fn a_lent_slice_is_written_by_another_thread_and_comes_back() {
         let mut tensor = vec![1i32, 2, 3];
-        let report = lend(&mut tensor, |mut parcel| {
+        let report = lend(promised(&mut tensor), |mut parcel| {
             std::thread::spawn(move || {
                 let ViewMut::I32(elements) = parcel.view_mut() else { panic!("the type was i32") };
                 elements.iter_mut().for_each(|v| *v *= 10);
@@ -255,9 +293,9 @@ mod tests {
     #[test]
     fn a_dropped_parcel_and_a_panicking_submitter_still_settle() {
         let mut tensor = [0.0f32; 4];
-        assert_eq!(lend(&mut tensor, drop), Err(Error::EngineFailed));
+        assert_eq!(lend(promised(&mut tensor), drop), Err(Error::EngineFailed));
         let caught = std::panic::catch_unwind(move || {
-            lend(&mut tensor, |parcel| {
+            lend(promised(&mut tensor), |parcel| {
                 std::thread::spawn(move || drop(parcel));
                 panic!("after the parcel has left");
             })
@@ -266,13 +304,27 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_comes_back_once() {
-        let (parcel, ticket) = Parcel::owned(vec![f16::ONE]);
+    fn a_vector_comes_back_once_as_the_keeper() {
+        let parcel = Parcel::owned(vec![f16::ONE]);
+        let ticket = parcel.ticket();
         assert!(!ticket.is_settled());
         parcel.finish(Ok(OpReport::default()));
         assert!(ticket.is_settled());
-        let Ok((Tensor::F16(Storage::Owned(back)), _)) = ticket.wait() else { panic!("the vector") };
-        assert_eq!(back, [f16::ONE]);
-        assert!(matches!(ticket.wait(), Err(Error::Taken)));
+        let back = ticket.take_keeper().expect("the vector").downcast::<Vec<f16>>().expect("of this type");
+        assert_eq!(*back, [f16::ONE]);
+        assert!(ticket.take_keeper().is_none());
+    }
+
+    #[test]
+    fn a_part_is_copied_back_only_when_all_went_well() {
+        for (result, expected) in [(Ok(OpReport::default()), [7u8, 8]), (Err(Error::Closed), [0, 0])] {
+            let mut to = [0u8; 2];
+            let mut parcel = Parcel::scratch(DType::U8, 5);
+            parcel.bytes_mut().copy_from_slice(&[5, 6, 7, 8, 9]);
+            // SAFETY: `to` outlives the parcel, which is finished in the next statement.
+            unsafe { parcel.copy_back(2, to.as_mut_ptr(), 2) };
+            parcel.finish(result);
+            assert_eq!(to, expected);
+        }
     }
 }

@@ -12,6 +12,7 @@ use netfold_wire::control::{Admission, Mode, Request};
 use crate::communicator::{Communicator, Parts};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::session::Session;
 use crate::tensors::Coding;
@@ -196,7 +197,12 @@ impl Builder {
         let mode = self.mode;
         let inbox = Arc::clone(&mailbox);
         let mut comm =
-            Communicator::new(Parts { mailbox, threads, control: line, rank, world, mode, lane_bytes });
+            Communicator::new(Parts {
+            mailbox,
+            threads,
+            control: line,
+            place: Place { rank, world, mode, lane_bytes },
+        });
         if let Some(session) = session {
             comm.add_thread(spawn("netfold-control", move || session.watch(&inbox))?);
         }

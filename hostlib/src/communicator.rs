@@ -1,4 +1,5 @@
 //! The communicator: one rank's place in a job.
+#![expect(unsafe_code, reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`")]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,54 +7,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError};
-use netfold_wire::LaneOp;
+use netfold_proto::DType;
+use netfold_reduce::ReduceOp;
 use netfold_wire::control::Mode;
 
-use crate::buffer::{self, Parcel, Storage, Ticket};
+use crate::buffer::{self, Parcel};
 use crate::builder::Builder;
+use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
+use crate::lower::{self, Lowered, Place};
 use crate::mailbox::{Mailbox, Stop};
 use crate::report::{OpReport, Stats};
 use crate::session::Line;
-use crate::tensors::{Coding, Submission};
-
-/// How the elements of all ranks become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ReduceOp {
-    /// The sum. Integers wrap around; see the module [`quantize`](crate::quantize) for floating point.
-    Sum,
-    /// The smallest (`i32` only).
-    Min,
-    /// The largest (`i32` only).
-    Max,
-}
-
-impl ReduceOp {
-    /// Every operation.
-    pub const ALL: &'static [Self] = &[Self::Sum, Self::Min, Self::Max];
-
-    /// The name in reports and messages.
-    pub const fn name(self) -> &'static str {
-        self.lane_op().name()
-    }
-
-    const fn lane_op(self) -> LaneOp {
-        match self {
-            Self::Sum => LaneOp::Sum,
-            Self::Min => LaneOp::Min,
-            Self::Max => LaneOp::Max,
-        }
-    }
-}
-
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::tensors::Submission;
+use crate::work::{Ticket, Work};
 
 /// One rank's place in a job, with an engine thread behind it.
 ///
@@ -70,18 +38,15 @@ pub struct Communicator {
     mailbox: Arc<Mailbox>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Line>,
-    rank: u16,
-    world: u16,
-    mode: Mode,
-    lane_bytes: usize,
+    place: Place,
 }
 
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
-            .field("rank", &self.rank)
-            .field("world_size", &self.world)
-            .field("mode", &self.mode)
+            .field("rank", &self.place.rank)
+            .field("world_size", &self.place.world)
+            .field("mode", &self.place.mode)
             .finish_non_exhaustive()
     }
 }
@@ -91,10 +56,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) control: Option<Line>,
-    pub(crate) rank: u16,
-    pub(crate) world: u16,
-    pub(crate) mode: Mode,
-    pub(crate) lane_bytes: usize,
+    pub(crate) place: Place,
 }
 
 impl Communicator {
@@ -104,8 +66,8 @@ impl Communicator {
     }
 
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { mailbox, threads, control, rank, world, mode, lane_bytes } = parts;
-        Self { mailbox, threads, control, rank, world, mode, lane_bytes }
+        let Parts { mailbox, threads, control, place } = parts;
+        Self { mailbox, threads, control, place }
     }
 
     /// A thread to join when the communicator is closed.
@@ -115,17 +77,17 @@ impl Communicator {
 
     /// This worker's rank, from 0.
     pub fn rank(&self) -> u16 {
-        self.rank
+        self.place.rank
     }
 
     /// Number of workers.
     pub fn world_size(&self) -> u16 {
-        self.world
+        self.place.world
     }
 
     /// How floating-point tensors travel in this job.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.place.mode
     }
 
     /// Replaces `tensor` on every rank by the reduction over all ranks' tensors. Blocks until it is there.
@@ -137,10 +99,9 @@ impl Communicator {
     /// # Errors
     ///
     /// [`Error::Unsupported`] and [`Error::Length`] before anything is sent; any error that
-    /// [ends the job](Error::ends_the_job).
-    pub fn all_reduce<T: Element>(&mut self, tensor: &mut [T], op: ReduceOp) -> Result<OpReport, Error> {
-        let (spec, coding) = self.reduction::<T>(tensor.len(), op)?;
-        self.blocking(tensor, spec, coding)
+    /// [ends the job](Error::ends_the_job). The same for all other collectives.
+    pub fn all_reduce<T: Element>(&self, tensor: &mut [T], op: ReduceOp) -> Result<OpReport, Error> {
+        self.in_place(Collective::AllReduce, tensor, op)
     }
 
     /// Starts an [`all_reduce`](Self::all_reduce) of a tensor that is given away until the handle is waited for. Many may
@@ -149,41 +110,70 @@ impl Communicator {
     /// # Errors
     ///
     /// [`Error::Unsupported`] and [`Error::Length`], before anything is sent. All others come from the handle.
-    pub fn all_reduce_async<T: Element>(
-        &mut self,
-        tensor: Vec<T>,
-        op: ReduceOp,
-    ) -> Result<AsyncHandle<T>, Error> {
-        let (spec, coding) = self.reduction::<T>(tensor.len(), op)?;
-        let (parcel, ticket) = Parcel::owned(tensor);
-        self.mailbox.submit(Submission { spec, coding, parcel, submitted: Instant::now() });
+    pub fn all_reduce_async<T: Element>(&self, tensor: Vec<T>, op: ReduceOp) -> Result<AsyncHandle<T>, Error> {
+        let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len());
+        let plan = self.plan(&call)?;
+        let mut parcel = Parcel::owned(tensor);
+        if op == ReduceOp::Avg {
+            parcel.divide_by(u32::from(self.place.world));
+        }
+        let ticket = parcel.ticket();
+        self.start(plan, parcel);
         Ok(AsyncHandle { ticket, tensor: PhantomData })
+    }
+
+    /// Replaces `tensor` on `root` by the reduction over all ranks' tensors; the others' stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Root`], and as for [`all_reduce`](Self::all_reduce).
+    pub fn reduce<T: Element>(&self, tensor: &mut [T], op: ReduceOp, root: u16) -> Result<OpReport, Error> {
+        self.in_place(Collective::Reduce { root }, tensor, op)
     }
 
     /// Replaces `tensor` on every rank by `root`'s, bit for bit. Blocks until it is there.
     ///
     /// Works for every element type in every mode: the bits travel as integers, to which the other ranks add zero.
-    /// On an error `tensor` holds an unspecified mix of old and new elements.
     ///
     /// # Errors
     ///
-    /// [`Error::Root`] and [`Error::Length`] before anything is sent; any error that
-    /// [ends the job](Error::ends_the_job).
-    pub fn broadcast<T: Element>(&mut self, tensor: &mut [T], root: u16) -> Result<OpReport, Error> {
-        if root >= self.world {
-            return Err(Error::Root { root, world: self.world });
-        }
-        let coding = if root == self.rank { Coding::WordsOfRoot } else { Coding::WordsFromRoot };
-        let descriptor = Descriptor {
-            kind: OpKind::Broadcast,
-            dtype: T::DTYPE,
-            mode: Mode::I32,
-            lane_op: LaneOp::Sum,
-            root,
-            elements: tensor.len() as u64,
-        };
-        let spec = self.spec::<T>(descriptor, coding)?;
-        self.blocking(tensor, spec, coding)
+    /// [`Error::Root`], and as for [`all_reduce`](Self::all_reduce).
+    pub fn broadcast<T: Element>(&self, tensor: &mut [T], root: u16) -> Result<OpReport, Error> {
+        self.in_place(Collective::Broadcast { root }, tensor, ReduceOp::Sum)
+    }
+
+    /// Fills `output`, world size times as long as `input`, with all ranks' inputs in order of rank, bit for bit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
+    pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
+        self.out_of_place(Call::new(Collective::AllGather, T::DTYPE, ReduceOp::Sum, input.len()), input, output)
+    }
+
+    /// Fills `output` with this rank's part of the reduction over all ranks' inputs, each world size times as long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        op: ReduceOp,
+    ) -> Result<OpReport, Error> {
+        self.out_of_place(Call::new(Collective::ReduceScatter, T::DTYPE, op, output.len()), input, output)
+    }
+
+    /// Cuts `input` into as many equal parts as there are ranks, sends part `r` to rank `r`, and fills `output` with the
+    /// parts received, in order of rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
+    pub fn all_to_all<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
+        let count = input.len() / usize::from(self.place.world);
+        self.out_of_place(Call::new(Collective::AllToAll, T::DTYPE, ReduceOp::Sum, count), input, output)
     }
 
     /// Returns when every rank has called it.
@@ -191,11 +181,35 @@ impl Communicator {
     /// # Errors
     ///
     /// Any error that [ends the job](Error::ends_the_job).
-    pub fn barrier(&mut self) -> Result<OpReport, Error> {
-        let (parcel, ticket) = Parcel::empty();
-        let submitted = Instant::now();
-        self.mailbox.submit(Submission { spec: OpSpec::BARRIER, coding: Coding::Words, parcel, submitted });
-        ticket.wait().map(|(_, report)| report)
+    pub fn barrier(&self) -> Result<OpReport, Error> {
+        self.blocking(&Call::BARRIER, std::ptr::null(), std::ptr::null_mut())
+    }
+
+    /// Starts any collective on memory that the caller keeps, and returns at once (unless very many wait already). For
+    /// bindings to other languages: element types are known at run time only.
+    ///
+    /// `send` and `recv` may be the same for collectives whose input and output are equally long; an all-gather is in
+    /// place when `send == recv + rank * count`, a reduce-scatter when `recv == send + rank * count` (in elements). A
+    /// broadcast reads `send` on the root alone, and a reduce writes `recv` on the root alone. What is not used may be null, and so
+    /// may everything of length zero.
+    ///
+    /// # Errors
+    ///
+    /// As for the typed methods, and [`Error::Null`], before anything is sent. All others come from the [`Work`].
+    ///
+    /// # Safety
+    ///
+    /// `send` is valid for reads of [`Call::input_len`] elements and `recv` for writes of [`Call::output_len`], of any
+    /// alignment, until the work is done (or an error is returned). Until then nobody writes either, or reads `recv`. They do
+    /// not overlap, or are in place in the sense above.
+    pub unsafe fn submit(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<Work, Error> {
+        let plan = self.plan(call)?;
+        self.check_pointers(call, send, recv)?;
+        // SAFETY: passed on to the caller, whose pointers are not null where they are used.
+        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
+        let ticket = parcel.ticket();
+        self.start(plan, parcel);
+        Ok(Work::new(ticket))
     }
 
     /// Counters, as of the last finished operation.
@@ -234,54 +248,95 @@ impl Communicator {
         }
     }
 
-    fn blocking<T: Element>(
-        &mut self,
+    fn in_place<T: Element>(
+        &self,
+        collective: Collective,
         tensor: &mut [T],
-        spec: OpSpec,
-        coding: Coding,
+        op: ReduceOp,
     ) -> Result<OpReport, Error> {
-        let submitted = Instant::now();
-        buffer::lend(tensor, |parcel| {
-            self.mailbox.submit(Submission { spec, coding, parcel, submitted });
-        })
+        let call = Call::new(collective, T::DTYPE, op, tensor.len());
+        let start = tensor.as_mut_ptr().cast::<u8>();
+        self.blocking(&call, start, start)
     }
 
-    fn reduction<T: Element>(&self, elements: usize, op: ReduceOp) -> Result<(OpSpec, Coding), Error> {
-        let unsupported = |advice| Err(Error::Unsupported { op, dtype: T::DTYPE, mode: self.mode, advice });
-        let (coding, mode) = match (T::DTYPE, self.mode, op) {
-            (DType::I32, _, _) => (Coding::Words, Mode::I32),
-            (_, Mode::I32, _) => return unsupported("build the communicator with mode bfp32 or bfp16"),
-            (_, _, ReduceOp::Min | ReduceOp::Max) => return unsupported("only i32 tensors have min and max"),
-            (_, mode, ReduceOp::Sum) => (Coding::of(mode), mode),
-        };
-        let descriptor = Descriptor {
-            kind: OpKind::AllReduce,
-            dtype: T::DTYPE,
-            mode,
-            lane_op: op.lane_op(),
-            root: 0,
-            elements: elements as u64,
-        };
-        Ok((self.spec::<T>(descriptor, coding)?, coding))
+    fn out_of_place<T: Element>(&self, call: Call, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
+        let (need, have) = (call.input_len(self.place.world), call.output_len(self.place.world));
+        if (input.len(), output.len()) != (need, have) {
+            return Err(Error::OutputLength {
+                collective: call.collective.name(),
+                input: input.len(),
+                output: output.len(),
+                world: self.place.world,
+            });
+        }
+        self.blocking(&call, input.as_ptr().cast(), output.as_mut_ptr().cast())
     }
 
-    fn spec<T: Element>(&self, descriptor: Descriptor, coding: Coding) -> Result<OpSpec, Error> {
-        if descriptor.elements > ELEMENTS_MAX {
-            return Err(SpecError::Elements(descriptor.elements).into());
-        }
-        let chunk_elements = coding.chunk_elements(size_of::<T>(), self.lane_bytes) as u64;
-        let data_chunks = descriptor.elements.div_ceil(chunk_elements);
-        if data_chunks > u64::from(DATA_CHUNKS_MAX) {
-            return Err(SpecError::Chunks(data_chunks.min(u64::from(u32::MAX)) as u32).into());
-        }
-        Ok(OpSpec {
-            descriptor,
-            data_chunks: data_chunks as u32,
-            exponents: matches!(coding, Coding::Blocks(_)),
-            class: 0,
-            lane_op: descriptor.lane_op,
-        })
+    /// Does a call on memory that this thread has borrowed, for whose end it waits.
+    fn blocking(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
+        let plan = self.plan(call)?;
+        // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the parcel is settled while they
+        // are borrowed, and the parcel goes nowhere else.
+        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
+        buffer::lend(parcel, |parcel| self.start(plan, parcel))
     }
+
+    fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
+        let (world, rank) = (self.place.world, self.place.rank);
+        let root = call.collective.root().unwrap_or(rank);
+        let reads = !matches!(call.collective, Collective::Broadcast { .. }) || root == rank;
+        let writes = match call.collective {
+            Collective::Reduce { .. } => root == rank,
+            Collective::Broadcast { .. } => root != rank,
+            _ => true,
+        };
+        if send.is_null() && reads && call.input_len(world) > 0 {
+            return Err(Error::Null("send"));
+        }
+        if recv.is_null() && writes && call.output_len(world) > 0 {
+            return Err(Error::Null("recv"));
+        }
+        Ok(())
+    }
+
+    /// Which way a call goes. The same on every rank.
+    fn plan(&self, call: &Call) -> Result<Plan, Error> {
+        if let Some(root) = call.collective.root()
+            && root >= self.place.world
+        {
+            return Err(Error::Root { root, world: self.place.world });
+        }
+        if call.dtype == DType::None && call.collective != Collective::Barrier {
+            return Err(Error::ElementType);
+        }
+        lower::switch_can(call, self.place.mode)?;
+        Ok(Plan::Switch(lower::lower(call, &self.place)?))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::submit`].
+    unsafe fn parcel(&self, call: &Call, plan: &Plan, send: *const u8, recv: *mut u8) -> Parcel {
+        match plan {
+            // SAFETY: passed on to the caller.
+            Plan::Switch(_) => unsafe { lower::parcel(call, &self.place, send, recv) },
+        }
+    }
+
+    fn start(&self, plan: Plan, parcel: Parcel) {
+        match plan {
+            Plan::Switch(Lowered { spec, coding }) => {
+                self.mailbox.submit(Submission { spec, coding, parcel, submitted: Instant::now() });
+            }
+        }
+    }
+}
+
+/// Which way a call goes.
+#[derive(Debug)]
+enum Plan {
+    /// By the switch.
+    Switch(Lowered),
 }
 
 impl Drop for Communicator {
@@ -308,12 +363,10 @@ impl<T: Element> AsyncHandle<T> {
     /// Any error that [ends the job](Error::ends_the_job); [`Error::Taken`] after a successful
     /// [`try_wait`](Self::try_wait).
     pub fn wait(self) -> Result<(Vec<T>, OpReport), Error> {
-        let (tensor, report) = self.ticket.wait()?;
-        match T::storage(tensor) {
-            Some(Storage::Owned(elements)) => Ok((elements, report)),
-            // Not reached: the parcel was made of a vector of this type.
-            _ => Err(Error::Taken),
-        }
+        let report = self.ticket.wait()?;
+        // Anything but a vector of this type is not reached: the parcel was made of one.
+        let tensor = self.ticket.take_keeper().and_then(|keeper| keeper.downcast::<Vec<T>>().ok());
+        tensor.map(|tensor| (*tensor, report)).ok_or(Error::Taken)
     }
 
     /// The same without blocking: `None` while the operation is under way.

@@ -3,9 +3,7 @@
 use half::{bf16, f16};
 use netfold_proto::DType;
 
-use crate::buffer::{Storage, Tensor};
-
-/// A type that tensors may be made of: `f32`, [`f16`](struct@f16), [`bf16`] or `i32`.
+/// A type that tensors may be made of: `f32`, `f64`, [`f16`](struct@f16), [`bf16`] and the integers of 8 to 64 bits.
 ///
 /// Sealed: each one has its own coding on the wire.
 pub trait Element: Copy + Default + Send + Sync + 'static + sealed::Sealed {
@@ -14,17 +12,11 @@ pub trait Element: Copy + Default + Send + Sync + 'static + sealed::Sealed {
 }
 
 pub(crate) mod sealed {
-    use super::{Storage, Tensor};
-
     pub trait Sealed: Sized {
         /// Writes the element's bits, big-endian, to exactly its own number of bytes.
         fn store_be(self, to: &mut [u8]);
         /// Reads the element's bits, big-endian, from exactly its own number of bytes.
         fn load_be(from: &[u8]) -> Self;
-        /// Forgets the type.
-        fn tensor(storage: Storage<Self>) -> Tensor;
-        /// Remembers the type, when it is the right one.
-        fn storage(tensor: Tensor) -> Option<Storage<Self>>;
     }
 }
 
@@ -45,18 +37,13 @@ macro_rules! elements {
                     bytes.copy_from_slice(from);
                     Self::from_be_bytes(bytes)
                 }
-                fn tensor(storage: Storage<Self>) -> Tensor {
-                    Tensor::$dtype(storage)
-                }
-                fn storage(tensor: Tensor) -> Option<Storage<Self>> {
-                    match tensor {
-                        Tensor::$dtype(storage) => Some(storage),
-                        _ => None,
-                    }
-                }
             }
         )+
     };
 }
 
-elements! { f32 => F32, f16 => F16, bf16 => Bf16, i32 => I32 }
+elements! {
+    f32 => F32, f64 => F64, f16 => F16, bf16 => Bf16,
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+}

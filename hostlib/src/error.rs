@@ -100,8 +100,10 @@ pub enum Error {
     #[error("cannot start a thread; check the process's limits")]
     Thread(#[source] Arc<io::Error>),
     /// The element type cannot be reduced like this.
-    #[error("{op} of {dtype} tensors is not possible in a job of mode {mode}; {advice}")]
+    #[error("{collective}({op}) of {dtype} tensors is not possible in a job of mode {mode}; {advice}")]
     Unsupported {
+        /// The collective asked for.
+        collective: &'static str,
         /// The reduction asked for.
         op: ReduceOp,
         /// Element type of the tensor.
@@ -119,6 +121,24 @@ pub enum Error {
         /// World size.
         world: u16,
     },
+    /// Input and output of a collective that are not of matching lengths.
+    #[error("{collective} of {input} elements in and {output} out does not fit {world} ranks; one must be {world} times the other (all_to_all: equal, and a multiple of {world})")]
+    OutputLength {
+        /// The collective.
+        collective: &'static str,
+        /// Elements of the input.
+        input: usize,
+        /// Elements of the output.
+        output: usize,
+        /// World size.
+        world: u16,
+    },
+    /// A null pointer to memory that is needed.
+    #[error("{0} is null; pass memory of the length that the call says")]
+    Null(&'static str),
+    /// A tensor without an element type.
+    #[error("the call names no element type; name the tensor's")]
+    ElementType,
     /// The tensor is longer than one operation can be.
     #[error(transparent)]
     Length(#[from] SpecError),
@@ -176,7 +196,8 @@ impl Error {
             Self::Thread(_) => "thread",
             Self::Unsupported { .. } => "unsupported",
             Self::Root { .. } => "root",
-            Self::Length(_) => "length",
+            Self::Length(_) | Self::OutputLength { .. } => "length",
+            Self::Null(_) | Self::ElementType => "argument",
             Self::Taken => "taken",
             Self::Mismatch { .. } => "mismatch",
             Self::PeerLost { .. } => "peer_lost",
@@ -192,7 +213,16 @@ impl Error {
 
     /// Whether the communicator is of no more use after this error.
     pub fn ends_the_job(&self) -> bool {
-        !matches!(self, Self::Unsupported { .. } | Self::Root { .. } | Self::Length(_) | Self::Taken)
+        !matches!(
+            self,
+            Self::Unsupported { .. }
+                | Self::Root { .. }
+                | Self::Length(_)
+                | Self::OutputLength { .. }
+                | Self::Null(_)
+                | Self::ElementType
+                | Self::Taken
+        )
     }
 }
 

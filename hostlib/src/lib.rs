@@ -8,7 +8,7 @@
 //! use netfold::{Communicator, Mode, ReduceOp};
 //!
 //! # fn main() -> Result<(), netfold::Error> {
-//! let mut comm = Communicator::builder()
+//! let comm = Communicator::builder()
 //!     .job("demo")
 //!     .rank(0)
 //!     .world_size(4)
@@ -48,21 +48,27 @@
 
 mod buffer;
 mod builder;
+mod call;
 mod communicator;
 mod element;
 mod engine;
 mod error;
+mod lower;
 mod mailbox;
 pub mod quantize;
 mod report;
 mod session;
 mod tensors;
+mod work;
 
 pub use builder::Builder;
-pub use communicator::{AsyncHandle, Communicator, ReduceOp};
+pub use call::{Call, Collective};
+pub use communicator::{AsyncHandle, Communicator};
 pub use element::Element;
 pub use error::Error;
 pub use half::{bf16, f16};
 pub use netfold_proto::DType;
+pub use netfold_reduce::ReduceOp;
 pub use netfold_wire::control::{Admission, Mode};
 pub use report::{OpReport, Stats};
+pub use work::Work;

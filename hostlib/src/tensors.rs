@@ -156,6 +156,7 @@ fn block_mut<T>(elements: &mut [T], chunk: u32, chunk_elements: usize) -> &mut [
 
 fn element_bytes(view: View<'_>) -> usize {
     match view {
+        View::Bytes(_) => 1,
         View::F16(_) | View::Bf16(_) => 2,
         View::None | View::F32(_) | View::I32(_) => 4,
     }
@@ -168,7 +169,7 @@ macro_rules! with_floats {
             $view::F32($elements) => $run,
             $view::F16($elements) => $run,
             $view::Bf16($elements) => $run,
-            $view::I32(_) | $view::None => $other,
+            $view::I32(_) | $view::Bytes(_) | $view::None => $other,
         }
     };
 }
@@ -181,6 +182,7 @@ macro_rules! with_elements {
             $view::F16($elements) => $run,
             $view::Bf16($elements) => $run,
             $view::I32($elements) => $run,
+            $view::Bytes($elements) => $run,
             $view::None => $other,
         }
     };

@@ -69,14 +69,14 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
     let (slots, lane_words, bitmap) = (16, 64, 1);
     let admission =
         Admission { job: 1, epoch: 1, key: 1, slots, first_chunk: 1, lane_words, udp_port: 0, bitmap };
-    let mut comm = Communicator::builder()
+    let comm = Communicator::builder()
         .rank(0)
         .world_size(1)
         .mode(Mode::Bfp16)
         .transport(Box::new(spokes.remove(0)), admission)
         .connect()
         .unwrap();
-    let mut count = |tensor: &mut [f32]| {
+    let count = |tensor: &mut [f32]| {
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap(); // first uses of anything
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap();

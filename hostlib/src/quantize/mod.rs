@@ -15,6 +15,10 @@
 //! bfp16: lane = m + 2^(15-h), unsigned  result = (sum of lanes - workers * 2^(15-h)) * q
 //! ```
 //!
+//! For switches with other numerics: *saturating* is bfp32 with half the headroom, and all of it for the blocks whose sum
+//! turns out to saturate; *wide* is bfp16 with h = 0, whose sums come down shifted right; *half* and *float* carry binary16
+//! and binary32 numbers.
+//!
 //! A bfp16 lane is below `2^(16-h)`, so the sum of up to `2^h` of them fits 16 bits: a switch that adds whole 32-bit
 //! words adds both halves of each word and no carry crosses.
 //!
@@ -132,41 +136,52 @@ impl Float for bf16 {
     const NAN: Self = Self::from_bits(0x7fc0);
 }
 
-/// How the mantissas of a block lie in the lanes.
+/// How the elements of a block lie in the lanes. Where two share a word, element 2i is its upper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lanes {
     /// One 32-bit two's complement mantissa in each big-endian word.
     Bfp32,
-    /// Two biased 16-bit mantissas in each big-endian word; element 2i is the upper half of word i.
+    /// Two biased 16-bit mantissas in each big-endian word.
     Bfp16,
+    /// As `Bfp32`, with half the headroom, rounded down; for switches whose sums saturate and say so.
+    Saturating,
+    /// As `Bfp16`, without headroom; for switches that sum in 32 bits and shift sums to 16 on their way down.
+    Wide,
+    /// Two binary16 numbers in each big-endian word, the block scaled so that no sum reaches 2^15.
+    Half,
+    /// One binary32 number in each big-endian word.
+    Float,
 }
 
 impl Lanes {
-    /// Both layouts.
-    pub const ALL: &'static [Self] = &[Self::Bfp32, Self::Bfp16];
+    /// Every layout.
+    pub const ALL: &'static [Self] =
+        &[Self::Bfp32, Self::Bfp16, Self::Saturating, Self::Wide, Self::Half, Self::Float];
 
     /// Bytes that one element takes on the wire.
     pub const fn element_bytes(self) -> usize {
         match self {
-            Self::Bfp32 => 4,
-            Self::Bfp16 => 2,
+            Self::Bfp32 | Self::Saturating | Self::Float => 4,
+            Self::Bfp16 | Self::Wide | Self::Half => 2,
         }
     }
 
-    /// Bits of a mantissa, sign included.
+    /// Bits of a mantissa or a number, sign included.
     pub const fn bits(self) -> u32 {
-        match self {
-            Self::Bfp32 => 32,
-            Self::Bfp16 => 16,
-        }
+        8 * self.element_bytes() as u32
     }
 
     /// Most workers: as many as leave a mantissa [`MANTISSA_BITS_MIN`] bits beside its sign, within what a job may have.
     pub const fn world_max(self) -> u16 {
-        let headroom = self.bits() - 1 - MANTISSA_BITS_MIN;
-        if headroom >= WORLD_MAX.trailing_zeros() { WORLD_MAX } else { 1 << headroom }
+        match self {
+            Self::Bfp16 => 1 << (self.bits() - 1 - MANTISSA_BITS_MIN),
+            _ => WORLD_MAX,
+        }
     }
 }
+
+// The largest job leaves a mantissa of 32 bits enough.
+const _: () = assert!(31 - WORLD_MAX.trailing_zeros() >= MANTISSA_BITS_MIN);
 
 /// Which instructions the quantiser uses. All kernels give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,7 +271,12 @@ impl Kernel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantizer {
     lanes: Lanes,
+    /// ceil(log2(workers)).
+    spread: u32,
+    /// Bits of headroom that shares leave.
     headroom: u32,
+    /// Bits by which a mantissa of the result is worth more than one without headroom.
+    raised: u32,
     kernel: Kernel,
 }
 
@@ -278,7 +298,30 @@ impl Quantizer {
     pub fn with_kernel(lanes: Lanes, world: u16, kernel: Kernel) -> Self {
         let world_max = lanes.world_max();
         assert!((1..=world_max).contains(&world), "world is 1 to {world_max}");
-        Self { lanes, headroom: world.next_power_of_two().trailing_zeros(), kernel }
+        let spread = world.next_power_of_two().trailing_zeros();
+        let (headroom, raised) = match lanes {
+            Lanes::Bfp32 | Lanes::Bfp16 => (spread, spread),
+            Lanes::Saturating => (spread / 2, spread / 2),
+            Lanes::Wide => (0, spread),
+            Lanes::Half | Lanes::Float => (0, 0),
+        };
+        Self { lanes, spread, headroom, raised, kernel }
+    }
+
+    /// The same for sums that come down shifted right by `shift` bits in all ([`Lanes::Wide`]; at most 15). By default
+    /// they are shifted once, by ceil(log2(workers)).
+    #[must_use]
+    pub fn shifted(self, shift: u8) -> Self {
+        if self.lanes == Lanes::Wide { Self { raised: u32::from(shift).min(15), ..self } } else { self }
+    }
+
+    /// The same for a block whose sum has saturated ([`Lanes::Saturating`]): with all headroom, so that it cannot again.
+    #[must_use]
+    pub fn again(self) -> Self {
+        match self.lanes {
+            Lanes::Saturating => Self { headroom: self.spread, raised: self.spread, ..self },
+            _ => self,
+        }
     }
 
     /// The lane layout.
@@ -296,9 +339,22 @@ impl Quantizer {
         lane_bytes / self.lanes.element_bytes()
     }
 
-    /// The quantum q of a block of exponent `exp`: the value of the lowest mantissa bit. At least 2^-127.
+    /// The quantum q of a block of exponent `exp`: the value of the lowest mantissa bit of a share, at least 2^-127. In
+    /// [`Lanes::Half`] and [`Lanes::Float`], of what a lane holding 1.0 stands for.
     pub fn quantum(&self, exp: u8) -> f32 {
-        power_of_two(i32::from(clamp(exp)) - 126 - (self.lanes.bits() - 1 - self.headroom) as i32)
+        power_of_two(self.power(exp, self.headroom))
+    }
+
+    /// Of what number 2^this is one unit of a lane with so much headroom.
+    fn power(&self, exp: u8, headroom: u32) -> i32 {
+        let e = i32::from(clamp(exp)) - 126;
+        match self.lanes {
+            Lanes::Bfp32 | Lanes::Bfp16 | Lanes::Saturating | Lanes::Wide => {
+                e - (self.lanes.bits() - 1 - headroom) as i32
+            }
+            Lanes::Half => e + self.spread as i32 - 15,
+            Lanes::Float => 0,
+        }
     }
 
     /// This worker's exponent of a block: [`EXPONENT_MIN`]..=254, or [`EXPONENT_NON_FINITE`] when it holds NaN or an
@@ -310,7 +366,11 @@ impl Quantizer {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(avx2) => vector::magnitude_max(avx2, block),
         };
-        T::exponent_of(magnitude).max(EXPONENT_MIN)
+        match (T::exponent_of(magnitude).max(EXPONENT_MIN), self.lanes) {
+            // Numbers that bring their own exponents have none in common.
+            (..EXPONENT_NON_FINITE, Lanes::Float) => EXPONENT_MIN,
+            (exponent, _) => exponent,
+        }
     }
 
     /// Quantises a block into a packet's lanes and fills every byte of `lanes`.
@@ -329,20 +389,26 @@ impl Quantizer {
         let (used, padding) = lanes.split_at_mut(block.len() * self.lanes.element_bytes());
         let scale = self.scale_down(exp);
         match (self.lanes, self.kernel.0) {
-            (Lanes::Bfp32, Instructions::Scalar) => scalar::pack32(block, scale, self.headroom, used),
-            (Lanes::Bfp16, Instructions::Scalar) => scalar::pack16(block, scale, self.headroom, used),
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Scalar) => {
+                scalar::pack32(block, scale, self.headroom, used);
+            }
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => {
+                scalar::pack16(block, scale, self.headroom, used);
+            }
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp32, Instructions::Avx2(avx2)) => {
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
                 vector::pack32(avx2, block, scale, self.headroom, used)
             }
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp16, Instructions::Avx2(avx2)) => {
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
                 vector::pack16(avx2, block, scale, self.headroom, used)
             }
+            (Lanes::Half, _) => scalar::pack_half(block, scale, used),
+            (Lanes::Float, _) => scalar::pack_float(block, used),
         }
         match self.lanes {
-            Lanes::Bfp32 => padding.fill(0),
-            Lanes::Bfp16 => {
+            Lanes::Bfp32 | Lanes::Saturating | Lanes::Half | Lanes::Float => padding.fill(0),
+            Lanes::Bfp16 | Lanes::Wide => {
                 let zero = (1u16 << (15 - self.headroom)).to_be_bytes();
                 padding.chunks_mut(2).for_each(|lane| lane.copy_from_slice(&zero[..lane.len()]));
             }
@@ -365,21 +431,27 @@ impl Quantizer {
             return;
         }
         let lanes = &lanes[..block.len() * self.lanes.element_bytes()];
-        let scale = self.quantum(exp);
-        let bias = i32::from(count) << (15 - self.headroom);
+        let scale = power_of_two(self.power(exp, self.raised));
+        let bias = i32::from(count) << (15 - self.raised);
         match (self.lanes, self.kernel.0) {
-            (Lanes::Bfp32, Instructions::Scalar) => scalar::unpack32(lanes, scale, block),
-            (Lanes::Bfp16, Instructions::Scalar) => scalar::unpack16(lanes, scale, bias, block),
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Scalar) => scalar::unpack32(lanes, scale, block),
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => scalar::unpack16(lanes, scale, bias, block),
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp32, Instructions::Avx2(avx2)) => vector::unpack32(avx2, lanes, scale, block),
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
+                vector::unpack32(avx2, lanes, scale, block)
+            }
             #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp16, Instructions::Avx2(avx2)) => vector::unpack16(avx2, lanes, scale, bias, block),
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
+                vector::unpack16(avx2, lanes, scale, bias, block)
+            }
+            (Lanes::Half, _) => scalar::unpack_half(lanes, scale, block),
+            (Lanes::Float, _) => scalar::unpack_float(lanes, block),
         }
     }
 
-    /// 1/q: finite and normal for every exponent and headroom.
+    /// 1/q: finite and not zero for every exponent and headroom.
     fn scale_down(&self, exp: u8) -> f32 {
-        power_of_two((self.lanes.bits() - 1 - self.headroom) as i32 - (i32::from(clamp(exp)) - 126))
+        power_of_two(-self.power(exp, self.headroom))
     }
 }
 

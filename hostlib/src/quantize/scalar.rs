@@ -3,6 +3,8 @@
 //! `scale` is a power of two, so `v * scale` is exact, except that a tiny `v` may lose bits far below one half; the
 //! only rounding that matters is the one to an integer.
 
+use half::f16;
+
 use super::Float;
 
 /// The bits of 1.5 * 2^23: between 2^23 and 2^24 the last bit of a binary32 is worth 1, so adding this number rounds
@@ -67,5 +69,31 @@ pub(super) fn unpack32<T: Float>(lanes: &[u8], scale: f32, block: &mut [T]) {
     for (element, lane) in block.iter_mut().zip(lanes.chunks_exact(4)) {
         let sum = i32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]);
         *element = T::from_f32(sum as f32 * scale);
+    }
+}
+
+/// Numbers of so small a magnitude that a scaled product could be rounded twice do not matter: the switch's units are
+/// larger.
+pub(super) fn pack_half<T: Float>(block: &[T], scale: f32, lanes: &mut [u8]) {
+    for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(2)) {
+        lane.copy_from_slice(&f16::from_f32(element.to_f32() * scale).to_be_bytes());
+    }
+}
+
+pub(super) fn unpack_half<T: Float>(lanes: &[u8], scale: f32, block: &mut [T]) {
+    for (element, lane) in block.iter_mut().zip(lanes.chunks_exact(2)) {
+        *element = T::from_f32(f16::from_be_bytes([lane[0], lane[1]]).to_f32() * scale);
+    }
+}
+
+pub(super) fn pack_float<T: Float>(block: &[T], lanes: &mut [u8]) {
+    for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(4)) {
+        lane.copy_from_slice(&element.to_f32().to_be_bytes());
+    }
+}
+
+pub(super) fn unpack_float<T: Float>(lanes: &[u8], block: &mut [T]) {
+    for (element, lane) in block.iter_mut().zip(lanes.chunks_exact(4)) {
+        *element = T::from_f32(f32::from_be_bytes([lane[0], lane[1], lane[2], lane[3]]));
     }
 }

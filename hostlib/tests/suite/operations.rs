@@ -82,7 +82,7 @@ fn every_type_and_mode_gives_what_the_numerics_say() {
 
 #[test]
 fn many_operations_in_flight_of_mixed_types() {
-    job(4, Mode::Bfp16, 8, |mut comm| {
+    job(4, Mode::Bfp16, 8, |comm| {
         let mut floats = Vec::new();
         let mut integers = Vec::new();
         for i in 0..200 {
@@ -106,7 +106,7 @@ fn many_operations_in_flight_of_mixed_types() {
 
 #[test]
 fn more_operations_than_any_queue_holds() {
-    job(2, Mode::Bfp32, 4, |mut comm| {
+    job(2, Mode::Bfp32, 4, |comm| {
         let handles: Vec<_> =
             (0..3000).map(|i| comm.all_reduce_async(vec![i; 2], ReduceOp::Sum).unwrap()).collect();
         for (i, handle) in handles.into_iter().enumerate() {
@@ -119,7 +119,7 @@ fn more_operations_than_any_queue_holds() {
 
 #[test]
 fn leave_finishes_what_is_pending() {
-    job(3, Mode::Bfp32, 4, |mut comm| {
+    job(3, Mode::Bfp32, 4, |comm| {
         let handles: Vec<_> =
             (0..300).map(|_| comm.all_reduce_async(vec![1i32; 500], ReduceOp::Sum).unwrap()).collect();
         comm.leave().unwrap();
@@ -169,7 +169,7 @@ fn broadcast_is_exact_for_every_bit_pattern_in_every_mode() {
 #[test]
 fn a_barrier_holds_until_the_last_rank_comes() {
     let late = std::sync::atomic::AtomicBool::new(false);
-    job(3, Mode::I32, 4, |mut comm| {
+    job(3, Mode::I32, 4, |comm| {
         if comm.rank() == 2 {
             // The others have been waiting since their own barrier call or will find the flag set; either way the flag
             // is set before any of them passes.
@@ -184,7 +184,7 @@ fn a_barrier_holds_until_the_last_rank_comes() {
 #[test]
 fn blocks_with_nan_are_nan_everywhere_and_reported() {
     for (mode, lanes) in [(Mode::Bfp32, Lanes::Bfp32), (Mode::Bfp16, Lanes::Bfp16)] {
-        job(3, mode, 4, |mut comm| {
+        job(3, mode, 4, |comm| {
             let len = 1000;
             let block = LANE_WORDS as usize * 4 / lanes.element_bytes();
             let mut tensor: Vec<f32> = share(comm.rank(), len);
@@ -209,7 +209,7 @@ fn blocks_with_nan_are_nan_everywhere_and_reported() {
 
 #[test]
 fn what_cannot_be_reduced_is_refused_before_anything_is_sent() {
-    job(2, Mode::Bfp16, 4, |mut comm| {
+    job(2, Mode::Bfp16, 4, |comm| {
         if comm.rank() == 0 {
             // On one rank alone: had anything been sent, the ranks would differ.
             let error = comm.all_reduce(&mut [1.0f32], ReduceOp::Min).unwrap_err();
@@ -223,7 +223,7 @@ fn what_cannot_be_reduced_is_refused_before_anything_is_sent() {
         comm.barrier().unwrap();
         comm.leave().unwrap();
     });
-    job(2, Mode::I32, 4, |mut comm| {
+    job(2, Mode::I32, 4, |comm| {
         let error = comm.all_reduce(&mut [1.0f32], ReduceOp::Sum).unwrap_err();
         assert!(error.to_string().contains("bfp32 or bfp16"), "{error}");
         comm.leave().unwrap();
@@ -232,7 +232,7 @@ fn what_cannot_be_reduced_is_refused_before_anything_is_sent() {
 
 #[test]
 fn different_lengths_are_found_on_every_rank() {
-    let errors = job(4, Mode::Bfp32, 8, |mut comm| {
+    let errors = job(4, Mode::Bfp32, 8, |comm| {
         let pending = comm.all_reduce_async(vec![1i32; 300], ReduceOp::Sum).unwrap();
         let mut tensor = vec![1.0f32; if comm.rank() == 2 { 5001 } else { 5000 }];
         let error = comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err();
@@ -255,7 +255,7 @@ fn different_lengths_are_found_on_every_rank() {
 
 #[test]
 fn another_operation_type_or_root_is_a_mismatch() {
-    let kinds = job(2, Mode::Bfp32, 8, |mut comm| {
+    let kinds = job(2, Mode::Bfp32, 8, |comm| {
         let error = match comm.rank() {
             0 => comm.barrier().unwrap_err(),
             _ => comm.broadcast(&mut [1.0f32], 1).unwrap_err(),
@@ -263,7 +263,7 @@ fn another_operation_type_or_root_is_a_mismatch() {
         error.kind()
     });
     assert_eq!(kinds, ["mismatch"; 2]);
-    let kinds = job(2, Mode::Bfp32, 8, |mut comm| {
+    let kinds = job(2, Mode::Bfp32, 8, |comm| {
         let rank = comm.rank();
         comm.broadcast(&mut [1.0f32], rank).unwrap_err().kind()
     });
@@ -280,7 +280,7 @@ fn a_lossy_path_changes_no_result() {
                 let wrap = move |io| {
                     Box::new(Faulty::new(io, FaultConfig::with_loss(u64::from(rank) + 1, 0.05))) as _
                 };
-                let mut comm = builder(io, rank, world, Mode::Bfp16, 16).middleware(wrap).connect().unwrap();
+                let comm = builder(io, rank, world, Mode::Bfp16, 16).middleware(wrap).connect().unwrap();
                 for _ in 0..5 {
                     let mut tensor: Vec<f32> = share(rank, len);
                     comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
@@ -297,7 +297,7 @@ fn a_lossy_path_changes_no_result() {
 #[test]
 fn a_switch_that_goes_away_ends_the_job_with_one_error() {
     let (hub, spokes) = netfold_io::loopback::star(1, 64, 2048);
-    let mut comm = builder(spokes.into_iter().next().unwrap(), 0, 1, Mode::Bfp32, 8).connect().unwrap();
+    let comm = builder(spokes.into_iter().next().unwrap(), 0, 1, Mode::Bfp32, 8).connect().unwrap();
     let pending = comm.all_reduce_async(vec![1.0f32; 100_000], ReduceOp::Sum).unwrap();
     let start = Instant::now();
     drop(hub);
@@ -312,7 +312,7 @@ fn a_rank_that_never_comes_is_a_stall_where_no_control_session_tells() {
     let (spokes, switch) = switch(2);
     let mut spokes = spokes.into_iter();
     let io = spokes.next().unwrap();
-    let mut comm =
+    let comm =
         builder(io, 0, 2, Mode::Bfp32, 8).stall_timeout(Duration::from_millis(300)).connect().unwrap();
     let error = comm.all_reduce(&mut vec![1.0f32; 5000], ReduceOp::Sum).unwrap_err();
     assert_eq!(error.kind(), "stalled", "{error}");
@@ -325,7 +325,7 @@ fn a_rank_that_never_comes_is_a_stall_where_no_control_session_tells() {
 fn dropping_gives_pending_operations_up_and_does_not_hang() {
     let (spokes, switch) = switch(2);
     let mut spokes = spokes.into_iter();
-    let mut comm = builder(spokes.next().unwrap(), 0, 2, Mode::Bfp32, 8).connect().unwrap();
+    let comm = builder(spokes.next().unwrap(), 0, 2, Mode::Bfp32, 8).connect().unwrap();
     let handles: Vec<_> =
         (0..500).map(|_| comm.all_reduce_async(vec![1.0f32; 1000], ReduceOp::Sum).unwrap()).collect();
     drop(comm);

@@ -81,7 +81,7 @@ fn joins_gives_signs_of_life_and_leaves_in_peace() {
         port.say(&Event::Refused { reason: Refusal::Busy, message: "shutting down".into() });
         while port.read().is_some() {}
     });
-    let mut comm = builder.connect().unwrap();
+    let comm = builder.connect().unwrap();
     let error = comm.barrier().unwrap_err();
     assert!(matches!(&error, Error::Refused { reason: Refusal::Busy, .. }), "{error}");
     drop(comm);
@@ -118,7 +118,7 @@ fn a_worker_that_is_dropped_with_work_undone_is_lost_to_the_others() {
         }
         assert!(!left, "closed without a farewell");
     });
-    let mut comm = builder.connect().unwrap();
+    let comm = builder.connect().unwrap();
     let handle = comm.all_reduce_async(vec![1.0f32; 10_000], ReduceOp::Sum).unwrap();
     drop(comm);
     assert_eq!(handle.wait().unwrap_err(), Error::Closed);
@@ -132,7 +132,7 @@ fn lost(end: impl FnOnce(&mut Port) + Send + 'static) -> (Error, Duration) {
         port.udp.recv_from(&mut [0; 2048]).unwrap();
         end(&mut port);
     });
-    let mut comm = builder.connect().unwrap();
+    let comm = builder.connect().unwrap();
     let pending = comm.all_reduce_async(vec![1i32; 3], ReduceOp::Sum).unwrap();
     let start = Instant::now();
     let error = comm.all_reduce(&mut vec![1.0f32; 100_000], ReduceOp::Sum).unwrap_err();

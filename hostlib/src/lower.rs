@@ -1,0 +1,217 @@
+//! How a collective becomes an operation of the switch: what it takes, in which coding, on which memory.
+
+use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError};
+use netfold_reduce::ReduceOp;
+use netfold_wire::LaneOp;
+use netfold_wire::control::Mode;
+
+use crate::buffer::Parcel;
+use crate::call::{Call, Collective};
+use crate::error::Error;
+use crate::tensors::Coding;
+
+/// This rank's place in the job, as far as operations depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) rank: u16,
+    pub(crate) world: u16,
+    pub(crate) mode: Mode,
+    pub(crate) lane_bytes: usize,
+}
+
+/// An operation of the switch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lowered {
+    pub(crate) spec: OpSpec,
+    pub(crate) coding: Coding,
+}
+
+/// Whether a switch can do this call at all. Depends on what all ranks know alone, so that they decide alike.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`], with what to do instead.
+pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
+    let unsupported = |advice| {
+        Err(Error::Unsupported { collective: call.collective.name(), op: call.op, dtype: call.dtype, mode, advice })
+    };
+    match call.collective {
+        Collective::Barrier | Collective::Broadcast { .. } | Collective::AllGather => return Ok(()),
+        Collective::AllToAll => {
+            return unsupported("a switch cannot permute; give the builder a rendezvous, so that hosts do it");
+        }
+        Collective::AllReduce | Collective::Reduce { .. } | Collective::ReduceScatter => {}
+    }
+    let advice = match (call.dtype, call.op) {
+        (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => return Ok(()),
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if mode != Mode::I32 => return Ok(()),
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
+            "build the communicator with mode bfp32 or bfp16"
+        }
+        (_, ReduceOp::Min | ReduceOp::Max) => {
+            "only i32 tensors have min and max at a switch; give the builder a rendezvous, so that hosts do the others"
+        }
+        _ => "a switch does not fold this; give the builder a rendezvous, so that hosts do",
+    };
+    unsupported(advice)
+}
+
+/// The operation of the switch that does `call`, which it [can](switch_can).
+///
+/// # Errors
+///
+/// [`Error::Length`] when it is too long.
+pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
+    let Place { rank, world, mode, lane_bytes } = *place;
+    let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
+    let coding = match call.collective {
+        Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
+        Collective::Broadcast { .. } => Coding::WordsFromRoot,
+        _ if call.collective.reduces() && floats => Coding::of(mode),
+        _ => Coding::Words,
+    };
+    let (kind, elements) = match call.collective {
+        Collective::AllReduce => (OpKind::AllReduce, call.count),
+        Collective::Reduce { .. } => (OpKind::Reduce, call.count),
+        Collective::Broadcast { .. } => (OpKind::Broadcast, call.count),
+        Collective::AllGather => (OpKind::AllGather, call.output_len(world)),
+        Collective::ReduceScatter => (OpKind::ReduceScatter, call.input_len(world)),
+        Collective::AllToAll | Collective::Barrier => return Ok(Lowered { spec: OpSpec::BARRIER, coding }),
+    };
+    let descriptor = Descriptor {
+        kind,
+        dtype: call.dtype,
+        mode: if matches!(coding, Coding::Blocks(_)) { mode } else { Mode::I32 },
+        lane_op: if call.collective.reduces() { lane_op(call.op) } else { LaneOp::Sum },
+        root: call.collective.root().unwrap_or(0),
+        average: call.collective.reduces() && call.op == ReduceOp::Avg,
+        elements: elements as u64,
+    };
+    if descriptor.elements > ELEMENTS_MAX {
+        return Err(SpecError::Elements(descriptor.elements).into());
+    }
+    let lane_bytes_of = lanes_type(call.dtype).size().max(1);
+    let chunk_elements = coding.chunk_elements(lane_bytes_of, lane_bytes) as u64;
+    let units = descriptor.elements * (call.dtype.size() / lane_bytes_of) as u64;
+    let data_chunks = units.div_ceil(chunk_elements);
+    if data_chunks > u64::from(DATA_CHUNKS_MAX) {
+        return Err(SpecError::Chunks(data_chunks.min(u64::from(u32::MAX)) as u32).into());
+    }
+    let spec = OpSpec {
+        descriptor,
+        data_chunks: data_chunks as u32,
+        exponents: matches!(coding, Coding::Blocks(_)),
+        class: 0,
+        lane_op: descriptor.lane_op,
+    };
+    Ok(Lowered { spec, coding })
+}
+
+/// The type as which a switch's lanes know the elements: itself, or bytes.
+fn lanes_type(dtype: DType) -> DType {
+    match dtype {
+        DType::None | DType::F32 | DType::F16 | DType::Bf16 | DType::I32 => dtype,
+        DType::U32 => DType::I32,
+        _ => DType::U8,
+    }
+}
+
+fn lane_op(op: ReduceOp) -> LaneOp {
+    match op {
+        ReduceOp::Min => LaneOp::Min,
+        ReduceOp::Max => LaneOp::Max,
+        _ => LaneOp::Sum,
+    }
+}
+
+/// The memory on which the switch's operation works, in place, and from which the caller's output is filled.
+///
+/// # Safety
+///
+/// `send` and `recv` are valid, for reads and for reads and writes, of the bytes that the call's
+/// [input](Call::input_len) and [output](Call::output_len) have, until the parcel's ticket is settled; nobody else writes
+/// them or reads `recv` before. They do not overlap, or are in place in the sense of [`Communicator::submit`].
+///
+/// [`Communicator::submit`]: crate::Communicator::submit
+#[expect(unsafe_code, reason = "works on memory that the caller vouches for")]
+pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *mut u8) -> Parcel {
+    let size = call.dtype.size();
+    let (count, bytes) = (call.count, call.count * size);
+    let dtype = lanes_type(call.dtype);
+    let own = usize::from(place.rank) * bytes;
+    let world_bytes = usize::from(place.world) * bytes;
+    let as_lanes = |elements: usize| elements * size / dtype.size().max(1);
+    let aligned = (recv as usize).is_multiple_of(dtype.size().max(1));
+    // SAFETY: every pointer is used for the bytes that the caller vouches for in the contract above; `copy` allows overlap.
+    let mut parcel = unsafe {
+        match call.collective {
+            Collective::Barrier | Collective::AllToAll => Parcel::empty(),
+            Collective::Reduce { root } if root != place.rank => filled(dtype, as_lanes(count), send, 0, bytes),
+            Collective::ReduceScatter => {
+                let mut scratch = filled(dtype, as_lanes(count * usize::from(place.world)), send, 0, world_bytes);
+                scratch.copy_back(own, recv, bytes);
+                scratch
+            }
+            Collective::AllGather if !aligned => {
+                let mut scratch =
+                    filled(dtype, as_lanes(count * usize::from(place.world)), send, own, bytes);
+                scratch.copy_back(0, recv, world_bytes);
+                scratch
+            }
+            Collective::AllGather => {
+                copy(send, recv.wrapping_add(own), bytes);
+                std::ptr::write_bytes(recv, 0, own);
+                std::ptr::write_bytes(recv.wrapping_add(own + bytes), 0, world_bytes - own - bytes);
+                Parcel::promised(dtype, (recv, as_lanes(count * usize::from(place.world))), None)
+            }
+            Collective::Broadcast { root } if root != place.rank && aligned => {
+                Parcel::promised(dtype, (recv, as_lanes(count)), None)
+            }
+            Collective::Broadcast { root } if root != place.rank => {
+                let mut scratch = Parcel::scratch(dtype, as_lanes(count));
+                scratch.copy_back(0, recv, bytes);
+                scratch
+            }
+            _ if aligned => {
+                copy(send, recv, bytes);
+                Parcel::promised(dtype, (recv, as_lanes(count)), None)
+            }
+            _ => {
+                let mut scratch = filled(dtype, as_lanes(count), send, 0, bytes);
+                scratch.copy_back(0, recv, bytes);
+                scratch
+            }
+        }
+    };
+    if call.collective.reduces() && call.op == ReduceOp::Avg {
+        parcel.divide_by(u32::from(place.world));
+    }
+    parcel
+}
+
+/// Memory of our own with `bytes` bytes of the caller's at `offset`, and zeros around them.
+///
+/// # Safety
+///
+/// `from` is valid for reads of `bytes` bytes.
+#[expect(unsafe_code, reason = "reads memory that the caller vouches for")]
+unsafe fn filled(dtype: DType, len: usize, from: *const u8, offset: usize, bytes: usize) -> Parcel {
+    let mut parcel = Parcel::scratch(dtype, len);
+    let to = parcel.bytes_mut()[offset..offset + bytes].as_mut_ptr();
+    // SAFETY: `to` is a slice of that length, and `from` is valid by this function's contract.
+    unsafe { copy(from, to, bytes) };
+    parcel
+}
+
+/// Copies unless there is nothing to copy or it is there already.
+///
+/// # Safety
+///
+/// When `bytes` is not zero, `from` is valid for reads and `to` for writes of that many.
+#[expect(unsafe_code, reason = "copies memory that the caller vouches for")]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    if bytes > 0 && !std::ptr::eq(from, to) {
+        // SAFETY: by this function's contract.
+        unsafe { std::ptr::copy(from, to, bytes) };
+    }
+}

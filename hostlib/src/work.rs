@@ -1,0 +1,178 @@
+//! Operations in flight, as their callers see them.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::buffer::Keeper;
+use crate::error::Error;
+use crate::report::OpReport;
+
+type Outcome = Result<OpReport, Error>;
+type Callback = Box<dyn FnOnce(&Outcome) + Send>;
+
+/// Where callers wait for an operation. Settled once.
+#[derive(Default)]
+pub(crate) struct Ticket {
+    state: Mutex<State>,
+    settled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    /// Memory that was given away for the time of the operation.
+    keeper: Option<Keeper>,
+    callbacks: Vec<Callback>,
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("outcome", &self.lock().outcome).finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes the outcome and runs the callbacks on this thread. The first outcome stands.
+    pub(crate) fn settle(&self, outcome: Outcome, keeper: Option<Keeper>) {
+        let callbacks = {
+            let mut state = self.lock();
+            if state.outcome.is_some() {
+                return;
+            }
+            state.outcome = Some(outcome.clone());
+            state.keeper = keeper;
+            std::mem::take(&mut state.callbacks)
+        };
+        self.settled.notify_all();
+        for callback in callbacks {
+            callback(&outcome);
+        }
+    }
+
+    /// Blocks until the ticket is settled. Does not panic.
+    pub(crate) fn block(&self) {
+        drop(self.wait());
+    }
+
+    /// Blocks until the operation is over.
+    pub(crate) fn wait(&self) -> Outcome {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return outcome.clone();
+            }
+            state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_until(&self, deadline: Instant) -> Option<Outcome> {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return Some(outcome.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The outcome, when there is one.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.lock().outcome.clone()
+    }
+
+    /// Whether [`Self::wait`] would return at once.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.lock().outcome.is_some()
+    }
+
+    /// The memory that was given away, once, after the ticket is settled.
+    pub(crate) fn take_keeper(&self) -> Option<Keeper> {
+        self.lock().keeper.take()
+    }
+
+    fn on_settled(&self, callback: Callback) {
+        let outcome = {
+            let mut state = self.lock();
+            match &state.outcome {
+                None => return state.callbacks.push(callback),
+                Some(outcome) => outcome.clone(),
+            }
+        };
+        callback(&outcome);
+    }
+}
+
+/// An operation in flight, started by [`Communicator::submit`](crate::Communicator::submit). Clones stand for the same
+/// operation, which takes place whether or not anyone keeps one.
+#[derive(Debug, Clone)]
+pub struct Work(Arc<Ticket>);
+
+impl Work {
+    pub(crate) fn new(ticket: Arc<Ticket>) -> Self {
+        Self(ticket)
+    }
+
+    /// Blocks until the operation is over. May be called by many threads, many times.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the operation.
+    pub fn wait(&self) -> Result<OpReport, Error> {
+        self.0.wait()
+    }
+
+    /// Blocks for at most `timeout`; `None` when the operation is still under way then.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<OpReport, Error>> {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.0.wait_until(deadline),
+            None => Some(self.0.wait()),
+        }
+    }
+
+    /// Whether the operation is over.
+    pub fn is_done(&self) -> bool {
+        self.0.is_settled()
+    }
+
+    /// How the operation ended; `None` while it is under way.
+    pub fn outcome(&self) -> Option<Result<OpReport, Error>> {
+        self.0.outcome()
+    }
+
+    /// Calls `f` with the outcome: at once when the operation is over, else on the library's thread that finishes it. `f`
+    /// must be short, must not block and must not wait for other operations: that thread has other work in flight.
+    pub fn on_done(&self, f: impl FnOnce(&Result<OpReport, Error>) + Send + 'static) {
+        self.0.on_settled(Box::new(f));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn callbacks_run_once_before_or_after_the_end() {
+        let ticket = Arc::<Ticket>::default();
+        let work = Work::new(Arc::clone(&ticket));
+        let (tx, rx) = mpsc::channel();
+        let early = tx.clone();
+        work.on_done(move |outcome| early.send(outcome.clone()).unwrap());
+        assert_eq!(work.wait_timeout(Duration::from_millis(1)), None);
+        assert!(rx.try_recv().is_err() && !work.is_done());
+        ticket.settle(Err(Error::Closed), None);
+        ticket.settle(Ok(OpReport::default()), None);
+        work.on_done(move |outcome| tx.send(outcome.clone()).unwrap());
+        assert_eq!(rx.try_iter().collect::<Vec<_>>(), [Err(Error::Closed), Err(Error::Closed)]);
+        assert_eq!((work.wait(), work.outcome()), (Err(Error::Closed), Some(Err(Error::Closed))));
+    }
+}
