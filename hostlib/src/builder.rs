@@ -211,6 +211,7 @@ impl Builder {
 
     fn worker_config(&self, admission: Admission, rank: u16, world: u16, lossless: bool) -> WorkerConfig {
         let mut config = WorkerConfig::new(admission, rank, world);
+        config.numerics = self.mode.numerics();
         if lossless {
             // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
             // processor is no loss.

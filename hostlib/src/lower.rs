@@ -3,7 +3,7 @@
 use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError};
 use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Mode, Numerics};
 
 use crate::buffer::Parcel;
 use crate::call::{Call, Collective};
@@ -42,7 +42,14 @@ pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
         }
         Collective::AllReduce | Collective::Reduce { .. } | Collective::ReduceScatter => {}
     }
+    let words = mode.numerics() == Numerics::Word;
     let advice = match (call.dtype, call.op) {
+        (DType::I32 | DType::U32, ReduceOp::Sum) if !words => {
+            "only switches of plain words sum integers; use a job of mode i32, bfp32 or bfp16, or give the builder a rendezvous"
+        }
+        (DType::I32, ReduceOp::Min | ReduceOp::Max) if mode.numerics().converts() => {
+            "this switch does not compare integers; use a job of mode bfp32 or saturating, or give the builder a rendezvous"
+        }
         (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => return Ok(()),
         (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if mode != Mode::I32 => return Ok(()),
         (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
@@ -82,7 +89,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         kind,
         dtype: call.dtype,
         mode: if matches!(coding, Coding::Blocks(_)) { mode } else { Mode::I32 },
-        lane_op: if call.collective.reduces() { lane_op(call.op) } else { LaneOp::Sum },
+        lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
         root: call.collective.root().unwrap_or(0),
         average: call.collective.reduces() && call.op == ReduceOp::Avg,
         elements: elements as u64,

@@ -15,6 +15,9 @@ pub struct OpReport {
     /// Data chunks whose block held a NaN or an infinity on some rank. All their elements were delivered as NaN, on
     /// every rank.
     pub non_finite: u32,
+    /// Data chunks whose sum left the range of a job in mode `saturating`, and which were therefore sent twice, the second
+    /// time with all headroom. The same on every rank.
+    pub saturated: u32,
     /// Time from submission to the last result.
     pub elapsed: Duration,
 }

@@ -31,6 +31,10 @@ impl Coding {
             Mode::I32 => Self::Words,
             Mode::Bfp32 => Self::Blocks(Lanes::Bfp32),
             Mode::Bfp16 => Self::Blocks(Lanes::Bfp16),
+            Mode::Saturating => Self::Blocks(Lanes::Saturating),
+            Mode::Wide => Self::Blocks(Lanes::Wide),
+            Mode::Half => Self::Blocks(Lanes::Half),
+            Mode::Float => Self::Blocks(Lanes::Float),
         }
     }
 
@@ -62,6 +66,7 @@ struct Pending {
     /// Elements of a whole chunk.
     chunk_elements: usize,
     non_finite: u32,
+    saturated: u32,
 }
 
 /// A coding with what it needs.
@@ -104,7 +109,7 @@ impl Tensors {
             Coding::WordsOfRoot => Plan::Words { kernel, send: true, receive: false },
         };
         let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
-        self.pending.push_back(Pending { spec, parcel, submitted, plan, chunk_elements, non_finite: 0 });
+        self.pending.push_back(Pending { spec, parcel, submitted, plan, chunk_elements, non_finite: 0, saturated: 0 });
     }
 
     /// Operations not finished.
@@ -121,6 +126,7 @@ impl Tensors {
             elements: pending.spec.descriptor.elements,
             chunks: pending.spec.data_chunks,
             non_finite: pending.non_finite,
+            saturated: pending.saturated,
             elapsed: pending.submitted.elapsed(),
         }));
     }
@@ -133,10 +139,27 @@ impl Tensors {
         }
     }
 
+    fn restore(&mut self, op: OpId, plan: Option<Plan>) {
+        if let (Some(pending), Some(plan)) = (self.at(op), plan) {
+            pending.plan = plan;
+        }
+    }
+
     #[inline]
     fn at(&mut self, op: OpId) -> Option<&mut Pending> {
         let index = op.0.checked_sub(self.first)?;
         self.pending.get_mut(usize::try_from(index).ok()?)
+    }
+}
+
+impl Pending {
+    /// Has the next block packed or unpacked with all headroom; the plan to go back to.
+    fn with_all_headroom(&mut self) -> Plan {
+        let plan = self.plan;
+        if let Plan::Blocks(quantizer) = plan {
+            self.plan = Plan::Blocks(quantizer.again());
+        }
+        plan
     }
 }
 
@@ -216,6 +239,21 @@ impl Codec for Tensors {
             ),
             Plan::Words { send: false, .. } => lanes.fill(0),
         }
+    }
+
+    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        let plan = self.at(op).map(Pending::with_all_headroom);
+        self.pack(op, chunk, exp, lanes);
+        self.restore(op, plan);
+    }
+
+    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        let plan = self.at(op).map(|pending| {
+            pending.saturated += 1;
+            pending.with_all_headroom()
+        });
+        self.unpack(op, chunk, exp, count, lanes);
+        self.restore(op, plan);
     }
 
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {

@@ -3,6 +3,7 @@
 mod named;
 
 pub use named::{Named, by_name, named};
+pub use netfold_wire::control::Numerics;
 
 use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
 
@@ -13,42 +14,6 @@ pub enum Encapsulation {
     Ethernet,
     /// Nothing: the transport (a UDP socket, a ring) owns the outer headers.
     Datagram,
-}
-
-/// How lanes are folded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Numerics {
-    /// 32-bit words, wrapping: what `i32`, `bfp32` and `bfp16` use.
-    Word,
-    /// 32-bit words whose sums stop at the ends of the range; a result with such a word is flagged.
-    Saturating,
-    /// 16-bit lanes with 32-bit sums, shifted right on the way out.
-    Wide,
-    /// IEEE 754 binary16 lanes, summed in fixed point.
-    Half,
-    /// IEEE 754 binary32 lanes, summed as mantissas under a common exponent.
-    Float,
-}
-
-impl Numerics {
-    /// Width of a lane on the wire, in bits.
-    pub const fn lane_bits(self) -> u32 {
-        match self {
-            Self::Word | Self::Saturating | Self::Float => 32,
-            Self::Wide | Self::Half => 16,
-        }
-    }
-
-    /// The name used in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Word => "word",
-            Self::Saturating => "saturating",
-            Self::Wide => "wide",
-            Self::Half => "half",
-            Self::Float => "float",
-        }
-    }
 }
 
 /// The parameters of an aggregation program.

@@ -282,7 +282,7 @@ impl Run {
         self.rounds += 1;
         match self.config.mode {
             Mode::I32 => self.round_of::<i32>(),
-            Mode::Bfp32 | Mode::Bfp16 => self.round_of::<f32>(),
+            _ => self.round_of::<f32>(),
         }
     }
 

@@ -116,6 +116,7 @@ pub(crate) fn refusal_name(reason: Refusal) -> &'static str {
         Refusal::RankTaken => "rank_taken",
         Refusal::WorldMismatch => "world_mismatch",
         Refusal::ModeMismatch => "mode_mismatch",
+        Refusal::Numerics => "numerics",
         Refusal::Slots => "slots",
         Refusal::Busy => "busy",
         Refusal::PeersMissing => "peers_missing",

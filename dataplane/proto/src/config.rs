@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netfold_wire::control::Admission;
+use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{WORLD_MAX, header};
 
 use crate::error::ConfigError;
@@ -25,6 +25,8 @@ pub struct WorkerConfig {
     pub rank: u16,
     /// Workers of the job, 1 to 32,768.
     pub world: u16,
+    /// How the switch folds lanes. Default [`Numerics::Word`].
+    pub numerics: Numerics,
     /// Shortest retransmission time-out. Default 5 ms.
     pub rto_min: Duration,
     /// Longest retransmission time-out, back-off included. Default 200 ms.
@@ -45,6 +47,7 @@ impl WorkerConfig {
             admission,
             rank,
             world,
+            numerics: Numerics::Word,
             rto_min: Duration::from_millis(5),
             rto_max: Duration::from_millis(200),
             rto_initial: Duration::from_millis(20),

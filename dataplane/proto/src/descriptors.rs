@@ -1,26 +1,48 @@
 //! How ranks find out, in one chunk, that all of them submitted the same operation.
 //!
-//! The lanes of a descriptor chunk are summed like any others. Where two words for each rank fit, the sum is the table of
-//! all ranks' descriptors, and the first row that differs names its rank. In larger worlds every rank writes the same
-//! words: [`DIGEST_WORDS`] hashes of its descriptor. If all are the same, each word of the sum is the world size times a
-//! rank's own; a difference shows in at least one of them but by a chance of less than 2^-100.
+//! Where two words for each rank fit, every rank writes its own and zeros elsewhere: the fold is the table of all ranks'
+//! descriptors, and the first row that differs names its rank. In larger worlds every rank writes the same words:
+//!
+//! - Where words are summed as they are, [`DIGEST_WORDS`] hashes of its descriptor. If all are the same, each word of the
+//!   sum is the world size times a rank's own; a difference shows in at least one of them but by a chance of less than
+//!   2^-100.
+//! - At a switch with other numerics, its descriptor and that with all bits inverted, of which the switch keeps the largest:
+//!   lane by lane, all are the same if the largest is a rank's own in both.
+//!
+//! The lanes are folded by the operation that carries bits unchanged: the sum, or the maximum where lanes are converted
+//! before they are summed. A word that saturates is one that has no other rank's bits added.
+
+use netfold_wire::LaneOp;
+use netfold_wire::control::Numerics;
 
 use crate::op::Descriptor;
 
 /// Hashes of a descriptor that a rank sends in a world too large for a table.
-const DIGEST_WORDS: u32 = 8;
+const DIGEST_WORDS: usize = 8;
 
 /// Bytes of a row of the table: two words.
 const ROW: usize = 8;
 
-/// Which form a job's descriptor chunks have.
+/// What the words of a descriptor chunk hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A row for each rank.
+    Table,
+    /// Hashes.
+    Digest,
+    /// The descriptor and its inverse.
+    Extremes,
+}
+
+/// Which form a job's descriptor chunks have, and how they are folded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptors {
     world: u16,
-    table: bool,
+    form: Form,
+    lane_op: LaneOp,
 }
 
-/// What a descriptor chunk's sum says.
+/// What the fold of a descriptor chunk says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every rank submitted this operation.
@@ -35,43 +57,69 @@ pub(crate) enum Verdict {
 }
 
 impl Descriptors {
-    pub(crate) fn new(world: u16, lane_words: u32) -> Self {
-        Self { world, table: 2 * u32::from(world) <= lane_words }
+    pub(crate) fn new(world: u16, lane_words: u32, numerics: Numerics) -> Self {
+        let form = match numerics {
+            _ if 2 * u32::from(world) <= lane_words => Form::Table,
+            Numerics::Word => Form::Digest,
+            _ => Form::Extremes,
+        };
+        let lane_op = if form == Form::Extremes { LaneOp::Max } else { numerics.carrier() };
+        Self { world, form, lane_op }
+    }
+
+    /// How the switch folds descriptor chunks.
+    pub(crate) fn lane_op(&self) -> LaneOp {
+        self.lane_op
     }
 
     /// Writes a rank's share of a descriptor chunk over all of `lanes`.
     pub(crate) fn write(&self, rank: u16, descriptor: Descriptor, lanes: &mut [u8]) {
         lanes.fill(0);
-        if self.table {
-            let row = &mut lanes[ROW * usize::from(rank)..][..ROW];
-            for (bytes, word) in row.chunks_exact_mut(4).zip(descriptor.to_words()) {
+        let own = |lanes: &mut [u8], words: &[u32]| {
+            for (bytes, word) in lanes.chunks_exact_mut(4).zip(words) {
                 bytes.copy_from_slice(&word.to_be_bytes());
             }
-        } else {
-            for (bytes, index) in lanes.chunks_exact_mut(4).zip(0..DIGEST_WORDS) {
-                bytes.copy_from_slice(&digest(descriptor, index).to_be_bytes());
+        };
+        match self.form {
+            Form::Table => own(&mut lanes[ROW * usize::from(rank)..], &descriptor.to_words()),
+            Form::Digest => {
+                let words: [u32; DIGEST_WORDS] =
+                    std::array::from_fn(|index| digest(descriptor, index as u32));
+                own(lanes, &words);
             }
+            Form::Extremes => own(lanes, &extremes(descriptor)),
         }
     }
 
-    /// Judges the sum of all ranks' shares by this rank's descriptor.
+    /// Judges the fold of all ranks' shares by this rank's descriptor.
     pub(crate) fn compare(&self, mine: Descriptor, lanes: &[u8]) -> Verdict {
         let mut words =
             lanes.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
-        if self.table {
-            for rank in 0..self.world {
-                let row = [words.next().unwrap_or(0), words.next().unwrap_or(0)];
-                if row != mine.to_words() {
-                    return Verdict::Differs { rank: Some(rank), theirs: Descriptor::from_words(row) };
+        let same = match self.form {
+            Form::Table => {
+                for rank in 0..self.world {
+                    let row = [words.next().unwrap_or(0), words.next().unwrap_or(0)];
+                    if row != mine.to_words() {
+                        return Verdict::Differs { rank: Some(rank), theirs: Descriptor::from_words(row) };
+                    }
                 }
+                true
             }
-            return Verdict::Same;
-        }
-        let world = u32::from(self.world);
-        let same =
-            words.zip(0..DIGEST_WORDS).all(|(sum, index)| sum == digest(mine, index).wrapping_mul(world));
+            Form::Digest => {
+                let world = u32::from(self.world);
+                (0..DIGEST_WORDS as u32)
+                    .all(|index| words.next() == Some(digest(mine, index).wrapping_mul(world)))
+            }
+            Form::Extremes => extremes(mine).iter().all(|word| words.next() == Some(*word)),
+        };
         if same { Verdict::Same } else { Verdict::Differs { rank: None, theirs: None } }
     }
+}
+
+/// A descriptor's words, then the same inverted.
+fn extremes(descriptor: Descriptor) -> [u32; 4] {
+    let [low, word] = descriptor.to_words();
+    [low, word, !low, !word]
 }
 
 /// Hash number `index` of a descriptor: a finaliser of MurmurHash3 (`fmix64`) over its words, with another start for each
@@ -118,8 +166,8 @@ mod tests {
             (33, 64, false),
             (32768, 2048, false),
         ] {
-            let form = Descriptors::new(world, lane_words);
-            assert_eq!(form.table, table, "{world} workers, {lane_words} words");
+            let form = Descriptors::new(world, lane_words, Numerics::Word);
+            assert_eq!(form.form == Form::Table, table, "{world} workers, {lane_words} words");
             let mine = broadcast(world - 1, 1 << 35);
             let same = sum(form, lane_words as usize, (0..world).map(|_| mine));
             assert_eq!(form.compare(mine, &same), Verdict::Same);
@@ -140,15 +188,72 @@ mod tests {
         }
     }
 
+    /// What a switch makes of ranks' shares, by the rules of its numerics (docs/numerics.md).
+    fn folded(numerics: Numerics, form: Descriptors, shares: &[Descriptor]) -> Vec<u8> {
+        let mut fold = vec![0_u8; 64];
+        let mut lanes = vec![0xa5; 64];
+        for (rank, descriptor) in shares.iter().enumerate() {
+            form.write(rank as u16, *descriptor, &mut lanes);
+            for (fold, lane) in fold.chunks_exact_mut(4).zip(lanes.chunks_exact(4)) {
+                let [old, new] = [&*fold, lane].map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
+                let word = match (form.lane_op(), numerics) {
+                    (LaneOp::Sum, Numerics::Word) => old.wrapping_add(new),
+                    (LaneOp::Sum, Numerics::Saturating) => {
+                        old.cast_signed().saturating_add(new.cast_signed()).cast_unsigned()
+                    }
+                    (LaneOp::Max, Numerics::Saturating) => {
+                        // The first share takes the slot's place.
+                        let old = if rank == 0 { i32::MIN } else { old.cast_signed() };
+                        old.max(new.cast_signed()).cast_unsigned()
+                    }
+                    (LaneOp::Max, Numerics::Float) => old.max(new),
+                    (LaneOp::Max, Numerics::Wide | Numerics::Half) => {
+                        (old >> 16).max(new >> 16) << 16 | (old & 0xffff).max(new & 0xffff)
+                    }
+                    other => panic!("descriptors are not folded by {other:?}"),
+                };
+                fold.copy_from_slice(&word.to_be_bytes());
+            }
+        }
+        fold
+    }
+
+    #[test]
+    fn every_numerics_carries_descriptors() {
+        // Elements whose low word is an end of the range of a saturating word, and such that differ in either half.
+        for elements in [i32::MIN as u32 as u64, i32::MAX as u64, 0, 0x1_0001, 0xffff_0000] {
+            let mine = broadcast(0, elements);
+            for (numerics, world) in
+                Numerics::ALL.iter().flat_map(|numerics| [(*numerics, 8), (*numerics, 9)])
+            {
+                let form = Descriptors::new(world, 16, numerics);
+                let same = vec![mine; world.into()];
+                assert_eq!(form.compare(mine, &folded(numerics, form, &same)), Verdict::Same, "{numerics}");
+                for bit in 0..36 {
+                    let mut shares = same.clone();
+                    shares[3].elements ^= 1 << bit;
+                    let fold = folded(numerics, form, &shares);
+                    let table = world == 8;
+                    assert_eq!(
+                        form.compare(mine, &fold),
+                        Verdict::Differs { rank: table.then_some(3), theirs: table.then_some(shares[3]) },
+                        "{numerics} {world} {bit}"
+                    );
+                    assert_ne!(form.compare(shares[3], &fold), Verdict::Same);
+                }
+            }
+        }
+    }
+
     proptest! {
         /// However many ranks differ, and powers of two are the hardest, both sides see it.
         #[test]
         fn digests_tell_operations_apart(a in 0u64..1 << 36, bit in 0u32..36, shift in 0u32..15) {
-            let form = Descriptors::new(1 << 15, 16);
+            let form = Descriptors::new(1 << 15, 16, Numerics::Word);
             let (mine, theirs) = (broadcast(3, a), broadcast(3, a ^ 1 << bit));
             let others = 1u32 << shift;
             let lanes: Vec<u8> = (0..16).flat_map(|index| {
-                let hash = |descriptor| if index < DIGEST_WORDS { digest(descriptor, index) } else { 0 };
+                let hash = |descriptor| if index < DIGEST_WORDS as u32 { digest(descriptor, index) } else { 0 };
                 let sum = hash(mine).wrapping_mul((1 << 15) - others).wrapping_add(hash(theirs).wrapping_mul(others));
                 sum.to_be_bytes()
             }).collect();

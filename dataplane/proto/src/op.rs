@@ -113,8 +113,8 @@ impl DType {
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
 /// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=6 dtype,
-/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16), 10..=11 lane operation, 12..=26 root, 27 `average`, 28..=31 bits 32..=35 of
-/// `elements`.
+/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16, 3 saturating, 4 wide, 5 half, 6 float), 10..=11 lane operation, 12..=26 root,
+/// 27 `average`, 28..=31 bits 32..=35 of `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// What to do.
@@ -176,6 +176,10 @@ fn mode_code(mode: Mode) -> u32 {
         Mode::I32 => 0,
         Mode::Bfp32 => 1,
         Mode::Bfp16 => 2,
+        Mode::Saturating => 3,
+        Mode::Wide => 4,
+        Mode::Half => 5,
+        Mode::Float => 6,
     }
 }
 

@@ -31,8 +31,12 @@ pub(crate) enum Loss {
 /// One slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
-    /// Position in the stream, counted from 0 at the job's first chunk.
+    /// Position in the stream, counted from 0.
     pub(crate) position: u64,
+    /// Chunk numbers by which the slot is ahead of its position: the window once for each chunk sent with more headroom.
+    ahead: u32,
+    /// The position's first result saturated, and its second is awaited; the exponent that the first agreed on.
+    pub(crate) redo: Option<u8>,
     /// Number of the operation that holds the position; meaningless while idle.
     pub(crate) op: u64,
     /// When the position was last sent.
@@ -80,6 +84,8 @@ impl Slots {
         let slots = (0..count)
             .map(|index| Slot {
                 position: u64::from(index.wrapping_sub(first_chunk) & (count - 1)),
+                ahead: 0,
+                redo: None,
                 op: 0,
                 sent_at: Instant::ZERO,
                 sends: 0,
@@ -97,9 +103,24 @@ impl Slots {
         self.slots.len() as u32
     }
 
-    /// The chunk number of a position: numbers wrap at 2^32.
-    pub(crate) fn chunk(&self, position: u64) -> u32 {
-        self.first_chunk.wrapping_add(position as u32)
+    /// The slot that comes to `position`.
+    pub(crate) fn at(&self, position: u64) -> u16 {
+        self.index(self.first_chunk.wrapping_add(position as u32))
+    }
+
+    /// The chunk number under which a slot sends what it holds: numbers wrap at 2^32.
+    pub(crate) fn chunk(&self, index: u16) -> u32 {
+        let slot = self.slot(index);
+        self.first_chunk.wrapping_add(slot.position as u32).wrapping_add(slot.ahead)
+    }
+
+    /// Has the slot's position sent once more, under the slot's next chunk number, with `exp_next` agreed already.
+    pub(crate) fn again(&mut self, index: u16, exp_next: u8) {
+        let window = self.count();
+        let slot = self.slot_mut(index);
+        slot.ahead = slot.ahead.wrapping_add(window);
+        (slot.redo, slot.sends) = (Some(exp_next), 0);
+        self.shift(index, State::Ready);
     }
 
     /// The slot of a chunk.
@@ -184,20 +205,31 @@ mod tests {
 
     #[test]
     fn numbers_wrap_with_slots_and_sets_in_step() {
-        let slots = Slots::new(4, u32::MAX - 2);
-        let seen: Vec<_> = (0..8)
-            .map(|position| {
-                let chunk = slots.chunk(position);
-                (chunk, slots.index(chunk), slots.set(chunk))
-            })
-            .collect();
+        let mut slots = Slots::new(4, u32::MAX - 2);
+        let mut seen = Vec::new();
+        for position in 0..8 {
+            let index = slots.at(position);
+            assert_eq!(slots.slot(index).position, position);
+            let chunk = slots.chunk(index);
+            assert_eq!(slots.index(chunk), index);
+            seen.push((chunk, index, slots.set(chunk)));
+            slots.slot_mut(index).position += 4;
+        }
         assert_eq!(seen[..4], [(u32::MAX - 2, 1, 1), (u32::MAX - 1, 2, 1), (u32::MAX, 3, 1), (0, 0, 0)]);
         assert_eq!(seen[4..], [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 0, 1)]);
-        for index in 0..4 {
-            let position = slots.slot(index).position;
-            assert!(position < 4);
-            assert_eq!(slots.index(slots.chunk(position)), index);
-        }
+    }
+
+    #[test]
+    fn what_is_sent_again_keeps_its_slot_and_moves_on_by_a_window() {
+        let mut slots = Slots::new(4, u32::MAX - 2);
+        slots.again(1, 77);
+        assert_eq!((slots.slot(1).position, slots.slot(1).redo), (0, Some(77)));
+        assert_eq!((slots.chunk(1), slots.set(slots.chunk(1)), slots.index(slots.chunk(1))), (1, 0, 1));
+        assert_eq!(slots.chunk(2), u32::MAX - 1, "the others stay");
+        let slot = slots.slot_mut(1);
+        (slot.position, slot.redo) = (4, None);
+        assert_eq!(slots.chunk(1), 5, "and it stays ahead");
+        assert_eq!(slots.at(4), 1);
     }
 
     proptest! {

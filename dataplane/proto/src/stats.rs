@@ -76,6 +76,8 @@ pub struct WorkerStats {
     pub congested: u64,
     /// Data chunks whose block held a NaN or an infinity on some rank.
     pub non_finite: u64,
+    /// Data chunks whose first sum saturated, and which were sent once more with all headroom.
+    pub saturated: u64,
     /// Operations finished.
     pub ops_done: u64,
     /// Datagrams ignored, by cause, in the order of [`Ignored::ALL`].

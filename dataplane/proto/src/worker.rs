@@ -11,7 +11,7 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use crate::descriptors::Descriptors;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
-use crate::slot::{Loss, Slots, State};
+use crate::slot::{Loss, Slot, Slots, State};
 use crate::stream::{Piece, Stream};
 use crate::window::FixedWindow;
 use crate::{
@@ -36,6 +36,17 @@ pub trait Codec {
     /// Takes the result of `chunk`, the fold of `count` ranks' lanes by exponent `exp` (255: deliver NaN), big-endian.
     /// May overwrite the input.
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]);
+
+    /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_wire::control::Numerics::Saturating): with so much
+    /// headroom that the sum of all ranks' shares cannot leave the range. Same input, same exponent.
+    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        self.pack(op, chunk, exp, lanes);
+    }
+
+    /// As [`Self::unpack`], which is not called for this chunk, for what [`Self::pack_again`] packed.
+    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        self.unpack(op, chunk, exp, count, lanes);
+    }
 }
 
 /// What became of an incoming datagram.
@@ -92,6 +103,12 @@ pub enum WorkerEvent {
 /// ```
 ///
 /// An abort, from whichever state, ends it all.
+///
+/// At a switch whose sums saturate, ranks may pack data chunks with less headroom than the worst case needs. A RESULT of
+/// exponent-coded data that carries the flag `saturated` is not delivered: the slot goes back to `Ready` with the same
+/// position, under its next chunk number (a window later), and the chunk is packed again with all headroom. All ranks get
+/// the same bytes, so all do so. That result is delivered whatever its flag says: its sums cannot leave the range, and one
+/// that ends exactly at an end of it is right. From then on the slot's chunk numbers are a window ahead of its positions.
 #[derive(Debug)]
 pub struct Worker {
     config: WorkerConfig,
@@ -128,7 +145,7 @@ impl Worker {
             stream: Stream::new(slots),
             recovery: Recovery::default(),
             window: FixedWindow::new(slots),
-            descriptors: Descriptors::new(config.world, config.admission.lane_words),
+            descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
             progress_at: Instant::ZERO,
             heard_at: None,
             mismatch: None,
@@ -160,7 +177,7 @@ impl Worker {
         // An idle slot is less than a window behind the old end of the stream.
         let reach = self.stream.end().min(start + u64::from(self.slots.count()));
         for position in start..reach {
-            let index = self.slots.index(self.slots.chunk(position));
+            let index = self.slots.at(position);
             let slot = self.slots.slot(index);
             if slot.position == position && slot.state() == State::Idle {
                 self.enter(index, Some(id.0));
@@ -261,7 +278,7 @@ impl Worker {
     /// Brings a slot whose position is new into the state that fits; `op` is the operation that holds the position.
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
-        slot.sends = 0;
+        (slot.sends, slot.redo) = (0, None);
         let state = match op {
             None => State::Idle,
             Some(op) => {
@@ -276,8 +293,7 @@ impl Worker {
     fn emit(&mut self, index: u16, buffer: &mut [u8], codec: &mut impl Codec) -> usize {
         let slot = *self.slots.slot(index);
         let op = self.stream.op(slot.op);
-        let piece = op.piece(slot.position);
-        let exp = piece.data.map_or(0, |chunk| op.exponent(chunk));
+        let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
         let (len, flags) = self.shape(&piece, exp);
         let mut packet = Packet::new_unchecked(&mut buffer[..len]);
@@ -285,16 +301,19 @@ impl Worker {
         if piece.descriptor {
             self.descriptors.write(self.config.rank, op.spec.descriptor, lanes);
         } else if let Some(chunk) = piece.data {
-            codec.pack(id, chunk, exp, lanes);
+            match slot.redo {
+                None => codec.pack(id, chunk, exp, lanes),
+                Some(_) => codec.pack_again(id, chunk, exp, lanes),
+            }
         }
         let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, chunk));
         self.slots.slot_mut(index).proposed = proposed;
-        let chunk = self.slots.chunk(slot.position);
+        let chunk = self.slots.chunk(index);
         let admission = &self.config.admission;
         Repr {
             kind: Kind::Data,
             flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
-            op: lane_op(&piece, op.spec.lane_op),
+            op: self.lane_op(&piece, op.spec.lane_op),
             class: op.spec.class,
             reason: Reason::None,
             job: admission.job,
@@ -311,6 +330,18 @@ impl Worker {
         }
         .emit(&mut packet);
         len
+    }
+
+    /// What the slot's packet carries, and by which exponent. What was proposed once is not proposed again.
+    fn piece(&self, slot: &Slot) -> (Piece, u8) {
+        let op = self.stream.op(slot.op);
+        let mut piece = op.piece(slot.position);
+        piece.proposes = piece.proposes.filter(|_| slot.redo.is_none());
+        (piece, piece.data.map_or(0, |chunk| op.exponent(chunk)))
+    }
+
+    fn lane_op(&self, piece: &Piece, data: LaneOp) -> LaneOp {
+        if piece.data.is_some() { data } else { self.descriptors.lane_op() }
     }
 
     fn note_sent(&mut self, now: Instant, index: u16, len: usize) {
@@ -353,8 +384,3 @@ impl Worker {
 
 /// The exponent of a block that holds a NaN or an infinity.
 const NOT_FINITE: u8 = 255;
-
-/// Descriptors are always summed.
-fn lane_op(piece: &Piece, data: LaneOp) -> LaneOp {
-    if piece.data.is_some() { data } else { LaneOp::Sum }
-}

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::LaneOp;
+
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
 
@@ -15,6 +17,80 @@ pub const LEASE_MS: u64 = 3_000;
 
 /// Longest message line, in bytes, newline included. A longer line ends the session.
 pub const LINE_LEN_MAX: usize = 4096;
+
+/// How a switch folds lanes: a property of the program that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Numerics {
+    /// 32-bit words, wrapping: what the modes `i32`, `bfp32` and `bfp16` use.
+    Word,
+    /// 32-bit words whose sums stop at the ends of the range; a result with such a word is flagged.
+    Saturating,
+    /// 16-bit lanes with 32-bit sums, shifted right on the way out.
+    Wide,
+    /// IEEE 754 binary16 lanes, summed in fixed point.
+    Half,
+    /// IEEE 754 binary32 lanes, summed as mantissas under a common exponent.
+    Float,
+}
+
+impl Numerics {
+    /// Every value.
+    pub const ALL: &'static [Self] = &[Self::Word, Self::Saturating, Self::Wide, Self::Half, Self::Float];
+
+    /// Width of a lane on the wire, in bits.
+    pub const fn lane_bits(self) -> u32 {
+        match self {
+            Self::Word | Self::Saturating | Self::Float => 32,
+            Self::Wide | Self::Half => 16,
+        }
+    }
+
+    /// The name used on command lines and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Word => "word",
+            Self::Saturating => "saturating",
+            Self::Wide => "wide",
+            Self::Half => "half",
+            Self::Float => "float",
+        }
+    }
+
+    /// Whether sums are not those of the lanes' bits. The maximum is over unsigned bits then.
+    pub const fn converts(self) -> bool {
+        matches!(self, Self::Wide | Self::Half | Self::Float)
+    }
+
+    /// The operation that carries bits unchanged when all ranks but one contribute zeros.
+    pub const fn carrier(self) -> LaneOp {
+        if self.converts() { LaneOp::Max } else { LaneOp::Sum }
+    }
+
+    /// The modes of a job at such a switch, as text: "i32, bfp32 or bfp16".
+    pub const fn modes(self) -> &'static str {
+        match self {
+            Self::Word => "i32, bfp32 or bfp16",
+            other => other.name(),
+        }
+    }
+}
+
+impl std::fmt::Display for Numerics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Numerics {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.iter().copied().find(|numerics| numerics.name() == text);
+        named.ok_or_else(|| {
+            format!("unknown numerics '{text}': expected word, saturating, wide, half or float")
+        })
+    }
+}
 
 /// How floating-point tensors travel in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,11 +102,20 @@ pub enum Mode {
     Bfp32,
     /// Block floating point, two biased 16-bit mantissas in a word.
     Bfp16,
+    /// Block floating point, 32-bit mantissas with half the headroom; what saturates is sent again with all of it.
+    Saturating,
+    /// Block floating point, two biased 16-bit mantissas in a word without headroom; sums are shifted on the way down.
+    Wide,
+    /// `f16` tensors as they are.
+    Half,
+    /// `f32` tensors as they are, `f16` and `bf16` widened to it.
+    Float,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: &'static [Self] = &[Self::I32, Self::Bfp32, Self::Bfp16];
+    pub const ALL: &'static [Self] =
+        &[Self::I32, Self::Bfp32, Self::Bfp16, Self::Saturating, Self::Wide, Self::Half, Self::Float];
 
     /// The name used on command lines and in messages.
     pub const fn name(self) -> &'static str {
@@ -38,14 +123,29 @@ impl Mode {
             Self::I32 => "i32",
             Self::Bfp32 => "bfp32",
             Self::Bfp16 => "bfp16",
+            Self::Saturating => "saturating",
+            Self::Wide => "wide",
+            Self::Half => "half",
+            Self::Float => "float",
+        }
+    }
+
+    /// What a switch must run for a job of this mode.
+    pub const fn numerics(self) -> Numerics {
+        match self {
+            Self::I32 | Self::Bfp32 | Self::Bfp16 => Numerics::Word,
+            Self::Saturating => Numerics::Saturating,
+            Self::Wide => Numerics::Wide,
+            Self::Half => Numerics::Half,
+            Self::Float => Numerics::Float,
         }
     }
 
     /// Tensor elements that one 32-bit lane word carries.
     pub const fn elements_per_word(self) -> usize {
         match self {
-            Self::I32 | Self::Bfp32 => 1,
-            Self::Bfp16 => 2,
+            Self::I32 | Self::Bfp32 | Self::Saturating | Self::Float => 1,
+            Self::Bfp16 | Self::Wide | Self::Half => 2,
         }
     }
 }
@@ -59,11 +159,9 @@ impl std::fmt::Display for Mode {
 impl std::str::FromStr for Mode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|mode| mode.name() == text)
-            .ok_or_else(|| format!("unknown mode '{text}': expected i32, bfp32 or bfp16"))
+        Self::ALL.iter().copied().find(|mode| mode.name() == text).ok_or_else(|| {
+            format!("unknown mode '{text}': expected i32, bfp32, bfp16, saturating, wide, half or float")
+        })
     }
 }
 
@@ -156,6 +254,8 @@ pub enum Refusal {
     WorldMismatch,
     /// Mode differs from the first member's.
     ModeMismatch,
+    /// The switch runs other numerics than the mode needs.
+    Numerics,
     /// No free slots.
     Slots,
     /// Too many jobs or sessions.

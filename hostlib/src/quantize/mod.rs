@@ -175,6 +175,8 @@ impl Lanes {
     pub const fn world_max(self) -> u16 {
         match self {
             Self::Bfp16 => 1 << (self.bits() - 1 - MANTISSA_BITS_MIN),
+            // So that every scale is a finite number.
+            Self::Half => WORLD_MAX / 2,
             _ => WORLD_MAX,
         }
     }
@@ -366,11 +368,10 @@ impl Quantizer {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(avx2) => vector::magnitude_max(avx2, block),
         };
-        match (T::exponent_of(magnitude).max(EXPONENT_MIN), self.lanes) {
-            // Numbers that bring their own exponents have none in common.
-            (..EXPONENT_NON_FINITE, Lanes::Float) => EXPONENT_MIN,
-            (exponent, _) => exponent,
-        }
+        let exponent = T::exponent_of(magnitude).max(EXPONENT_MIN);
+        // Numbers that bring their own exponents have none in common.
+        let finite = exponent != EXPONENT_NON_FINITE;
+        if finite && self.lanes == Lanes::Float { EXPONENT_MIN } else { exponent }
     }
 
     /// Quantises a block into a packet's lanes and fills every byte of `lanes`.

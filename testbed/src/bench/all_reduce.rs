@@ -247,7 +247,7 @@ impl AllReduceBench {
     pub fn measure(&mut self, bytes: u64) -> Result<Row, BenchError> {
         match self.config.mode {
             Mode::I32 => self.measure_as::<i32>(bytes),
-            Mode::Bfp32 | Mode::Bfp16 => self.measure_as::<f32>(bytes),
+            _ => self.measure_as::<f32>(bytes),
         }
     }
 

@@ -1,8 +1,9 @@
 //! What a worker makes of datagrams from the switch. Everything is checked before anything changes.
 
-use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header, serial};
+use netfold_wire::control::Numerics;
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
-use super::{Codec, Handled, NOT_FINITE, Worker, lane_op};
+use super::{Codec, Handled, NOT_FINITE, Worker};
 use crate::descriptors::Verdict;
 use crate::slot::State;
 use crate::stream::Piece;
@@ -91,7 +92,7 @@ impl Worker {
     fn current(&self, repr: &Repr) -> Result<u16, Ignored> {
         let index = self.slots.index(repr.chunk);
         let slot = self.slots.slot(index);
-        let chunk = self.slots.chunk(slot.position);
+        let chunk = self.slots.chunk(index);
         if serial::newer(chunk, repr.chunk) {
             Err(Ignored::Late)
         } else if chunk != repr.chunk || !matches!(slot.state(), State::Flying | State::Lost) {
@@ -105,8 +106,7 @@ impl Worker {
         let index = self.current(repr)?;
         let slot = self.slots.slot(index);
         let op = self.stream.op(slot.op);
-        let piece = op.piece(slot.position);
-        let exp = piece.data.map_or(0, |chunk| op.exponent(chunk));
+        let (piece, exp) = self.piece(slot);
         let (len, flags) = self.shape(&piece, exp);
         // The agreed exponent is the largest of all ranks' proposals, this rank's among them.
         let exp_next_fits =
@@ -120,7 +120,7 @@ impl Worker {
         }
         let fits = header::LEN + lanes.len() == len
             && repr.flags.without(PASSING) == flags
-            && repr.op == lane_op(&piece, op.spec.lane_op)
+            && repr.op == self.lane_op(&piece, op.spec.lane_op)
             && repr.reason == Reason::None
             && repr.exp == exp
             && exp_next_fits;
@@ -131,11 +131,21 @@ impl Worker {
         let Fitting { index, piece, exp } = *fitting;
         let slot = *self.slots.slot(index);
         self.note_result(now, index, repr, header::LEN + lanes.len());
+        if slot.redo.is_none() && self.left_the_range(repr, &piece, slot.op) {
+            self.stats.saturated += 1;
+            self.slots.again(index, repr.exp_next);
+            self.recovery.detect(now, &mut self.slots, &self.rtt);
+            return;
+        }
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
-            codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes);
+            match slot.redo {
+                None => codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes),
+                Some(_) => codec.unpack_again(OpId(slot.op), chunk, exp, repr.count, lanes),
+            }
         }
-        if let Some(position) = self.stream.op_mut(slot.op).receive(slot.position, repr.exp_next) {
+        let exp_next = slot.redo.unwrap_or(repr.exp_next);
+        if let Some(position) = self.stream.op_mut(slot.op).receive(slot.position, exp_next) {
             self.unblock(position);
         }
         if piece.descriptor {
@@ -145,6 +155,14 @@ impl Worker {
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
         self.recovery.detect(now, &mut self.slots, &self.rtt);
+    }
+
+    /// Whether a sum of quantised values in this result is not to be trusted. What all ranks are told is the same.
+    fn left_the_range(&self, repr: &Repr, piece: &Piece, op: u64) -> bool {
+        let spec = &self.stream.op(op).spec;
+        self.config.numerics == Numerics::Saturating
+            && repr.flags.contains(Flags::SATURATED)
+            && (piece.data.is_some() && spec.exponents && spec.lane_op == LaneOp::Sum)
     }
 
     fn note_result(&mut self, now: Instant, index: u16, repr: &Repr, len: usize) {
@@ -164,7 +182,7 @@ impl Worker {
 
     /// Lets the slot at `position`, whose exponent has become known, be sent.
     fn unblock(&mut self, position: u64) {
-        let index = self.slots.index(self.slots.chunk(position));
+        let index = self.slots.at(position);
         let slot = self.slots.slot(index);
         if slot.position == position && slot.state() == State::Blocked {
             self.slots.shift(index, State::Ready);

@@ -24,7 +24,7 @@ impl Worker {
         ))?;
         match self.mode {
             Mode::I32 => self.all_reduces_of::<i32>(output, communicator),
-            Mode::Bfp32 | Mode::Bfp16 => self.all_reduces_of::<f32>(output, communicator),
+            _ => self.all_reduces_of::<f32>(output, communicator),
         }
     }
 

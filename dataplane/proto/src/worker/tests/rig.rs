@@ -32,8 +32,9 @@ pub(super) fn blocks(data_chunks: u32) -> OpSpec {
 }
 
 pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) -> OpSpec {
-    let elements = u64::from(data_chunks) * 64;
-    let descriptor = Descriptor { kind: OpKind::AllReduce, dtype, mode, lane_op, root: 0, average: false, elements };
+    let elements = u64::from(data_chunks) * 63;
+    let descriptor =
+        Descriptor { dtype, mode, lane_op, elements, kind: OpKind::AllReduce, ..Descriptor::BARRIER };
     OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op }
 }
 
