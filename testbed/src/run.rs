@@ -7,14 +7,12 @@
 
 mod bmv2;
 mod fabric;
-mod local;
 mod picture;
 mod software;
 mod values;
 mod veth;
 
 pub use fabric::{Carrier, Counted};
-pub use local::{LocalDriver, PORTS_MAX};
 pub use picture::picture;
 
 use std::fmt;

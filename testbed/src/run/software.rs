@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use netfold_controller::tree::{Plan, Site};
 use netfold_controller::{Limits, SwitchDriver};
+use netfold_embedded::{LocalDriver, PORTS_MAX};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, loopback};
 use netfold_p4::profile::Profile;
@@ -14,7 +15,6 @@ use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounte
 use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::local::{LocalDriver, PORTS_MAX};
 use super::{Config, RunError, SwitchKind};
 
 type End = Box<dyn PacketIo>;

@@ -6,26 +6,19 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use netfold_controller::admission::Config;
-use netfold_controller::{JobEvent, Limits, Server, ServerError, ServerHandle};
+use netfold_controller::{JobEvent, ServerError};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_io::IoError;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
-use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{IoError, PacketIo};
 use netfold_p4::ir::Program;
 use netfold_p4::json;
-use netfold_p4::profile::Profile;
-use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{
-    Engine, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, datagram_pipeline, pipeline_for,
-};
-use netfold_testbed::run::{LocalDriver, PORTS_MAX};
+use netfold_switch::{Engine, PAYLOADS, Pipeline, SwitchCounters, datagram_pipeline, pipeline_for};
+use netfold_wire::UDP_PORT;
 use netfold_wire::control::Refusal;
-use netfold_wire::{UDP_PORT, header};
 
 use crate::error::{CliError, refusal_name};
 use crate::event::{Counters, Event, Listening};
@@ -90,14 +83,10 @@ pub(crate) struct SwitchCommand {
     exit_with_stdin: bool,
 }
 
-/// A switch that runs, and its control port.
+/// A switch that runs, and what it has to say.
 struct Running {
-    handle: Handle,
-    switch: JoinHandle<Result<SwitchCounters, IoError>>,
-    server: ServerHandle,
+    switch: EmbeddedSwitch,
     jobs: Receiver<JobEvent>,
-    address: SocketAddr,
-    info: PipelineInfo,
     engine: Engine,
 }
 
@@ -110,43 +99,63 @@ impl SwitchCommand {
         let running = self.start()?;
         self.announce(output, &running)?;
         let counted = self.attend(output, &stop, &running);
-        let last = running.end();
+        let last = running.switch.stop();
         counted?;
-        show_counters(output, &counters(&last?, true))
+        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, true))
     }
 
     fn start(&self) -> Result<Running, CliError> {
         let (pipeline, engine) = self.pipeline()?;
-        let info = pipeline.info().clone();
-        if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
-            let most = info.entries / 2;
-            return Err(CliError::Usage(format!(
-                "--slots {} does not fit: a power of two up to {most}",
-                self.slots
-            )));
-        }
-        let (io, address) = self.open(info.lane_words * 4)?;
-        let switch = Switch::try_new(pipeline, io).map_err(|error| self.unfit(error))?;
-        let handle = switch.handle();
-        let limits = Limits {
-            slots: self.slots,
-            lane_words: info.lane_words,
-            ports_max: PORTS_MAX,
-            groups_max: GROUPS_MAX as u16,
-            udp_port: address.port(),
-            sees_source: false,
-        };
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
-        let server = self.control(address, &handle, &limits)?.on_event(move |event| {
-            // A terminal that does not keep up costs lines, not the control plane's time.
-            let _ = events.try_send(event.clone());
-        });
-        let switch = std::thread::Builder::new()
-            .name("netfold-switch".into())
-            .spawn(move || switch.run())
-            .map_err(|source| CliError::Spawn { name: "the switch's thread".into(), source })?;
-        let server = server.spawn().map_err(CliError::Control)?;
-        Ok(Running { handle, switch, server, jobs, address, info, engine })
+        let (pcap, faults) = (self.pcap.clone(), self.faults());
+        let switch = EmbeddedSwitch::builder()
+            .listen(self.listen)
+            .pipeline(pipeline)
+            .slots(self.slots)
+            .join_timeout(Duration::from_secs(self.join_timeout))
+            .middleware(move |mut io| {
+                if let Some(path) = pcap {
+                    io = Box::new(Captured::create(io, path, Resolution::Micro)?);
+                }
+                if !(faults.rx.is_none() && faults.tx.is_none()) {
+                    io = Box::new(Faulty::new(io, faults));
+                }
+                Ok(io)
+            })
+            .on_event(move |event| {
+                // A terminal that does not keep up costs lines, not the control plane's time.
+                let _ = events.try_send(event.clone());
+            })
+            .start()
+            .map_err(|error| self.failed(error))?;
+        Ok(Running { switch, jobs, engine })
+    }
+
+    fn faults(&self) -> FaultConfig {
+        let mut faults = self.faults.unwrap_or_else(|| FaultConfig::with_loss(self.seed, self.loss));
+        faults.seed = self.seed;
+        faults
+    }
+
+    fn failed(&self, error: EmbeddedError) -> CliError {
+        match error {
+            EmbeddedError::Slots { slots, max } => {
+                CliError::Usage(format!("--slots {slots} does not fit: a power of two up to {max}"))
+            }
+            EmbeddedError::Program(error) => self.unfit(error),
+            EmbeddedError::Data(IoError::Bind { address, source })
+            | EmbeddedError::Control(ServerError::Bind { address, source }) => {
+                CliError::listen(address, source)
+            }
+            EmbeddedError::Data(error) => CliError::Switch(error),
+            EmbeddedError::Control(error) => CliError::Control(error),
+            EmbeddedError::Middleware(source) => {
+                CliError::File { path: self.pcap.clone().unwrap_or_default(), source }
+            }
+            EmbeddedError::Thread(source) => CliError::Spawn { name: "the switch's thread".into(), source },
+            EmbeddedError::Panicked => CliError::SwitchPanicked,
+            other => CliError::Usage(other.to_string()),
+        }
     }
 
     /// The pipeline that was asked for, and what runs it.
@@ -175,49 +184,8 @@ impl SwitchCommand {
         CliError::Program { path: self.program.clone().unwrap_or_default(), source: source.into() }
     }
 
-    /// Opens the data path, with the faults and the capture that were asked for.
-    fn open(&self, payload: u32) -> Result<(Box<dyn PacketIo>, SocketAddr), CliError> {
-        let config = UdpConfig { datagram_len_max: header::LEN + payload as usize, ..UdpConfig::default() };
-        let io = UdpIo::bind(self.listen, config).map_err(|error| match error {
-            IoError::Bind { address, source } => CliError::listen(address, source),
-            other => CliError::Switch(other),
-        })?;
-        let address = io.local_addr().unwrap_or(self.listen);
-        let mut io: Box<dyn PacketIo> = Box::new(io);
-        if let Some(path) = &self.pcap {
-            let captured = Captured::create(io, path, Resolution::Micro)
-                .map_err(|source| CliError::File { path: path.clone(), source })?;
-            io = Box::new(captured);
-        }
-        let mut faults = self.faults.unwrap_or_else(|| FaultConfig::with_loss(self.seed, self.loss));
-        faults.seed = self.seed;
-        if !(faults.rx.is_none() && faults.tx.is_none()) {
-            io = Box::new(Faulty::new(io, faults));
-        }
-        Ok((io, address))
-    }
-
-    /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
-    fn control(&self, address: SocketAddr, handle: &Handle, limits: &Limits) -> Result<Server, CliError> {
-        let bind = |address| {
-            let mut config = Config::new(epoch_floor());
-            config.join_timeout = Duration::from_secs(self.join_timeout);
-            config.jobs_max = Profile::software(limits.lane_words).jobs as usize;
-            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), *limits)))
-        };
-        let any = SocketAddr::new(address.ip(), 0);
-        let server = match bind(address) {
-            Err(ServerError::Bind { .. }) if self.listen.port() == 0 => bind(any),
-            other => other,
-        };
-        server.map_err(|error| match error {
-            ServerError::Bind { address, source } => CliError::listen(address, source),
-            other => CliError::Control(other),
-        })
-    }
-
     fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
-        let Running { info, address, .. } = running;
+        let (info, address) = (running.switch.info(), running.switch.data());
         let engine = match running.engine {
             Engine::Generated => "generated",
             Engine::Interpreter => "interpreter",
@@ -227,7 +195,7 @@ impl SwitchCommand {
         let slot_sets = info.entries;
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
-            control: running.server.local_addr().to_string(),
+            control: running.switch.control().to_string(),
             payload_bytes: info.lane_words * 4,
             slots: self.slots,
             slot_sets,
@@ -239,7 +207,7 @@ impl SwitchCommand {
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
         output.line(format_args!("  data      UDP {address}"))?;
-        output.line(format_args!("  control   TCP {}", running.server.local_addr()))?;
+        output.line(format_args!("  control   TCP {}", running.switch.control()))?;
         output.line(format_args!(
             "  state     {}: {} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
             human(state_bytes),
@@ -259,37 +227,20 @@ impl SwitchCommand {
     fn attend(&self, output: &Output, stop: &Stop, running: &Running) -> Result<(), CliError> {
         let every = self.every.map(|seconds| Duration::from_secs(u64::from(seconds.max(1))));
         let mut shown = Instant::now();
-        while !stop.requested() && !running.switch.is_finished() && !running.server.is_finished() {
+        while !stop.requested() && !running.switch.is_finished() {
             match running.jobs.recv_timeout(GLANCE) {
                 Ok(event) => show_job(output, &event)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             if every.is_some_and(|every| shown.elapsed() >= every) {
                 shown = Instant::now();
-                if let Ok(counted) = running.handle.call(|core| core.counters()) {
+                if let Some(counted) = running.switch.counters() {
                     show_counters(output, &counters(&counted, false))?;
                 }
             }
         }
         Ok(())
     }
-}
-
-impl Running {
-    /// Ends all jobs, then the switch, and returns what it has counted.
-    fn end(self) -> Result<SwitchCounters, CliError> {
-        let served = self.server.shutdown();
-        self.handle.stop();
-        let counters = self.switch.join().map_err(|_| CliError::SwitchPanicked)?.map_err(CliError::Switch)?;
-        served.map_err(CliError::Control)?;
-        Ok(counters)
-    }
-}
-
-/// Epochs begin at the Unix time, so that they are above those of an earlier run of this switch.
-fn epoch_floor() -> u32 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_secs().try_into().unwrap_or(u32::MAX)
 }
 
 fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {

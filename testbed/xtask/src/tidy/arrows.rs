@@ -16,6 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-reduce", &["netfold-proto"]),
+    (
+        "netfold-embedded",
+        &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
+    ),
     ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
     (
         "netfold-testbed",
@@ -27,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4-runtime",
             "netfold-switch",
             "netfold-controller",
+            "netfold-embedded",
             "netfold",
         ],
     ),
@@ -40,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4-runtime",
             "netfold-switch",
             "netfold-controller",
+            "netfold-embedded",
             "netfold",
             "netfold-testbed",
         ],
@@ -56,6 +62,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-wire", "dataplane/wire/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
+    ("netfold-embedded", "controller/embedded/src/lib.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
 ];
 

@@ -1,0 +1,48 @@
+//! A switch in this process, joined by real workers over sockets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use netfold::{Communicator, ReduceOp};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+
+fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
+    let mut comm = Communicator::builder()
+        .job("embedded")
+        .rank(rank)
+        .world_size(2)
+        .switch(switch)
+        .unwrap()
+        .join_timeout(Duration::from_secs(20))
+        .connect()
+        .unwrap();
+    let mut tensor = vec![i32::from(rank) + 1; 5000];
+    comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+    comm.leave().unwrap();
+    tensor
+}
+
+#[test]
+fn workers_join_and_sum() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let control = switch.control();
+    assert!(control.ip().is_loopback() && control.port() != 0);
+    let other = thread::spawn(move || worker(control, 1));
+    assert_eq!(worker(control, 0), vec![3; 5000]);
+    assert_eq!(other.join().unwrap(), vec![3; 5000]);
+    assert!(!switch.is_finished());
+    assert!(switch.counters().unwrap().results > 0);
+    assert!(switch.stop().unwrap().results > 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_nothing_left_running() {
+    assert!(matches!(EmbeddedSwitch::builder().payload(77).start(), Err(EmbeddedError::Payload(77))));
+    assert!(matches!(EmbeddedSwitch::builder().slots(3).start(), Err(EmbeddedError::Slots { slots: 3, .. })));
+    let first = EmbeddedSwitch::builder().start().unwrap();
+    let taken = EmbeddedSwitch::builder().listen(first.data()).start();
+    assert!(matches!(taken, Err(EmbeddedError::Data(_))), "{taken:?}");
+    let free = EmbeddedSwitch::builder().listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).start();
+    assert_ne!(free.unwrap().control().port(), 0);
+}
