@@ -154,6 +154,26 @@ impl Parcel {
         parcel
     }
 
+    /// The caller's output, and a copy of the input, which overlaps it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::promised`] but that `input` may overlap, and need not last.
+    pub(crate) unsafe fn promised_with_copy(output: (*mut u8, usize), input: (*const u8, usize)) -> Self {
+        // SAFETY: passed on to the caller.
+        let mut parcel = unsafe { Self::promised(DType::U8, output, None) };
+        if input.1 > 0 {
+            // SAFETY: the caller vouches for the input.
+            let copy = unsafe { std::slice::from_raw_parts(input.0, input.1) }.to_vec();
+            let start = NonNull::from(&copy[..]).cast();
+            parcel.input = Some(Span { dtype: DType::U8, start, len: copy.len() });
+            parcel.keeper = Some(Box::new(copy));
+        } else {
+            parcel.input = Some(Span { dtype: DType::U8, ..Span::EMPTY });
+        }
+        parcel
+    }
+
     /// Where to wait for this parcel.
     pub(crate) fn ticket(&self) -> Arc<Ticket> {
         Arc::clone(&self.ticket)

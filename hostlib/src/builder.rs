@@ -9,11 +9,14 @@ use netfold_io::PacketIo;
 use netfold_proto::{ConfigError, Worker, WorkerConfig};
 use netfold_wire::control::{Admission, Mode, Request};
 
-use crate::communicator::{Communicator, Parts};
-use crate::engine::Engine;
+use crate::carry_on::Peers;
+use crate::communicator::{Communicator, NetworkSide, Parts};
+use crate::engine::{Engine, Ties};
 use crate::error::Error;
+use crate::fate::Fate;
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
+use crate::path::{Network, Path, PathBoard};
 use crate::session::Session;
 use crate::tensors::Coding;
 
@@ -171,6 +174,19 @@ impl Builder {
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         let (rank, world) = self.place()?;
+        let board = PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
+        let fate = Fate::default();
+        let uplink = self.uplink(rank, world)?;
+        if let Some(session) = &uplink.session {
+            board.set_network(Network::Switch { address: Some(session.peer()) });
+        }
+        let place = Place { rank, world, mode: self.mode, lane_bytes: uplink.lane_bytes };
+        let network = uplink.start(None, &board, &fate)?;
+        Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate }))
+    }
+
+    /// Joins the job at the switch, or takes the transport that was given.
+    fn uplink(&mut self, rank: u16, world: u16) -> Result<Uplink, Error> {
         let (io, admission, session) = match self.transport.take() {
             Some((io, admission)) => (io, admission, None),
             None => {
@@ -190,23 +206,7 @@ impl Builder {
         if need > max {
             return Err(Error::Datagram { need, max });
         }
-        let mailbox = Arc::new(Mailbox::new(io.waker()));
-        let line = session.as_ref().map(Session::line);
-        let engine = Engine::new(io, worker, Arc::clone(&mailbox), line.clone());
-        let threads = vec![spawn("netfold-engine", move || engine.run())?];
-        let mode = self.mode;
-        let inbox = Arc::clone(&mailbox);
-        let mut comm =
-            Communicator::new(Parts {
-            mailbox,
-            threads,
-            control: line,
-            place: Place { rank, world, mode, lane_bytes },
-        });
-        if let Some(session) = session {
-            comm.add_thread(spawn("netfold-control", move || session.watch(&inbox))?);
-        }
-        Ok(comm)
+        Ok(Uplink { io, worker, session, lane_bytes })
     }
 
     fn worker_config(&self, admission: Admission, rank: u16, world: u16, lossless: bool) -> WorkerConfig {
@@ -276,6 +276,44 @@ impl Builder {
         switch.set_port(admission.udp_port);
         let io = udp.towards(switch)?;
         Ok((io, admission, session))
+    }
+}
+
+/// A place at a switch, before anything was sent.
+struct Uplink {
+    io: Box<dyn PacketIo>,
+    worker: Worker,
+    session: Option<Session>,
+    lane_bytes: usize,
+}
+
+impl Uplink {
+    /// Starts the threads that work on it.
+    fn start(
+        self,
+        peers: Option<Box<dyn Peers>>,
+        board: &PathBoard,
+        fate: &Fate,
+    ) -> Result<NetworkSide, Error> {
+        let Self { io, worker, session, .. } = self;
+        let mailbox = Arc::new(Mailbox::new(io.waker()));
+        let line = session.as_ref().map(Session::line);
+        let (doomed, inbox) = (Arc::clone(&mailbox), Arc::clone(&mailbox));
+        fate.on_end(move |error| doomed.doom(error.clone()));
+        let ties = Ties {
+            mailbox: Arc::clone(&mailbox),
+            line: line.clone(),
+            peers,
+            board: board.clone(),
+            fate: fate.clone(),
+        };
+        let engine = Engine::new(io, worker, ties);
+        let engine = spawn("netfold-engine", move || engine.run())?;
+        let mut network = NetworkSide { mailbox, control: line, engine: Some(engine), watch: None };
+        if let Some(session) = session {
+            network.watch = Some(spawn("netfold-control", move || session.watch(&inbox))?);
+        }
+        Ok(network)
     }
 }
 

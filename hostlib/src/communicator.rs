@@ -16,8 +16,11 @@ use crate::builder::Builder;
 use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
+use crate::fate::Fate;
+use crate::host::{self, HostCall};
 use crate::lower::{self, Lowered, Place};
 use crate::mailbox::{Mailbox, Stop};
+use crate::path::{Path, PathBoard};
 use crate::report::{OpReport, Stats};
 use crate::session::Line;
 use crate::tensors::Submission;
@@ -35,10 +38,13 @@ use crate::work::{Ticket, Work};
 /// Dropping leaves the job. Operations that are still pending are given up then, and the other ranks are told; wait for
 /// their handles, or call [`Self::leave`], to finish them first.
 pub struct Communicator {
-    mailbox: Arc<Mailbox>,
-    threads: Vec<JoinHandle<()>>,
-    control: Option<Line>,
     place: Place,
+    network: Option<NetworkSide>,
+    host: Option<HostSide>,
+    board: PathBoard,
+    fate: Fate,
+    /// The process that built it.
+    owner: u32,
 }
 
 impl fmt::Debug for Communicator {
@@ -47,16 +53,44 @@ impl fmt::Debug for Communicator {
             .field("rank", &self.place.rank)
             .field("world_size", &self.place.world)
             .field("mode", &self.place.mode)
+            .field("path", &self.board.get())
             .finish_non_exhaustive()
     }
 }
 
 /// What a communicator is made of.
 pub(crate) struct Parts {
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) threads: Vec<JoinHandle<()>>,
-    pub(crate) control: Option<Line>,
     pub(crate) place: Place,
+    /// The stream through the switch, when calls go there directly.
+    pub(crate) network: Option<NetworkSide>,
+    /// What hosts do themselves.
+    pub(crate) host: Option<HostSide>,
+    pub(crate) board: PathBoard,
+    pub(crate) fate: Fate,
+}
+
+/// The threads behind a switch.
+pub(crate) struct NetworkSide {
+    pub(crate) mailbox: Arc<Mailbox<Submission>>,
+    pub(crate) control: Option<Line>,
+    pub(crate) engine: Option<JoinHandle<()>>,
+    /// Watches the control session.
+    pub(crate) watch: Option<JoinHandle<()>>,
+}
+
+impl NetworkSide {
+    fn close(&mut self) {
+        // A panic of the engine has been reported as EngineFailed.
+        let _ = self.engine.take().map(JoinHandle::join);
+        self.control.iter().for_each(Line::leave);
+        let _ = self.watch.take().map(JoinHandle::join);
+    }
+}
+
+/// The thread that runs calls on this host's fabric.
+pub(crate) struct HostSide {
+    pub(crate) mailbox: Arc<Mailbox<HostCall>>,
+    pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Communicator {
@@ -66,13 +100,8 @@ impl Communicator {
     }
 
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { mailbox, threads, control, place } = parts;
-        Self { mailbox, threads, control, place }
-    }
-
-    /// A thread to join when the communicator is closed.
-    pub(crate) fn add_thread(&mut self, thread: JoinHandle<()>) {
-        self.threads.push(thread);
+        let Parts { place, network, host, board, fate } = parts;
+        Self { place, network, host, board, fate, owner: std::process::id() }
     }
 
     /// This worker's rank, from 0.
@@ -114,7 +143,7 @@ impl Communicator {
         let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len());
         let plan = self.plan(&call)?;
         let mut parcel = Parcel::owned(tensor);
-        if op == ReduceOp::Avg {
+        if op == ReduceOp::Avg && matches!(plan, Plan::Switch(_)) {
             parcel.divide_by(u32::from(self.place.world));
         }
         let ticket = parcel.ticket();
@@ -212,14 +241,27 @@ impl Communicator {
         Ok(Work::new(ticket))
     }
 
+    /// Ends the job on this rank, from any thread: pending and later calls return [`Error::Interrupted`] promptly, and the
+    /// other ranks learn that this one is gone. Memory of pending calls is not touched any more once they have returned.
+    pub fn abort(&self) {
+        self.fate.end(Error::Interrupted);
+    }
+
+    /// Which way data go, and why. May change once in a communicator's life, when a switch is lost and the ranks go on
+    /// without it.
+    pub fn path(&self) -> Path {
+        self.board.get()
+    }
+
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        self.mailbox.stats()
+        self.network.as_ref().map(|network| network.mailbox.stats()).unwrap_or_default()
     }
 
     /// The error that ended the job, if it has ended.
     pub fn failure(&self) -> Option<Error> {
-        self.mailbox.ended()
+        let network = self.network.as_ref().and_then(|network| network.mailbox.ended());
+        network.or_else(|| self.host.as_ref().and_then(|host| host.mailbox.ended()))
     }
 
     /// Finishes all pending operations and leaves the job.
@@ -229,22 +271,26 @@ impl Communicator {
     /// The error that [ended the job](Error::ends_the_job) before or meanwhile.
     pub fn leave(mut self) -> Result<(), Error> {
         self.close(Stop::WhenIdle);
-        match self.mailbox.ended() {
+        match self.failure() {
             None | Some(Error::Closed) => Ok(()),
             Some(error) => Err(error),
         }
     }
 
     fn close(&mut self, stop: Stop) {
-        self.mailbox.stop(stop);
-        let mut threads = self.threads.drain(..);
-        // A panic of the engine has been reported as EngineFailed.
-        let _ = threads.next().map(JoinHandle::join);
-        if let Some(line) = &self.control {
-            line.leave();
+        if std::process::id() != self.owner {
+            return; // a child of a fork has none of the threads, and no say
         }
-        for thread in threads {
-            let _ = thread.join();
+        self.network.iter().for_each(|network| network.mailbox.stop(stop));
+        self.host.iter().for_each(|host| host.mailbox.stop(stop));
+        if stop == Stop::Now {
+            self.fate.end(Error::Closed);
+        }
+        if let Some(mut host) = self.host.take() {
+            let _ = host.thread.take().map(JoinHandle::join);
+        }
+        if let Some(network) = &mut self.network {
+            network.close();
         }
     }
 
@@ -301,6 +347,9 @@ impl Communicator {
 
     /// Which way a call goes. The same on every rank.
     fn plan(&self, call: &Call) -> Result<Plan, Error> {
+        if std::process::id() != self.owner {
+            return Err(Error::Forked { owner: self.owner });
+        }
         if let Some(root) = call.collective.root()
             && root >= self.place.world
         {
@@ -309,8 +358,18 @@ impl Communicator {
         if call.dtype == DType::None && call.collective != Collective::Barrier {
             return Err(Error::ElementType);
         }
-        lower::switch_can(call, self.place.mode)?;
-        Ok(Plan::Switch(lower::lower(call, &self.place)?))
+        let no_switch = match (&self.network, &self.host) {
+            (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
+            (Some(_), _) => match lower::switch_can(call, self.place.mode) {
+                Ok(()) => return Ok(Plan::Switch(lower::lower(call, &self.place)?)),
+                Err(error) => Some(error),
+            },
+            (None, _) => None,
+        };
+        match (&self.host, no_switch) {
+            (None, error) => Err(error.unwrap_or(Error::Closed)),
+            (Some(_), _) => host::hosts_can(call).map(|()| Plan::Host(*call)),
+        }
     }
 
     /// # Safety
@@ -320,14 +379,20 @@ impl Communicator {
         match plan {
             // SAFETY: passed on to the caller.
             Plan::Switch(_) => unsafe { lower::parcel(call, &self.place, send, recv) },
+            // SAFETY: passed on to the caller.
+            Plan::Host(_) => unsafe { host::parcel(call, &self.place, send, recv) },
         }
     }
 
     fn start(&self, plan: Plan, parcel: Parcel) {
-        match plan {
-            Plan::Switch(Lowered { spec, coding }) => {
-                self.mailbox.submit(Submission { spec, coding, parcel, submitted: Instant::now() });
+        let submitted = Instant::now();
+        match (plan, &self.network, &self.host) {
+            (Plan::Switch(Lowered { spec, coding }), Some(network), _) => {
+                network.mailbox.submit(Submission { spec, coding, parcel, submitted });
             }
+            (Plan::Host(call), _, Some(host)) => host.mailbox.submit(HostCall { call, parcel, submitted }),
+            // Not reached: plans are made for what there is.
+            _ => parcel.finish(Err(Error::Closed)),
         }
     }
 }
@@ -337,13 +402,13 @@ impl Communicator {
 enum Plan {
     /// By the switch.
     Switch(Lowered),
+    /// By the hosts.
+    Host(Call),
 }
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        if !self.threads.is_empty() {
-            self.close(Stop::Now);
-        }
+        self.close(Stop::Now);
     }
 }
 

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::{AbortReason, Worker, WorkerError, WorkerEvent};
 
+use crate::carry_on::{self, Peers};
 use crate::error::Error;
-use crate::mailbox::{Mailbox, Order};
+use crate::fate::Fate;
+use crate::mailbox::{Command, Mailbox};
+use crate::path::{Network, PathBoard};
 use crate::report::Stats;
 use crate::session::Line;
 use crate::tensors::{Submission, Tensors};
@@ -29,7 +32,7 @@ pub(crate) struct Engine {
     io: Box<dyn PacketIo>,
     worker: Worker,
     tensors: Tensors,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
     line: Option<Line>,
     clock: Clock,
@@ -41,6 +44,21 @@ pub(crate) struct Engine {
     stop_when_idle: bool,
     /// Turns in a row that found something to read.
     unread: u32,
+    /// The way to the other ranks that remains when the switch is lost.
+    peers: Option<Box<dyn Peers>>,
+    board: PathBoard,
+    fate: Fate,
+}
+
+/// What an engine shares with the rest of its communicator.
+pub(crate) struct Ties {
+    pub(crate) mailbox: Arc<Mailbox<Submission>>,
+    /// The control session, told when the job ends here.
+    pub(crate) line: Option<Line>,
+    /// The way to the other ranks that remains when the switch is lost.
+    pub(crate) peers: Option<Box<dyn Peers>>,
+    pub(crate) board: PathBoard,
+    pub(crate) fate: Fate,
 }
 
 /// Time as the worker wants it: nanoseconds since the engine was made.
@@ -115,20 +133,21 @@ enum Turn {
 
 impl Engine {
     /// Everything allocated. The transport must carry the worker's datagrams.
-    pub(crate) fn new(
-        io: Box<dyn PacketIo>,
-        worker: Worker,
-        mailbox: Arc<Mailbox>,
-        line: Option<Line>,
-    ) -> Self {
+    pub(crate) fn new(io: Box<dyn PacketIo>, worker: Worker, ties: Ties) -> Self {
+        let Ties { mailbox, line, peers, board, fate } = ties;
         let capabilities = io.capabilities();
         let (world, lane_words) = (worker.config().world, worker.config().admission.lane_words);
+        let shift = worker.config().admission.shift;
         let datagram_len_max = worker.config().datagram_len_max();
         let burst = capabilities.burst_max.clamp(1, BURST_MAX);
+        let mut tensors = Tensors::new(world, lane_words as usize * 4);
+        if peers.is_some() {
+            tensors.keep_tails(worker.config().admission.slots as usize);
+        }
         Self {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
-            tensors: Tensors::new(world, lane_words as usize * 4),
+            tensors: Tensors::new(world, lane_words as usize * 4).shifted(shift),
             inbox: Vec::with_capacity(worker.config().ops_max),
             clock: Clock(Instant::now()),
             backlog: false,
@@ -138,13 +157,16 @@ impl Engine {
             worker,
             mailbox,
             line,
+            peers,
+            board,
+            fate,
         }
     }
 
     /// Works until the job is over, then gives every tensor back and tells the control session.
     pub(crate) fn run(mut self) {
         /// Ends the job also when the engine panics; the tensors settle themselves when they are dropped.
-        struct EndOnPanic(Arc<Mailbox>, Option<Line>);
+        struct EndOnPanic(Arc<Mailbox<Submission>>, Option<Line>);
         impl Drop for EndOnPanic {
             fn drop(&mut self) {
                 if std::thread::panicking() {
@@ -154,18 +176,14 @@ impl Engine {
             }
         }
         let _end = EndOnPanic(Arc::clone(&self.mailbox), self.line.clone());
-        let error = loop {
-            match self.turn() {
-                Ok(Turn::Busy) => {}
-                Ok(Turn::Idle) => {
-                    if let Err(error) = self.sleep() {
-                        break error;
-                    }
-                }
-                Err(error) => break error,
-            }
-        };
+        let mut error = self.work();
         self.post_stats();
+        if let Some(mut peers) = self.peers.take().filter(|_| carry_on::spares_the_ranks(&error)) {
+            error = self.without_the_switch(&mut *peers, error);
+        }
+        if !matches!(error, Error::Closed) {
+            error = self.fate.end(error);
+        }
         let undone = self.mailbox.end(error.clone()) + self.tensors.len();
         if let Some(line) = &self.line {
             // Whoever closes with work undone, or met any error of its own, is lost to the others. A mismatch is seen by
@@ -177,6 +195,45 @@ impl Engine {
             }
         }
         self.tensors.fail(&error);
+    }
+
+    /// Works until the job is over, or the switch is lost.
+    fn work(&mut self) -> Error {
+        loop {
+            match self.turn().and_then(|turn| match turn {
+                Turn::Busy => Ok(()),
+                Turn::Idle => self.sleep(),
+            }) {
+                Ok(()) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Works without the switch, which was lost by `cause`, until the job is over.
+    fn without_the_switch(&mut self, peers: &mut dyn Peers, cause: Error) -> Error {
+        log::warn!("rank {}: going on without the switch: {cause}", self.worker.config().rank);
+        self.mailbox.pardon();
+        self.line.iter().for_each(Line::hang_up);
+        let rank = self.worker.config().rank;
+        if let Err(error) = carry_on::settle(rank, self.worker.positions(), &mut self.tensors, peers) {
+            return error;
+        }
+        self.board.set_network(Network::Ring { reason: cause.to_string() });
+        loop {
+            let _ = self.mailbox.has_news();
+            match self.mailbox.collect(1, &mut self.inbox) {
+                Command::End(error) => return error,
+                Command::StopWhenIdle if self.inbox.is_empty() => return Error::Closed,
+                Command::Work if self.inbox.is_empty() => self.mailbox.wait(IDLE_WAIT),
+                Command::Work | Command::StopWhenIdle => {}
+            }
+            if let Some(submission) = self.inbox.pop()
+                && let Err(error) = self.tensors.do_whole(peers, submission)
+            {
+                return error;
+            }
+        }
     }
 
     fn turn(&mut self) -> Result<Turn, Error> {
@@ -213,13 +270,16 @@ impl Engine {
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
         match order {
-            Order::Work => {}
-            Order::StopWhenIdle => self.stop_when_idle = true,
-            Order::End(error) => return Err(error),
+            Command::Work => {}
+            Command::StopWhenIdle => self.stop_when_idle = true,
+            Command::End(error) => return Err(error),
         }
         for submission in self.inbox.drain(..) {
             match self.worker.submit(submission.spec) {
-                Ok(op) => self.tensors.push(op, submission),
+                Ok(op) => {
+                    let starts = self.worker.starts(op).unwrap_or_default();
+                    self.tensors.push(op, starts, submission);
+                }
                 Err(WorkerError::Aborted(reason)) => submission.parcel.finish(Err(reason.into())),
                 Err(WorkerError::Spec(error)) => submission.parcel.finish(Err(error.into())),
                 // Not reached: no more were collected than there is room for.

@@ -113,6 +113,16 @@ pub enum Error {
         /// What to do instead.
         advice: &'static str,
     },
+    /// An operation that is not defined on the element type, whoever does it.
+    #[error("{collective}({op}) is not defined on {dtype} tensors; convert them or use another operation")]
+    Undefined {
+        /// The collective asked for.
+        collective: &'static str,
+        /// The reduction asked for.
+        op: ReduceOp,
+        /// Element type of the tensor.
+        dtype: DType,
+    },
     /// The root is no rank of this job.
     #[error("root {root} is no rank of this job; give one below {world}")]
     Root {
@@ -177,6 +187,15 @@ pub enum Error {
     /// The communicator was dropped or has left before the operation was finished.
     #[error("the communicator was closed before this operation was finished; wait for its handle first")]
     Closed,
+    /// The communicator was aborted on this rank.
+    #[error("the communicator was aborted on this rank; build a new one")]
+    Interrupted,
+    /// A call in a child of the process that built the communicator.
+    #[error("this communicator belongs to process {owner}; a forked child cannot use it: build one of its own after the fork")]
+    Forked {
+        /// The process that built it.
+        owner: u32,
+    },
     /// The engine thread ended without a word: a bug in this library.
     #[error("the engine thread failed; its panic message is on standard error; please report it")]
     EngineFailed,
@@ -194,7 +213,7 @@ impl Error {
             Self::Control { .. } => "control",
             Self::Io(_) | Self::Datagram { .. } => "io",
             Self::Thread(_) => "thread",
-            Self::Unsupported { .. } => "unsupported",
+            Self::Unsupported { .. } | Self::Undefined { .. } => "unsupported",
             Self::Root { .. } => "root",
             Self::Length(_) | Self::OutputLength { .. } => "length",
             Self::Null(_) | Self::ElementType => "argument",
@@ -207,7 +226,28 @@ impl Error {
             Self::Aborted(AbortReason::Rejected(_)) => "rejected",
             Self::Aborted(_) => "aborted",
             Self::Closed => "closed",
+            Self::Interrupted => "interrupted",
+            Self::Forked { .. } => "forked",
             Self::EngineFailed => "engine_failed",
+        }
+    }
+
+    /// What a trainer should do about it.
+    pub fn advice(&self) -> Advice {
+        match self {
+            Self::Connect { .. } | Self::JoinTimeout { .. } | Self::SwitchLost { .. } | Self::Io(_) => Advice::Retry,
+            Self::Refused { .. } | Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,
+            Self::PeerLost { .. } => Advice::Shrink,
+            _ => Advice::Stop,
+        }
+    }
+
+    /// The rank that is the cause, if one is known.
+    pub fn peer(&self) -> Option<u16> {
+        match self {
+            Self::PeerLost { rank, .. } => Some(*rank),
+            Self::Mismatch { rank, .. } => *rank,
+            _ => None,
         }
     }
 
@@ -216,13 +256,38 @@ impl Error {
         !matches!(
             self,
             Self::Unsupported { .. }
+                | Self::Undefined { .. }
                 | Self::Root { .. }
                 | Self::Length(_)
                 | Self::OutputLength { .. }
                 | Self::Null(_)
                 | Self::ElementType
+                | Self::Forked { .. }
                 | Self::Taken
         )
+    }
+}
+
+/// What a trainer should do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Build a new communicator with the same ranks: the cause may be over.
+    Retry,
+    /// Build a new communicator without the rank that is [gone](Error::peer).
+    Shrink,
+    /// Stop: the program, its arguments or its surroundings must change first.
+    Stop,
+}
+
+impl Advice {
+    /// The name in reports and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Shrink => "shrink",
+            Self::Stop => "stop",
+        }
     }
 }
 

@@ -1,35 +1,47 @@
-//! What the caller and the control session tell the engine.
+//! What the caller and the control session tell the thread that does the operations.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::report::Stats;
-use crate::tensors::Submission;
 
 /// Operations that wait for the engine beyond those that it works on. A caller that submits more is blocked.
 const SUBMISSIONS_MAX: usize = 256;
 
+/// An operation that waits to be done.
+pub(crate) trait Order {
+    /// Gives the tensor back, as failed.
+    fn refuse(self, error: Error);
+}
+
 /// The engine's inbox, and the board on which it posts counters and its end.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
-    inbox: Mutex<Inbox>,
+pub(crate) struct Mailbox<T> {
+    inbox: Mutex<Inbox<T>>,
     /// There was room, or the job is over.
     room: Condvar,
+    /// Something was put into the inbox.
+    news: Condvar,
     /// Something was put into the inbox since the engine last looked.
     flag: AtomicBool,
     waker: Waker,
 }
 
-#[derive(Debug, Default)]
-struct Inbox {
-    submissions: VecDeque<Submission>,
+#[derive(Debug)]
+struct Inbox<T> {
+    submissions: VecDeque<T>,
     /// The caller wants the engine to end: when all is done, or at once.
     stop: Option<Stop>,
     /// Someone but the engine found the job to be over.
     verdict: Option<Error>,
+    /// Verdicts count no longer: the engine goes on without what they are about.
+    pardoned: bool,
+    /// This rank's own side has ended the job.
+    doom: Option<Error>,
     /// The engine has ended, with this.
     ended: Option<Error>,
     stats: Stats,
@@ -46,7 +58,7 @@ pub(crate) enum Stop {
 
 /// What the engine finds in its inbox.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     /// Go on.
     Work,
     /// End as soon as nothing is pending.
@@ -55,24 +67,35 @@ pub(crate) enum Order {
     End(Error),
 }
 
-impl Mailbox {
+impl<T: Order> Mailbox<T> {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { inbox: Mutex::default(), room: Condvar::new(), flag: AtomicBool::new(false), waker }
+        let inbox = Inbox {
+            submissions: VecDeque::new(),
+            stop: None,
+            verdict: None,
+            pardoned: false,
+            doom: None,
+            ended: None,
+            stats: Stats::default(),
+        };
+        let flag = AtomicBool::new(false);
+        Self { inbox: Mutex::new(inbox), room: Condvar::new(), news: Condvar::new(), flag, waker }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
+    fn lock(&self) -> MutexGuard<'_, Inbox<T>> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self, inbox: MutexGuard<'_, Inbox>) {
+    fn ring(&self, inbox: MutexGuard<'_, Inbox<T>>) {
         self.flag.store(true, Ordering::Release);
         drop(inbox);
+        self.news.notify_all();
         self.waker.wake_by_ref();
     }
 
     /// Hands an operation to the engine; blocks while the inbox is full. After the end of the job the operation is
     /// finished with the error that ended it.
-    pub(crate) fn submit(&self, submission: Submission) {
+    pub(crate) fn submit(&self, submission: T) {
         let mut inbox = self.lock();
         while inbox.ended.is_none() && inbox.submissions.len() >= SUBMISSIONS_MAX {
             inbox = self.room.wait(inbox).unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +103,7 @@ impl Mailbox {
         if let Some(error) = &inbox.ended {
             let error = error.clone();
             drop(inbox);
-            return submission.parcel.finish(Err(error));
+            return submission.refuse(error);
         }
         inbox.submissions.push_back(submission);
         self.ring(inbox);
@@ -94,8 +117,33 @@ impl Mailbox {
     /// Tells the engine that the job is over. The first verdict stands.
     pub(crate) fn condemn(&self, error: Error) {
         let mut inbox = self.lock();
-        inbox.verdict.get_or_insert(error);
+        if !inbox.pardoned {
+            inbox.verdict.get_or_insert(error);
+        }
         self.ring(inbox);
+    }
+
+    /// The same from this rank's own side: stands whatever is pardoned.
+    pub(crate) fn doom(&self, error: Error) {
+        let mut inbox = self.lock();
+        inbox.doom.get_or_insert(error);
+        self.ring(inbox);
+    }
+
+    /// Engine: what became of the switch and of sessions with it ends the job no longer, since the engine goes on without.
+    pub(crate) fn pardon(&self) {
+        let mut inbox = self.lock();
+        inbox.pardoned = true;
+        inbox.verdict = None;
+    }
+
+    /// Engine: sleeps until something is put into the inbox, at most `timeout`. Returns at once when there is something
+    /// that no [`Self::collect`] has seen.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let inbox = self.lock();
+        if !self.flag.load(Ordering::Acquire) {
+            drop(self.news.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Asks the engine to end. `Now` overrides `WhenIdle`.
@@ -118,15 +166,15 @@ impl Mailbox {
     }
 
     /// Engine: moves at most `room` operations to `into` and returns what else is wanted.
-    pub(crate) fn collect(&self, room: usize, into: &mut Vec<Submission>) -> Order {
+    pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>) -> Command {
         let mut inbox = self.lock();
-        if let Some(error) = inbox.verdict.clone() {
-            return Order::End(error);
+        if let Some(error) = inbox.doom.clone().or_else(|| inbox.verdict.clone()) {
+            return Command::End(error);
         }
         let order = match inbox.stop {
-            Some(Stop::Now) => return Order::End(Error::Closed),
-            Some(Stop::WhenIdle) => Order::StopWhenIdle,
-            None => Order::Work,
+            Some(Stop::Now) => return Command::End(Error::Closed),
+            Some(Stop::WhenIdle) => Command::StopWhenIdle,
+            None => Command::Work,
         };
         let count = room.min(inbox.submissions.len());
         into.extend(inbox.submissions.drain(..count));
@@ -151,7 +199,7 @@ impl Mailbox {
         self.room.notify_all();
         let count = left.len();
         for submission in left {
-            submission.parcel.finish(Err(error.clone()));
+            submission.refuse(error.clone());
         }
         count
     }

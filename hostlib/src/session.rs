@@ -14,6 +14,7 @@ use netfold_wire::control::{Admission, Event, HEARTBEAT_MS, LEASE_MS, LINE_LEN_M
 
 use crate::error::Error;
 use crate::mailbox::Mailbox;
+use crate::tensors::Submission;
 
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -189,7 +190,7 @@ impl Session {
     }
 
     /// Keeps the session alive and tells the engine what happens, until either side closes it.
-    pub(crate) fn watch(mut self, mailbox: &Mailbox) {
+    pub(crate) fn watch(mut self, mailbox: &Mailbox<Submission>) {
         let mut heard = Instant::now();
         let mut beat = Instant::now();
         let mut broken = false;

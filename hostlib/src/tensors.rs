@@ -1,5 +1,7 @@
 //! The worker's view of the tensors in flight: which bytes of which tensor a chunk is.
 
+mod bytes;
+
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -8,8 +10,10 @@ use netfold_wire::control::Mode;
 
 use crate::buffer::{Parcel, View, ViewMut};
 use crate::error::Error;
+use crate::mailbox::Order;
 use crate::quantize::{EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer};
 use crate::report::OpReport;
+use crate::standing::Tails;
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +60,12 @@ pub(crate) struct Submission {
     pub(crate) submitted: Instant,
 }
 
+impl Order for Submission {
+    fn refuse(self, error: Error) {
+        self.parcel.finish(Err(error));
+    }
+}
+
 /// An operation that the worker has.
 #[derive(Debug)]
 struct Pending {
@@ -63,6 +73,8 @@ struct Pending {
     parcel: Parcel,
     submitted: Instant,
     plan: Plan,
+    /// Stream positions of the descriptor and of the first data chunk.
+    starts: (u64, u64),
     /// Elements of a whole chunk.
     chunk_elements: usize,
     non_finite: u32,
@@ -85,6 +97,10 @@ pub(crate) struct Tensors {
     world: u16,
     kernel: Kernel,
     lane_bytes: usize,
+    /// Bits by which sums come down shifted; 0 for what follows from the world size.
+    shift: u8,
+    /// Copies of the newest results, where ranks can go on without the switch.
+    tails: Option<Tails>,
 }
 
 impl Tensors {
@@ -94,22 +110,36 @@ impl Tensors {
     ///
     /// When `world` is 0.
     pub(crate) fn new(world: u16, lane_bytes: usize) -> Self {
-        Self { pending: VecDeque::new(), first: 0, world, kernel: Kernel::detect(), lane_bytes }
+        Self { pending: VecDeque::new(), first: 0, world, kernel: Kernel::detect(), lane_bytes, shift: 0, tails: None }
     }
 
-    /// Takes the tensor of the operation that the worker has just numbered, the next one.
-    pub(crate) fn push(&mut self, op: OpId, submission: Submission) {
+    /// The same at switches that shift sums by so many bits in all.
+    pub(crate) fn shifted(self, shift: u8) -> Self {
+        Self { shift, ..self }
+    }
+
+    /// Takes the tensor of the operation that the worker has just numbered, the next one. Its descriptor
+    /// and its first data chunk are at the stream positions `starts`.
+    pub(crate) fn push(&mut self, op: OpId, starts: (u64, u64), submission: Submission) {
         debug_assert_eq!(op.0, self.first + self.pending.len() as u64, "operations are numbered in order");
+        let pending = self.pending(starts, submission);
+        self.pending.push_back(pending);
+    }
+
+    fn pending(&self, starts: (u64, u64), submission: Submission) -> Pending {
         let Submission { spec, coding, parcel, submitted } = submission;
         let kernel = self.kernel;
         let plan = match coding {
-            Coding::Blocks(lanes) => Plan::Blocks(Quantizer::with_kernel(lanes, self.world, kernel)),
+            Coding::Blocks(lanes) => Plan::Blocks(match Quantizer::with_kernel(lanes, self.world, kernel) {
+                quantizer if self.shift > 0 => quantizer.shifted(self.shift),
+                quantizer => quantizer,
+            }),
             Coding::Words => Plan::Words { kernel, send: true, receive: true },
             Coding::WordsFromRoot => Plan::Words { kernel, send: false, receive: true },
             Coding::WordsOfRoot => Plan::Words { kernel, send: true, receive: false },
         };
         let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
-        self.pending.push_back(Pending { spec, parcel, submitted, plan, chunk_elements, non_finite: 0, saturated: 0 });
+        Pending { starts, spec, parcel, submitted, plan, chunk_elements, non_finite: 0, saturated: 0 }
     }
 
     /// Operations not finished.
@@ -120,15 +150,12 @@ impl Tensors {
     /// Gives the tensor of the oldest operation back, as done.
     pub(crate) fn finish(&mut self, op: OpId) {
         debug_assert_eq!(op.0, self.first, "operations finish in order");
-        let Some(pending) = self.pending.pop_front() else { return };
+        let Some(mut pending) = self.pending.pop_front() else { return };
         self.first += 1;
-        pending.parcel.finish(Ok(OpReport {
-            elements: pending.spec.descriptor.elements,
-            chunks: pending.spec.data_chunks,
-            non_finite: pending.non_finite,
-            saturated: pending.saturated,
-            elapsed: pending.submitted.elapsed(),
-        }));
+        if let Some(tails) = &mut self.tails {
+            pending.keep_tail(tails);
+        }
+        pending.finish();
     }
 
     /// Gives all tensors back, as failed.
@@ -153,6 +180,17 @@ impl Tensors {
 }
 
 impl Pending {
+    /// Gives the tensor back, as done.
+    fn finish(self) {
+        self.parcel.finish(Ok(OpReport {
+            elements: self.spec.descriptor.elements,
+            chunks: self.spec.data_chunks,
+            non_finite: self.non_finite,
+            saturated: self.saturated,
+            elapsed: self.submitted.elapsed(),
+        }));
+    }
+
     /// Has the next block packed or unpacked with all headroom; the plan to go back to.
     fn with_all_headroom(&mut self) -> Plan {
         let plan = self.plan;

@@ -1,0 +1,76 @@
+//! One end for all threads of a communicator: whichever of them fails first takes the others with it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+
+type Toll = Box<dyn Fn(&Error) + Send>;
+
+/// How a communicator ended, if it has, and who must hear of it.
+#[derive(Clone, Default)]
+pub(crate) struct Fate(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    error: Option<Error>,
+    tolls: Vec<Toll>,
+}
+
+impl fmt::Debug for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fate").field(&self.lock().error).finish()
+    }
+}
+
+impl Fate {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `toll` called with the error when the communicator ends; at once when it has. `toll` must not call this.
+    pub(crate) fn on_end(&self, toll: impl Fn(&Error) + Send + 'static) {
+        let mut state = self.lock();
+        if let Some(error) = &state.error {
+            toll(error);
+        }
+        state.tolls.push(Box::new(toll));
+    }
+
+    /// The communicator has ended. The first error stands and is returned.
+    pub(crate) fn end(&self, error: Error) -> Error {
+        let mut state = self.lock();
+        if let Some(first) = &state.error {
+            return first.clone();
+        }
+        state.error = Some(error.clone());
+        for toll in &state.tolls {
+            toll(&error);
+        }
+        error
+    }
+
+    /// The error that ended it.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.lock().error.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn the_first_end_stands_and_everyone_hears_of_it_once() {
+        let fate = Fate::default();
+        let (tx, rx) = mpsc::channel();
+        let early = tx.clone();
+        fate.on_end(move |error| early.send(error.kind()).unwrap());
+        assert_eq!(fate.end(Error::Interrupted), Error::Interrupted);
+        assert_eq!(fate.end(Error::Closed), Error::Interrupted);
+        fate.on_end(move |error| tx.send(error.kind()).unwrap());
+        assert_eq!(rx.try_iter().collect::<Vec<_>>(), ["interrupted", "interrupted"]);
+        assert_eq!(fate.error(), Some(Error::Interrupted));
+    }
+}

@@ -1,0 +1,196 @@
+//! Collectives that hosts do themselves: a thread that takes calls in order and runs them on a fabric.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netfold_proto::DType;
+use netfold_reduce::ReduceOp;
+
+use crate::buffer::Parcel;
+use crate::call::{Call, Collective};
+use crate::error::Error;
+use crate::fate::Fate;
+use crate::lower::Place;
+use crate::mailbox::{Command, Mailbox, Order};
+use crate::report::OpReport;
+
+/// Longest sleep when nothing is expected.
+const IDLE_WAIT: Duration = Duration::from_secs(10);
+
+/// Calls taken from the mailbox at a time.
+const CALLS_MAX: usize = 16;
+
+/// Something that can do collectives, together with the other ranks. Calls block and come from one thread, in the same
+/// order on every rank.
+pub(crate) trait Fabric: Send {
+    /// Does a call. `input` is `None` when `output` holds it: in place for collectives of equal lengths, at this rank's part for
+    /// an all-gather. On a reduce's other ranks, and on a broadcast's root with a separate input, `output` may be empty.
+    ///
+    /// # Errors
+    ///
+    /// Any error ends the communicator.
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error>;
+}
+
+/// A call on its way to the host's thread.
+#[derive(Debug)]
+pub(crate) struct HostCall {
+    pub(crate) call: Call,
+    pub(crate) parcel: Parcel,
+    pub(crate) submitted: Instant,
+}
+
+impl Order for HostCall {
+    fn refuse(self, error: Error) {
+        self.parcel.finish(Err(error));
+    }
+}
+
+/// The thread's state.
+pub(crate) struct HostEngine {
+    fabric: Box<dyn Fabric>,
+    mailbox: Arc<Mailbox<HostCall>>,
+    fate: Fate,
+}
+
+impl HostEngine {
+    pub(crate) fn new(fabric: Box<dyn Fabric>, mailbox: Arc<Mailbox<HostCall>>, fate: Fate) -> Self {
+        Self { fabric, mailbox, fate }
+    }
+
+    /// Works until the job is over.
+    pub(crate) fn run(mut self) {
+        /// Ends the job also when a call panics; its tensor settles itself when it is dropped.
+        struct EndOnPanic(Arc<Mailbox<HostCall>>, Fate);
+        impl Drop for EndOnPanic {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.end(self.1.end(Error::EngineFailed));
+                }
+            }
+        }
+        let _end = EndOnPanic(Arc::clone(&self.mailbox), self.fate.clone());
+        let error = self.serve();
+        let error = match error {
+            Error::Closed => error,
+            error => self.fate.end(error),
+        };
+        self.mailbox.end(error);
+    }
+
+    fn serve(&mut self) -> Error {
+        let mut calls = Vec::with_capacity(CALLS_MAX);
+        loop {
+            let _ = self.mailbox.has_news();
+            let command = self.mailbox.collect(CALLS_MAX, &mut calls);
+            match command {
+                Command::End(error) => return error,
+                Command::StopWhenIdle if calls.is_empty() => return Error::Closed,
+                Command::Work if calls.is_empty() => self.mailbox.wait(IDLE_WAIT),
+                Command::Work | Command::StopWhenIdle => {}
+            }
+            let mut failed = None;
+            for call in calls.drain(..) {
+                match &failed {
+                    None => failed = self.perform(call).err(),
+                    Some(error) => call.refuse(Error::clone(error)),
+                }
+            }
+            if let Some(error) = failed {
+                return error;
+            }
+        }
+    }
+
+    fn perform(&mut self, call: HostCall) -> Result<(), Error> {
+        let HostCall { call, mut parcel, submitted } = call;
+        let (input, output) = parcel.input_and_output();
+        match self.fabric.run(&call, input, output) {
+            Ok(()) => {
+                let elements = call.output_len(1) as u64;
+                let report = OpReport { elements, elapsed: submitted.elapsed(), ..OpReport::default() };
+                parcel.finish(Ok(report));
+                Ok(())
+            }
+            Err(error) => {
+                // The error that ended the job first says more than what it caused here.
+                let error = self.fate.end(error);
+                parcel.finish(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The memory of a call in a fabric's form.
+///
+/// # Safety
+///
+/// As for [`Communicator::submit`](crate::Communicator::submit).
+#[expect(unsafe_code, reason = "works on memory that the caller vouches for")]
+pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *mut u8) -> Parcel {
+    let size = call.dtype.size();
+    let (sent, received) = (call.input_len(place.world) * size, call.output_len(place.world) * size);
+    let own = usize::from(place.rank) * call.count * size;
+    let output = (recv, received);
+    // SAFETY: every pointer is used for the bytes that the caller vouches for; what is in place is made one span or copied.
+    unsafe {
+        match call.collective {
+            Collective::Barrier => Parcel::empty(),
+            Collective::Reduce { root } if root != place.rank => {
+                Parcel::promised(DType::U8, (recv, 0), Some((send, sent)))
+            }
+            Collective::Broadcast { root } if root != place.rank => Parcel::promised(DType::U8, output, None),
+            Collective::Broadcast { .. } if recv.is_null() => {
+                Parcel::promised(DType::U8, (recv, 0), Some((send, sent)))
+            }
+            Collective::AllGather if std::ptr::eq(send, recv.wrapping_add(own)) => {
+                Parcel::promised(DType::U8, output, None)
+            }
+            Collective::ReduceScatter if std::ptr::eq(recv, send.wrapping_add(own)) => {
+                Parcel::promised_with_copy(output, (send, sent))
+            }
+            Collective::AllToAll if std::ptr::eq(send, recv) => Parcel::promised_with_copy(output, (send, sent)),
+            _ if std::ptr::eq(send, recv) => Parcel::promised(DType::U8, output, None),
+            _ => Parcel::promised(DType::U8, output, Some((send, sent))),
+        }
+    }
+}
+
+/// A group of one rank.
+#[derive(Debug)]
+pub(crate) struct Alone;
+
+impl Fabric for Alone {
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        if !netfold_reduce::supports(call.op, call.dtype) && call.collective.reduces() {
+            return Err(unsupported(call));
+        }
+        if let Some(input) = input
+            && output.len() == input.len()
+        {
+            output.copy_from_slice(input);
+        }
+        Ok(())
+    }
+}
+
+/// What hosts cannot fold either.
+pub(crate) fn unsupported(call: &Call) -> Error {
+    Error::Undefined { collective: call.collective.name(), op: call.op, dtype: call.dtype }
+}
+
+/// Whether hosts can do this call.
+///
+/// # Errors
+///
+/// [`Error::Undefined`].
+pub(crate) fn hosts_can(call: &Call) -> Result<(), Error> {
+    let folds = call.collective.reduces();
+    if folds && !netfold_reduce::supports(call.op, call.dtype) { Err(unsupported(call)) } else { Ok(()) }
+}
+
+/// The sum that an average starts with; other operations as they are.
+pub(crate) fn without_average(op: ReduceOp) -> ReduceOp {
+    if op == ReduceOp::Avg { ReduceOp::Sum } else { op }
+}

@@ -1,0 +1,214 @@
+//! What is to be done again when a switch is lost in mid-operation.
+//!
+//! Every slot steps through its own positions of the stream, and a worker sends position `p + W` only after it has the
+//! result of `p`. A result needs every worker's share, so workers that stand at different positions of one slot differ by
+//! one step: those ahead hold the result of the position at which the others stand. All ranks tell each other where
+//! their slots stand, and then know alike:
+//!
+//! - a position below all ranks' is done on every rank;
+//! - the one position at which some stand and others do not any more must be passed on by one that has it;
+//! - no rank has the result of any position from the foremost rank's on, so all still have their inputs.
+//!
+//! Ranks that are ahead may have given the tensor back already; [`Tails`] keeps copies of the newest results for them.
+
+use crate::error::Error;
+
+/// Where this rank's slots stand: for each, the first position whose result it lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing(Vec<u64>);
+
+impl Standing {
+    /// From the positions of slots 0, 1 and so on.
+    pub(crate) fn new(positions: impl Iterator<Item = u64>) -> Self {
+        Self(positions.collect())
+    }
+
+    /// Eight bytes a slot, big-endian.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|position| position.to_be_bytes()).collect()
+    }
+
+    /// What another rank told of `slots` slots.
+    pub(crate) fn from_bytes(bytes: &[u8], slots: usize) -> Option<Self> {
+        if bytes.len() != slots * 8 {
+            return None;
+        }
+        let positions = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_be_bytes(*bytes));
+        Some(Self(positions.collect()))
+    }
+}
+
+/// A result that some ranks have and others lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Repair {
+    /// Where it is in the stream.
+    pub(crate) position: u64,
+    /// The lowest rank that has it.
+    pub(crate) holder: u16,
+    /// Whether this rank lacks it.
+    pub(crate) lacking: bool,
+}
+
+/// What the ranks' standings come to, the same on all but for [`Repair::lacking`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// In order of holder, then position.
+    pub(crate) repairs: Vec<Repair>,
+    /// Of each slot, by position modulo the number of slots, the first position that is done nowhere.
+    floors: Vec<u64>,
+}
+
+impl Verdict {
+    /// Judges the standings of all ranks, by rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`] when they cannot be those of one job.
+    pub(crate) fn of(all: &[Standing], rank: u16) -> Result<Self, Error> {
+        let torn = Error::Control { what: "ranks stand where they cannot in one job" };
+        let Some(mine) = all.get(usize::from(rank)) else { return Err(torn) };
+        let slots = mine.0.len();
+        if slots == 0 || all.iter().any(|standing| standing.0.len() != slots) {
+            return Err(torn);
+        }
+        let (mut repairs, mut floors) = (Vec::new(), vec![None; slots]);
+        for slot in 0..slots {
+            let positions = || all.iter().map(|standing| standing.0[slot]);
+            let (least, most) = (positions().min().unwrap_or(0), positions().max().unwrap_or(0));
+            if positions().any(|position| position != least && position != most)
+                || (most != least && most - least != slots as u64)
+            {
+                return Err(torn);
+            }
+            if let Some(holder) = positions().position(|position| position > least) {
+                repairs.push(Repair { position: least, holder: holder as u16, lacking: mine.0[slot] == least });
+            }
+            if floors[(most % slots as u64) as usize].replace(most).is_some() {
+                return Err(torn);
+            }
+        }
+        let floors = floors.into_iter().flatten().collect();
+        repairs.sort_by_key(|repair| (repair.holder, repair.position));
+        Ok(Self { repairs, floors })
+    }
+
+    /// Whether no rank has the result of this position.
+    pub(crate) fn is_undone(&self, position: u64) -> bool {
+        position >= self.floors[(position % self.floors.len() as u64) as usize]
+    }
+}
+
+/// Copies of the newest results, one a slot: what this rank may have to pass on after it has given a tensor back.
+#[derive(Debug)]
+pub(crate) struct Tails {
+    /// By position modulo the number of slots: the position, and its elements' bytes.
+    kept: Vec<(u64, Vec<u8>)>,
+}
+
+impl Tails {
+    /// Room for `slots` results of at most `bytes` bytes.
+    pub(crate) fn new(slots: usize, bytes: usize) -> Self {
+        Self { kept: (0..slots.max(1)).map(|_| (u64::MAX, Vec::with_capacity(bytes))).collect() }
+    }
+
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Keeps the result of `position`, instead of the slot's one before.
+    pub(crate) fn keep(&mut self, position: u64, bytes: &[u8]) {
+        let index = (position % self.kept.len() as u64) as usize;
+        let (at, kept) = &mut self.kept[index];
+        *at = position;
+        kept.clear();
+        kept.extend_from_slice(bytes);
+    }
+
+    /// The result of `position`, if it is the slot's newest.
+    pub(crate) fn get(&self, position: u64) -> Option<&[u8]> {
+        let (at, kept) = &self.kept[(position % self.kept.len() as u64) as usize];
+        (*at == position).then_some(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_one_step_between_ranks_is_passed_on() {
+        let standing = |positions: &[u64]| Standing(positions.to_vec());
+        let all = [standing(&[4, 9, 6, 3]), standing(&[8, 5, 6, 3]), standing(&[8, 9, 6, 3])];
+        let verdict = Verdict::of(&all, 1).expect("one job");
+        let repair = |position, holder, lacking| Repair { position, holder, lacking };
+        assert_eq!(verdict.repairs, [repair(5, 0, true), repair(4, 1, false)]);
+        let undone: Vec<u64> = (0..16).filter(|position| verdict.is_undone(*position)).collect();
+        assert_eq!(undone, [3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn standings_of_no_one_job_are_refused() {
+        let standing = |positions: &[u64]| Standing(positions.to_vec());
+        for bad in [
+            vec![standing(&[0, 1]), standing(&[4, 1])],
+            vec![standing(&[0, 1]), standing(&[1, 1])],
+            vec![standing(&[0, 1]), standing(&[0])],
+            vec![standing(&[]), standing(&[])],
+            vec![standing(&[0, 2]), standing(&[0, 2])],
+            vec![standing(&[0, 1]), standing(&[2, 1]), standing(&[4, 1])],
+        ] {
+            assert!(Verdict::of(&bad, 0).is_err(), "{bad:?}");
+        }
+        assert!(Verdict::of(&[], 0).is_err());
+        assert_eq!(Standing::from_bytes(&[0; 15], 2), None);
+    }
+
+    proptest! {
+        /// Ranks that step by the rules, stopped anywhere: what the verdict says of each position is so.
+        #[test]
+        fn every_position_is_done_held_or_undone(
+            slots in 1u64..5, world in 1usize..5, steps in proptest::collection::vec((0usize..5, 0u64..5), 0..60)
+        ) {
+            let mut at: Vec<Vec<u64>> = vec![(0..slots).collect(); world];
+            for (rank, slot) in steps {
+                let (rank, slot) = (rank % world, (slot % slots) as usize);
+                let here = at[rank][slot];
+                // A result is there once every rank has come to its position.
+                if at.iter().all(|positions| positions[slot] >= here) {
+                    at[rank][slot] += slots;
+                }
+            }
+            let all: Vec<Standing> = at.iter().map(|positions| Standing(positions.clone())).collect();
+            let told: Vec<Standing> = all.iter()
+                .map(|one| Standing::from_bytes(&one.to_bytes(), slots as usize).unwrap()).collect();
+            for rank in 0..world {
+                let verdict = Verdict::of(&told, rank as u16).unwrap();
+                for position in 0..slots * 70 {
+                    let slot = (position % slots) as usize;
+                    let has = |rank: usize| at[rank][slot] > position;
+                    let holders: Vec<usize> = (0..world).filter(|rank| has(*rank)).collect();
+                    prop_assert_eq!(verdict.is_undone(position), holders.is_empty());
+                    let repair = verdict.repairs.iter().find(|repair| repair.position == position);
+                    let partly = !holders.is_empty() && holders.len() < world;
+                    prop_assert_eq!(repair.is_some(), partly);
+                    if let Some(repair) = repair {
+                        prop_assert_eq!(usize::from(repair.holder), holders[0]);
+                        prop_assert_eq!(repair.lacking, !has(rank));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tails_keep_the_newest_of_each_slot() {
+        let mut tails = Tails::new(2, 4);
+        tails.keep(4, b"four");
+        tails.keep(5, b"five");
+        tails.keep(6, b"six");
+        assert_eq!((tails.get(4), tails.get(5), tails.get(6)), (None, Some(&b"five"[..]), Some(&b"six"[..])));
+        assert_eq!(tails.get(0), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Tensors as bytes: what ranks pass to each other when they go on without the switch.
+
+use half::{bf16, f16};
+use half::slice::HalfFloatSliceExt;
+use netfold_proto::{DType, OpKind};
+use netfold_reduce::ReduceOp;
+use netfold_wire::LaneOp;
+
+use super::{Pending, Submission, Tensors};
+use crate::carry_on::{self, Peers};
+use crate::error::Error;
+use crate::standing::{Tails, Verdict};
+
+/// Bytes that are gathered, folded and scattered at a time: bounds the memory that it takes.
+const PIECE_BYTES: usize = 8 << 20;
+
+impl Tensors {
+    /// From now on keeps copies of the newest `slots` results.
+    pub(crate) fn keep_tails(&mut self, slots: usize) {
+        // An element has at most twice the bytes that it has on the wire.
+        self.tails = Some(Tails::new(slots, 2 * self.lane_bytes));
+    }
+
+    /// The result at a stream position, as bytes: of a pending operation, or of one that was finished with this slot's newest
+    /// result. `None` for positions without data.
+    pub(crate) fn result_at(&mut self, position: u64) -> Option<&[u8]> {
+        let holds = |pending: &Pending| pending.chunk_at(position).is_some();
+        match self.pending.iter_mut().find(|pending| holds(pending)) {
+            Some(pending) => pending.bytes_at(position).map(|bytes| &*bytes),
+            None => self.tails.as_ref()?.get(position),
+        }
+    }
+
+    /// The memory of a pending operation's result at a stream position.
+    pub(crate) fn memory_at(&mut self, position: u64) -> Option<&mut [u8]> {
+        self.pending.iter_mut().find_map(|pending| pending.bytes_at(position))
+    }
+
+    /// Does what is left of the oldest pending operation, among the ranks, and gives its tensor back; `false` when nothing is
+    /// pending.
+    pub(crate) fn do_oldest(&mut self, peers: &mut dyn Peers, verdict: &Verdict) -> Result<bool, Error> {
+        let Some(pending) = self.pending.front_mut() else { return Ok(false) };
+        if verdict.is_undone(pending.starts.0) {
+            carry_on::compare(pending.spec.descriptor, peers)?;
+        }
+        let undone = pending.undone(|position| verdict.is_undone(position));
+        pending.fold_among(peers, &undone)?;
+        if let Some(pending) = self.pending.pop_front() {
+            self.first += 1;
+            pending.finish();
+        }
+        Ok(true)
+    }
+
+    /// Does an operation that the worker never had, among the ranks.
+    pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
+        let mut pending = self.pending((0, 0), submission);
+        let undone = pending.undone(|_| true);
+        let compared = carry_on::compare(pending.spec.descriptor, peers);
+        match compared.and_then(|()| pending.fold_among(peers, &undone)) {
+            Ok(()) => {
+                pending.finish();
+                Ok(())
+            }
+            Err(error) => {
+                pending.parcel.finish(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A stretch of a tensor's bytes.
+type Stretch = std::ops::Range<usize>;
+
+impl Pending {
+    /// The data chunk at a stream position.
+    fn chunk_at(&self, position: u64) -> Option<u32> {
+        let chunk = position.checked_sub(self.starts.1)?;
+        (chunk < u64::from(self.spec.data_chunks)).then_some(chunk as u32)
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        self.chunk_elements * super::element_bytes(self.parcel.view())
+    }
+
+    fn bytes_at(&mut self, position: u64) -> Option<&mut [u8]> {
+        let chunk = self.chunk_at(position)? as usize;
+        let len = self.chunk_bytes();
+        let bytes = self.parcel.bytes_mut();
+        let start = (chunk * len).min(bytes.len());
+        let end = (start + len).min(bytes.len());
+        Some(&mut bytes[start..end])
+    }
+
+    /// Copies the results that other ranks may still lack.
+    pub(super) fn keep_tail(&mut self, tails: &mut Tails) {
+        let end = self.starts.1 + u64::from(self.spec.data_chunks);
+        let start = end.saturating_sub(tails.slots() as u64).max(self.starts.1);
+        for position in start..end {
+            if let Some(bytes) = self.bytes_at(position) {
+                tails.keep(position, bytes);
+            }
+        }
+    }
+
+    /// The stretches of the tensor whose positions are undone, as long as can be.
+    fn undone(&mut self, undone: impl Fn(u64) -> bool) -> Vec<Stretch> {
+        let (len, total) = (self.chunk_bytes(), self.parcel.bytes_mut().len());
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for chunk in 0..u64::from(self.spec.data_chunks) {
+            if !undone(self.starts.1 + chunk) {
+                continue;
+            }
+            let start = (chunk as usize * len).min(total);
+            let end = (start + len).min(total);
+            match stretches.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => stretches.push(start..end),
+            }
+        }
+        stretches
+    }
+
+    /// Does the operation on these stretches, the same on all ranks.
+    fn fold_among(&mut self, peers: &mut dyn Peers, undone: &[Stretch]) -> Result<(), Error> {
+        let descriptor = self.spec.descriptor;
+        if descriptor.kind == OpKind::Barrier {
+            return peers.barrier();
+        }
+        let whole = self.parcel.bytes_mut();
+        if let [all] = undone
+            && *all == (0..whole.len())
+            && !matches!(descriptor.dtype, DType::F16 | DType::Bf16)
+        {
+            return self.fold_piece(peers, None);
+        }
+        let mut rest = undone.iter().cloned();
+        let mut open = rest.next();
+        while open.is_some() {
+            let mut piece = Vec::new();
+            let mut room = PIECE_BYTES;
+            while let Some(stretch) = open.take() {
+                let cut = stretch.end.min(stretch.start + room);
+                room -= cut - stretch.start;
+                piece.push(stretch.start..cut);
+                open = if cut < stretch.end { Some(cut..stretch.end) } else { rest.next() };
+                if room == 0 {
+                    break;
+                }
+            }
+            self.fold_piece(peers, Some(&piece))?;
+        }
+        Ok(())
+    }
+
+    /// Does the operation on some stretches, or on all in place.
+    fn fold_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[Stretch]>) -> Result<(), Error> {
+        let descriptor = self.spec.descriptor;
+        let op = match (descriptor.kind, descriptor.lane_op) {
+            (OpKind::AllGather, _) => ReduceOp::BitOr,
+            (_, LaneOp::Min) => ReduceOp::Min,
+            (_, LaneOp::Max) => ReduceOp::Max,
+            _ => ReduceOp::Sum,
+        };
+        let bytes = self.parcel.bytes_mut();
+        let mut gathered: Vec<u8> =
+            piece.unwrap_or_default().iter().flat_map(|stretch| &bytes[stretch.clone()]).copied().collect();
+        let part = if piece.is_some() { &mut gathered[..] } else { bytes };
+        match (descriptor.kind, descriptor.dtype) {
+            (OpKind::Broadcast, _) => peers.broadcast(part, descriptor.root)?,
+            (OpKind::AllGather, _) => peers.all_reduce(op, DType::U8, part)?,
+            (_, DType::F16) => in_binary32::<f16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
+            (_, DType::Bf16) => in_binary32::<bf16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
+            (_, dtype) => peers.all_reduce(op, dtype, part)?,
+        }
+        let mut from = &gathered[..];
+        let bytes = self.parcel.bytes_mut();
+        for stretch in piece.unwrap_or_default() {
+            let (now, later) = from.split_at(stretch.len());
+            bytes[stretch.clone()].copy_from_slice(now);
+            from = later;
+        }
+        Ok(())
+    }
+}
+
+/// A 16-bit float.
+pub(crate) trait HalfFloat: Copy + Default {
+    fn from_ne(bytes: [u8; 2]) -> Self;
+    fn to_ne(self) -> [u8; 2];
+    fn widen(from: &[Self], to: &mut [f32]);
+    fn narrow(from: &[f32], to: &mut [Self]);
+}
+
+macro_rules! half_floats {
+    ($($ty:ty),+) => { $(impl HalfFloat for $ty {
+        fn from_ne(bytes: [u8; 2]) -> Self {
+            Self::from_ne_bytes(bytes)
+        }
+        fn to_ne(self) -> [u8; 2] {
+            self.to_ne_bytes()
+        }
+        fn widen(from: &[Self], to: &mut [f32]) {
+            from.convert_to_f32_slice(to);
+        }
+        fn narrow(from: &[f32], to: &mut [Self]) {
+            to.convert_from_f32_slice(from);
+        }
+    })+ };
+}
+
+half_floats! { f16, bf16 }
+
+/// Runs `fold` on 16-bit floats as binary32, and rounds once at the end: the error bound of folding them at a switch.
+pub(crate) fn in_binary32<T: HalfFloat>(
+    bytes: &mut [u8],
+    fold: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut narrow: Vec<T> = bytes.as_chunks::<2>().0.iter().map(|bytes| T::from_ne(*bytes)).collect();
+    let mut wide = vec![0f32; narrow.len()];
+    T::widen(&narrow, &mut wide);
+    let mut wide_bytes: Vec<u8> = wide.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    fold(&mut wide_bytes)?;
+    for (value, bytes) in wide.iter_mut().zip(wide_bytes.as_chunks::<4>().0) {
+        *value = f32::from_ne_bytes(*bytes);
+    }
+    T::narrow(&wide, &mut narrow);
+    for (bytes, value) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(&narrow) {
+        *bytes = value.to_ne();
+    }
+    Ok(())
+}
