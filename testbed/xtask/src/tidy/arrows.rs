@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
     ),
     ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
+    ("netfold-python", &["netfold", "netfold-embedded"]),
     (
         "netfold-testbed",
         &[

@@ -1,0 +1,281 @@
+"""The communicator: one rank's place in a job."""
+
+from __future__ import annotations
+
+import weakref
+from types import TracebackType
+from typing import Any, Callable, List, Optional, Type, TypeVar
+
+from . import _environment, _netfold
+from ._errors import ArgumentError, Error, TensorError
+from ._work import Work
+
+T = TypeVar("T")
+
+#: All-gather of small byte strings: takes this rank's, returns those of all ranks in order.
+Exchange = Callable[[bytes], List[bytes]]
+
+_open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
+
+
+class Communicator:
+    """One rank's place in a job.
+
+    All ranks make one, with the same ``job``, ``world_size`` and options, and then call the same operations with the same
+    lengths and types in the same order; a difference raises ``Mismatch`` on every rank. Results have the same bits on every
+    rank, within the error bound of the ``mode``.
+
+    Tensors are numpy arrays, torch CPU tensors, and whatever has the buffer protocol or DLPack. They must be contiguous. No
+    copy is made. ``dtype="bf16"`` names the elements of an array whose own type cannot (``uint16``, ``bytes``).
+
+    Reductions (``op``): ``sum``, ``avg``, ``product``, ``min``, ``max``, ``band``, ``bor``, ``bxor``.
+
+    Every operation has a form that blocks, with the interpreter's lock released, and an ``_async`` form that returns a
+    :class:`Work`. Any thread may call.
+    """
+
+    def __init__(
+        self,
+        rank: Optional[int] = None,
+        world_size: Optional[int] = None,
+        *,
+        job: str = "netfold",
+        switch: Optional[str] = None,
+        mode: str = "bfp32",
+        slots: Optional[int] = None,
+        exchange: Optional[Exchange] = None,
+        rendezvous: Optional[str] = None,
+        shared_memory: Optional[bool] = None,
+        fall_back: Optional[bool] = None,
+        join_timeout: Optional[float] = None,
+        stall_timeout: Optional[float] = None,
+        resend_after: Optional[float] = None,
+        **more: Any,
+    ) -> None:
+        """Joins the job; returns when all ranks are there.
+
+        ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
+        ``HOST:PORT``. Ranks find each other through ``exchange``, or at ``rendezvous`` (``HOST:PORT``, on which rank 0
+        listens). Times are in seconds.
+        """
+        rank, world_size = _environment.place(rank, world_size)
+        self._native = _netfold.Communicator(
+            rank,
+            world_size,
+            job=job,
+            switch=switch,
+            mode=mode,
+            slots=slots,
+            exchange=exchange,
+            rendezvous=rendezvous,
+            shared_memory=shared_memory,
+            fall_back=fall_back,
+            join_timeout=join_timeout,
+            stall_timeout=stall_timeout,
+            resend_after=resend_after,
+            **more,
+        )
+        self._mode = mode
+        _open.add(self)
+
+    @property
+    def rank(self) -> int:
+        """This worker's rank, from 0."""
+        return self._native.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers."""
+        return self._native.world_size
+
+    @property
+    def mode(self) -> str:
+        """How floating-point tensors travel over the switch."""
+        return self._mode
+
+    @property
+    def path(self) -> str:
+        """How operations travel, and why: the switch, shared memory, or a ring."""
+        return self._native.path()
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._native.closed
+
+    def failure(self) -> Optional[Error]:
+        """What ended the job, if it has ended."""
+        return self._native.failure()
+
+    # -- Operations that return when they are done --
+
+    def all_reduce(
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> T:
+        """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors."""
+        return self.all_reduce_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+
+    def reduce(
+        self,
+        tensor: T,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+    ) -> T:
+        """As ``all_reduce``, but only ``root`` gets the result; the others' tensors stay as they are."""
+        return self.reduce_async(tensor, root, op, out=out, dtype=dtype, priority=priority).wait()
+
+    def broadcast(self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0) -> T:
+        """Replaces ``tensor`` by ``root``'s, bit for bit."""
+        return self.broadcast_async(tensor, root, dtype=dtype, priority=priority).wait()
+
+    def all_gather(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
+        """All ranks' tensors, in order of rank: ``out``, or a new tensor with one more dimension in front."""
+        return self.all_gather_async(tensor, out=out, dtype=dtype, priority=priority).wait()
+
+    def reduce_scatter(
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> T:
+        """This rank's part of the reduction, of ``world_size`` parts along the first dimension."""
+        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+
+    def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
+        """Part ``rank`` of every rank's tensor, in order of rank; parts are equal."""
+        return self.all_to_all_async(tensor, out=out, dtype=dtype, priority=priority).wait()
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self.barrier_async().wait()
+
+    # -- Operations in flight --
+
+    def all_reduce_async(
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> Work[T]:
+        """Starts an ``all_reduce``."""
+        return self._start("all_reduce", tensor, out, op, 0, priority, dtype)
+
+    def reduce_async(
+        self,
+        tensor: T,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+    ) -> Work[T]:
+        """Starts a ``reduce``."""
+        return self._start("reduce", tensor, out, op, self._root(root), priority, dtype)
+
+    def broadcast_async(
+        self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0
+    ) -> Work[T]:
+        """Starts a ``broadcast``."""
+        return self._start("broadcast", tensor, None, "sum", self._root(root), priority, dtype)
+
+    def all_gather_async(
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> Work[T]:
+        """Starts an ``all_gather``."""
+        if out is None:
+            out = _new(tensor, (self.world_size, *_shape(tensor)))
+        return self._start("all_gather", tensor, out, "sum", 0, priority, dtype)
+
+    def reduce_scatter_async(
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> Work[T]:
+        """Starts a ``reduce_scatter``."""
+        if out is None:
+            first, *rest = _shape(tensor) or (0,)
+            if first % self.world_size:
+                raise ArgumentError(
+                    f"the first dimension, {first}, is not {self.world_size} equal parts; pad it, or give out=", "length"
+                )
+            out = _new(tensor, (first // self.world_size, *rest))
+        return self._start("reduce_scatter", tensor, out, op, 0, priority, dtype)
+
+    def all_to_all_async(
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+    ) -> Work[T]:
+        """Starts an ``all_to_all``."""
+        if out is None:
+            out = _new(tensor, _shape(tensor))
+        return self._start("all_to_all", tensor, out, "sum", 0, priority, dtype)
+
+    def barrier_async(self) -> Work[None]:
+        """Starts a ``barrier``."""
+        return Work(self._native.submit("barrier", None, None, "sum", 0, 0, None), None)
+
+    # -- The end --
+
+    def abort(self) -> None:
+        """Makes pending and later calls on this rank raise promptly, from any thread; other ranks see this one lost."""
+        self._native.abort()
+
+    def close(self) -> None:
+        """Finishes pending operations and leaves the job. Does nothing the second time."""
+        _open.discard(self)
+        self._native.close()
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        # What went wrong is more important than how leaving went, and pending operations may never end.
+        try:
+            self._native.abort()
+            self.close()
+        except Error:
+            pass
+
+    def __repr__(self) -> str:
+        return f"<netfold.Communicator rank {self.rank} of {self.world_size}{', closed' if self.closed else ''}>"
+
+    def _root(self, root: int) -> int:
+        if not 0 <= root < self.world_size:
+            raise ArgumentError(f"root {root} is no rank of this job; give one below {self.world_size}", "root")
+        return root
+
+    def _start(
+        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, priority: int, dtype: Optional[str]
+    ) -> Work[T]:
+        recv = tensor if out is None else out
+        native = self._native.submit(collective, tensor, recv, op, root, priority, dtype)
+        return Work(native, recv)
+
+
+def close_all() -> None:
+    """Leaves all jobs. Called at exit, while threads can still be waited for."""
+    for communicator in list(_open):
+        try:
+            communicator._native.abort()
+            communicator._native.close()
+        except Error:
+            pass  # The job had failed, or belongs to the process that this one was forked from.
+
+
+def _shape(tensor: Any) -> tuple:
+    shape = getattr(tensor, "shape", None)
+    if shape is None:
+        raise TensorError("give out=: only numpy and torch tensors are made by the library", "wrong_type")
+    return tuple(shape)
+
+
+def _new(tensor: Any, shape: tuple) -> Any:
+    """An uninitialised tensor of the same kind and element type."""
+    if hasattr(tensor, "new_empty"):
+        return tensor.new_empty(shape)
+    if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
+        import numpy
+
+        return numpy.empty(shape, dtype=tensor.dtype)
+    raise TensorError("give out=: only numpy and torch tensors are made by the library", "wrong_type")

@@ -1,0 +1,56 @@
+"""Rank and world size, as launchers say them."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Tuple
+
+from ._errors import ArgumentError
+
+# torchrun and its kin, Open MPI, MPICH and Intel MPI, Slurm.
+_NAMES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+def place(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
+    """Rank and world size: those given, else those of the environment."""
+    if rank is None or world_size is None:
+        for rank_name, size_name in _NAMES:
+            if rank_name in os.environ and size_name in os.environ:
+                found = (number(rank_name), number(size_name))
+                rank = found[0] if rank is None else rank
+                world_size = found[1] if world_size is None else world_size
+                break
+        else:
+            raise ArgumentError(
+                "give rank and world_size, or start the program with torchrun, mpirun or srun, which say them", "argument"
+            )
+    if not 0 < world_size <= 0xFFFF:
+        raise ArgumentError(f"a world of {world_size} ranks cannot be", "argument")
+    if not 0 <= rank < world_size:
+        raise ArgumentError(f"rank {rank} is none of a world of {world_size}", "argument")
+    return rank, world_size
+
+
+def number(name: str) -> int:
+    """The environment variable's number."""
+    try:
+        return int(os.environ[name])
+    except ValueError:
+        raise ArgumentError(f"the environment variable {name} is '{os.environ[name]}', which is no number", "argument") from None
+
+
+def flag(name: str, default: bool) -> bool:
+    """The environment variable's yes or no."""
+    value = os.environ.get(name, "").strip().lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off"):
+        return False
+    if value:
+        raise ArgumentError(f"the environment variable {name} is '{value}'; set it to 1 or 0", "argument")
+    return default

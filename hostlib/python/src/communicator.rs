@@ -1,0 +1,270 @@
+//! A rank's place in a job.
+#![expect(unsafe_code, reason = "hands the memory of Python's tensors to the library")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use netfold::{Call, Collective, DType, ReduceOp};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::connect::Options;
+use crate::process::Home;
+use crate::tensor::{self, Tensor};
+use crate::work::{self, Work};
+use crate::{errors, overlap};
+
+/// A rank's place in a job. Any thread may use it; the order of calls must be the same on all ranks.
+#[pyclass(frozen, weakref, module = "netfold._netfold")]
+pub(crate) struct Communicator {
+    state: Home<Mutex<State>>,
+    rank: u16,
+    world: u16,
+}
+
+enum State {
+    Open(Arc<netfold::Communicator>),
+    Closed,
+}
+
+impl Communicator {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The library's communicator. The lock is not held while it is used, so that others can close it.
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<netfold::Communicator>> {
+        self.state.check(py)?;
+        work::release_retired(py);
+        match &*self.lock() {
+            State::Open(communicator) => Ok(Arc::clone(communicator)),
+            State::Closed => Err(errors::new(py, "closed", "the communicator is closed; make another one")),
+        }
+    }
+}
+
+#[pymethods]
+impl Communicator {
+    #[new]
+    #[pyo3(signature = (rank, world_size, **options))]
+    fn new(
+        py: Python<'_>,
+        rank: u16,
+        world_size: u16,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let builder = Options::new(rank, world_size, options)?.into_builder(py)?;
+        let communicator =
+            py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
+        let state = State::Open(Arc::new(communicator));
+        Ok(Self { state: Home::new(Mutex::new(state)), rank, world: world_size })
+    }
+
+    /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over.
+    #[pyo3(signature = (collective, send, recv, op, root, priority, dtype))]
+    #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        collective: &str,
+        send: Option<&Bound<'_, PyAny>>,
+        recv: Option<&Bound<'_, PyAny>>,
+        op: &str,
+        root: u16,
+        priority: u8,
+        dtype: Option<&str>,
+    ) -> PyResult<Work> {
+        let communicator = self.open(py)?;
+        let collective = parse_collective(py, collective, root)?;
+        let op = parse_op(py, op)?;
+        let send = send.map(|object| Tensor::of(object, dtype)).transpose()?;
+        let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
+        let call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?;
+        let call = crate::connect::with_priority(call, priority);
+        let input =
+            send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
+        let output = recv.as_ref().or(send.as_ref()).map_or(std::ptr::null_mut(), |tensor| tensor.data);
+        let (input, output) = (Address(input as usize), Address(output as usize));
+        let started = py.detach(|| {
+            // SAFETY: both are the memory of `send` and `recv`, as long as `call` says by `Self::call`, the output writable
+            // and not overlapping the input but in place. The tensors are kept until the operation is over, below.
+            unsafe { communicator.submit(&call, input.0 as *const u8, output.0 as *mut u8) }
+        });
+        let started = started.map_err(|error| errors::from_library(py, &error))?;
+        Ok(Work::new(started, send.into_iter().chain(recv).collect()))
+    }
+
+    /// This worker's rank.
+    #[getter]
+    fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// Number of workers.
+    #[getter]
+    fn world_size(&self) -> u16 {
+        self.world
+    }
+
+    /// How calls travel, in words.
+    fn path(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(crate::connect::path(&*self.open(py)?))
+    }
+
+    /// The exception that ended the job, if it has ended.
+    fn failure(&self, py: Python<'_>) -> PyResult<Option<PyErr>> {
+        let communicator = self.open(py)?;
+        Ok(communicator.failure().map(|error| errors::from_library(py, &error)))
+    }
+
+    /// Makes pending and later calls fail promptly, from any thread.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        let communicator = self.open(py)?;
+        py.detach(|| crate::connect::abort(&communicator));
+        Ok(())
+    }
+
+    /// Finishes pending operations and leaves the job. Does nothing the second time.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.check(py)?;
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        let left = py.detach(|| match before {
+            // If another thread is just starting an operation, it closes the communicator when it comes back.
+            State::Open(communicator) => {
+                Arc::into_inner(communicator).map_or(Ok(()), netfold::Communicator::leave)
+            }
+            State::Closed => Ok(()),
+        });
+        work::release_retired(py);
+        left.map_err(|error| errors::from_library(py, &error))
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        matches!(&*self.lock(), State::Closed)
+    }
+}
+
+impl Communicator {
+    /// The call, once the tensors are found to fit it.
+    fn call(
+        &self,
+        py: Python<'_>,
+        collective: Collective,
+        op: ReduceOp,
+        send: Option<&Tensor>,
+        recv: Option<&Tensor>,
+    ) -> PyResult<Call> {
+        let (Some(input), Some(output)) = (send.or(recv), recv.or(send)) else { return Ok(Call::BARRIER) };
+        let writes = match collective {
+            Collective::Broadcast { root } => root != self.rank,
+            Collective::Reduce { root } => root == self.rank,
+            _ => true,
+        };
+        if writes && output.read_only {
+            return Err(errors::new(
+                py,
+                "read_only",
+                "the output is read-only; pass a writable tensor, or out=",
+            ));
+        }
+        if !input.same_type(output) {
+            let message =
+                format!("the input holds {} and the output {}", input.dtype_name, output.dtype_name);
+            return Err(errors::new(py, "wrong_dtype", &message));
+        }
+        let dtype = element_type(py, collective, input)?;
+        let world = usize::from(self.world);
+        let count = match collective {
+            Collective::ReduceScatter => output.count,
+            Collective::AllToAll => input.count / world,
+            _ => input.count,
+        };
+        let call = Call::new(collective, dtype, op, count);
+        let (need_in, need_out) = (call.input_len(self.world), call.output_len(self.world));
+        if need_in != input.count || need_out != output.count {
+            let message = format!(
+                "{} among {world} ranks of {} elements in and {} out does not fit: {}",
+                collective.name(),
+                input.count,
+                output.count,
+                match collective {
+                    Collective::AllGather => "the output holds the inputs of all ranks",
+                    Collective::ReduceScatter =>
+                        "the input holds a part for each rank, each as long as the output",
+                    Collective::AllToAll => "both hold a part for each rank, and are equally long",
+                    _ => "both must be equally long",
+                }
+            );
+            return Err(errors::new(py, "length", &message));
+        }
+        if !overlap::allowed(collective, usize::from(self.rank), input, output) {
+            return Err(errors::new(
+                py,
+                "overlap",
+                "input and output overlap; pass the same tensor, or separate ones",
+            ));
+        }
+        Ok(call)
+    }
+}
+
+/// An address, to be passed into a closure that runs without the interpreter's lock.
+#[derive(Clone, Copy)]
+struct Address(usize);
+
+/// The element type to send as: types that the library lacks travel as integers where nothing is computed.
+fn element_type(py: Python<'_>, collective: Collective, tensor: &Tensor) -> PyResult<DType> {
+    let carried = if collective.reduces() { None } else { tensor::carrier(tensor.item_size) };
+    tensor.dtype.or(carried).ok_or_else(|| {
+        let message = format!(
+            "{} of {} is not possible; convert the tensor to a floating-point or integer type",
+            collective.name(),
+            tensor.dtype_name
+        );
+        errors::new(py, "wrong_dtype", &message)
+    })
+}
+
+fn parse_collective(py: Python<'_>, name: &str, root: u16) -> PyResult<Collective> {
+    Ok(match name {
+        "all_reduce" => Collective::AllReduce,
+        "reduce" => Collective::Reduce { root },
+        "broadcast" => Collective::Broadcast { root },
+        "all_gather" => Collective::AllGather,
+        "reduce_scatter" => Collective::ReduceScatter,
+        "all_to_all" => Collective::AllToAll,
+        "barrier" => Collective::Barrier,
+        _ => return Err(errors::new(py, "argument", &format!("there is no collective '{name}'"))),
+    })
+}
+
+fn parse_op(py: Python<'_>, name: &str) -> PyResult<ReduceOp> {
+    Ok(match name {
+        "sum" => ReduceOp::Sum,
+        "avg" | "mean" => ReduceOp::Avg,
+        "product" | "prod" => ReduceOp::Product,
+        "min" => ReduceOp::Min,
+        "max" => ReduceOp::Max,
+        "band" | "bit_and" => ReduceOp::BitAnd,
+        "bor" | "bit_or" => ReduceOp::BitOr,
+        "bxor" | "bit_xor" => ReduceOp::BitXor,
+        _ => {
+            let message = format!(
+                "there is no reduction '{name}'; choose sum, avg, product, min, max, band, bor or bxor"
+            );
+            return Err(errors::new(py, "argument", &message));
+        }
+    })
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        if !self.state.is_here() {
+            return;
+        }
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        // Pending operations are given up. This waits for threads that may want the interpreter's lock.
+        Python::attach(|py| py.detach(|| drop(before)));
+    }
+}

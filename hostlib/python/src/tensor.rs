@@ -1,0 +1,421 @@
+//! The memory of Python's tensors, found without a copy.
+//!
+//! Four ways, tried in this order: torch tensors by their methods (they have no buffer protocol, and `bfloat16` has no numpy
+//! form), the buffer protocol (numpy, `bytearray`, `array`, `memoryview`), `__array_interface__` (numpy arrays of types
+//! that the buffer protocol cannot name, such as `ml_dtypes.bfloat16`), and DLPack (everything else).
+#![expect(unsafe_code, reason = "reads DLPack's C structures")]
+
+use netfold::DType;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use crate::errors;
+
+/// Memory of one tensor, and what keeps it alive. To be dropped with the interpreter's lock held.
+#[derive(Debug)]
+pub(crate) struct Tensor {
+    pub(crate) data: *mut u8,
+    /// Number of elements.
+    pub(crate) count: usize,
+    /// Bytes of one element.
+    pub(crate) item_size: usize,
+    /// Element type; `None` when the library has no such type, which matters to reductions alone.
+    pub(crate) dtype: Option<DType>,
+    /// Element type in the caller's words.
+    pub(crate) dtype_name: String,
+    pub(crate) read_only: bool,
+    /// Owner of the memory, and the exports that keep it where it is.
+    #[expect(dead_code, reason = "held, never read")]
+    keep: Keep,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, never read")]
+enum Keep {
+    Object(Py<PyAny>),
+    Buffer(PyUntypedBuffer),
+    Capsule(Py<PyAny>),
+}
+
+// SAFETY: the pointer is only passed on to the library, which takes pointers from any thread; the owners are `Send`.
+unsafe impl Send for Tensor {}
+// SAFETY: as above; nothing is changed through a shared reference.
+unsafe impl Sync for Tensor {}
+
+fn refuse(py: Python<'_>, kind: &str, what: &str) -> PyErr {
+    errors::new(py, kind, what)
+}
+
+fn not_contiguous(py: Python<'_>) -> PyErr {
+    refuse(
+        py,
+        "not_contiguous",
+        "the tensor is not contiguous (row by row without gaps); pass tensor.contiguous(), or numpy.ascontiguousarray(tensor)",
+    )
+}
+
+fn wrong_device(py: Python<'_>, device: &str) -> PyErr {
+    let message =
+        format!("the tensor is on device '{device}'; only CPU memory can be sent: pass tensor.cpu()");
+    refuse(py, "wrong_device", &message)
+}
+
+impl Tensor {
+    /// Finds the memory of `object`. `dtype` renames elements of the same size, such as `bf16` kept in `uint16`.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<Self> {
+        let py = object.py();
+        let mut tensor = if object.hasattr(intern!(py, "data_ptr"))? {
+            Self::of_torch(object)?
+        } else if let Some(tensor) = Self::of_buffer(object)? {
+            tensor
+        } else if let Some(tensor) = Self::of_array(object)? {
+            tensor
+        } else if object.hasattr(intern!(py, "__dlpack__"))? {
+            Self::of_dlpack(object)?
+        } else {
+            let kind = object.get_type().name()?;
+            let message = format!(
+                "'{kind}' is no tensor: pass a numpy array, a torch tensor, or an object with the buffer protocol or DLPack"
+            );
+            return Err(refuse(py, "wrong_type", &message));
+        };
+        if let Some(name) = dtype {
+            let Some(named) = parse_dtype(name) else {
+                return Err(refuse(py, "wrong_dtype", &format!("there is no element type '{name}'")));
+            };
+            if named.size() != tensor.item_size {
+                let message = format!(
+                    "elements of {} bytes ({}) cannot be taken as {name}",
+                    tensor.item_size, tensor.dtype_name
+                );
+                return Err(refuse(py, "wrong_dtype", &message));
+            }
+            (tensor.dtype, tensor.dtype_name) = (Some(named), name.to_owned());
+        }
+        Ok(tensor)
+    }
+
+    /// Whether both hold elements of one type.
+    pub(crate) fn same_type(&self, other: &Self) -> bool {
+        match (self.dtype, other.dtype) {
+            (Some(mine), Some(theirs)) => mine == theirs,
+            (None, None) => self.item_size == other.item_size && self.dtype_name == other.dtype_name,
+            _ => false,
+        }
+    }
+
+    /// Bytes of all elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * self.item_size
+    }
+
+    fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let device: String =
+            object.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?.extract()?;
+        if device != "cpu" {
+            return Err(wrong_device(py, &device));
+        }
+        let layout = object.getattr(intern!(py, "layout"))?.str()?;
+        if layout.to_str()? != "torch.strided" {
+            let message =
+                format!("the tensor's layout is {layout}; only dense (strided) tensors can be sent");
+            return Err(refuse(py, "wrong_type", &message));
+        }
+        if !object.call_method0(intern!(py, "is_contiguous"))?.is_truthy()? {
+            return Err(not_contiguous(py));
+        }
+        if object.call_method0(intern!(py, "is_neg"))?.is_truthy()?
+            || object.call_method0(intern!(py, "is_conj"))?.is_truthy()?
+        {
+            return Err(refuse(
+                py,
+                "not_contiguous",
+                "the tensor is a lazy view; pass tensor.resolve_neg().resolve_conj()",
+            ));
+        }
+        let name = object.getattr(intern!(py, "dtype"))?.str()?;
+        let name = name.to_str()?.trim_start_matches("torch.").to_owned();
+        let data: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        Ok(Self {
+            data: data as *mut u8,
+            count: object.call_method0(intern!(py, "numel"))?.extract()?,
+            item_size: object.call_method0(intern!(py, "element_size"))?.extract()?,
+            dtype: parse_dtype(&name),
+            dtype_name: name,
+            read_only: false,
+            keep: Keep::Object(object.clone().unbind()),
+        })
+    }
+
+    fn of_buffer(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let Ok(buffer) = PyUntypedBuffer::get(object) else { return Ok(None) };
+        if !buffer.is_c_contiguous() {
+            return Err(not_contiguous(object.py()));
+        }
+        let format = buffer.format().to_str().unwrap_or_default().to_owned();
+        let item_size = buffer.item_size();
+        let dtype = buffer_dtype(&format, item_size);
+        Ok(Some(Self {
+            data: buffer.buf_ptr().cast(),
+            count: buffer.item_count(),
+            item_size,
+            dtype,
+            dtype_name: dtype.map_or_else(|| format!("format '{format}'"), |dtype| dtype.name().to_owned()),
+            read_only: buffer.readonly(),
+            keep: Keep::Buffer(buffer),
+        }))
+    }
+
+    fn of_array(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        let interface = match object.getattr(intern!(py, "__array_interface__")) {
+            Ok(interface) => interface,
+            Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let interface = interface.cast_into::<PyDict>()?;
+        let field = |name: &str| interface.get_item(name).map(|value| value.filter(|value| !value.is_none()));
+        if field("strides")?.is_some() {
+            return Err(not_contiguous(py));
+        }
+        let (Some(data), Some(shape)) = (field("data")?, field("shape")?) else { return Ok(None) };
+        let (data, read_only): (usize, bool) = data.extract()?;
+        let shape: Vec<usize> = shape.extract()?;
+        let dtype = object.getattr(intern!(py, "dtype"))?;
+        let name: String = dtype.getattr(intern!(py, "name"))?.extract()?;
+        Ok(Some(Self {
+            data: data as *mut u8,
+            count: shape.iter().product(),
+            item_size: dtype.getattr(intern!(py, "itemsize"))?.extract()?,
+            dtype: parse_dtype(&name),
+            dtype_name: name,
+            read_only,
+            keep: Keep::Object(object.clone().unbind()),
+        }))
+    }
+
+    fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let (device, _): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+        if device != dlpack::CPU && device != dlpack::CUDA_HOST {
+            return Err(wrong_device(py, &format!("DLPack device type {device}")));
+        }
+        let arguments = PyDict::new(py);
+        arguments.set_item("max_version", PyTuple::new(py, [1, 0])?)?;
+        let capsule = match object.call_method(intern!(py, "__dlpack__"), (), Some(&arguments)) {
+            // Exporters of before DLPack 1.0 take no version.
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                object.call_method0(intern!(py, "__dlpack__"))?
+            }
+            other => other?,
+        };
+        let capsule = capsule.cast_into::<PyCapsule>()?;
+        let (tensor, read_only) = dlpack::open(&capsule)?;
+        // SAFETY: the capsule holds such a structure under such a name, and lives until `keep` is dropped.
+        let tensor = unsafe { tensor.as_ref() };
+        let Some((shape, strides)) = dlpack::shape(tensor) else {
+            return Err(refuse(py, "wrong_type", "the DLPack tensor has no shape"));
+        };
+        if !dlpack::contiguous(shape, strides) {
+            return Err(not_contiguous(py));
+        }
+        let (dtype, dtype_name) = dlpack::dtype(tensor);
+        Ok(Self {
+            data: tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize),
+            count: shape.iter().map(|&dimension| dimension as usize).product(),
+            item_size: usize::from(tensor.bits).div_ceil(8) * usize::from(tensor.lanes),
+            dtype,
+            dtype_name,
+            read_only,
+            // The capsule's own destructor gives the tensor back, since its name is left as it is.
+            keep: Keep::Capsule(capsule.into_any().unbind()),
+        })
+    }
+}
+
+/// An element type by any of its usual names.
+pub(crate) fn parse_dtype(name: &str) -> Option<DType> {
+    Some(match name {
+        "f16" | "float16" | "half" => DType::F16,
+        "bf16" | "bfloat16" => DType::Bf16,
+        "f32" | "float32" | "float" => DType::F32,
+        "f64" | "float64" | "double" => DType::F64,
+        "i8" | "int8" => DType::I8,
+        "i16" | "int16" => DType::I16,
+        "i32" | "int32" => DType::I32,
+        "i64" | "int64" => DType::I64,
+        "u8" | "uint8" => DType::U8,
+        "u16" | "uint16" => DType::U16,
+        "u32" | "uint32" => DType::U32,
+        "u64" | "uint64" => DType::U64,
+        _ => return None,
+    })
+}
+
+/// Unsigned integers as wide as an element: how collectives that do not reduce carry types that the library lacks.
+pub(crate) fn carrier(item_size: usize) -> Option<DType> {
+    Some(match item_size {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        8 => DType::U64,
+        _ => return None,
+    })
+}
+
+/// The type of a `struct` module's format, of this machine's byte order.
+fn buffer_dtype(format: &str, item_size: usize) -> Option<DType> {
+    let native = if cfg!(target_endian = "little") { "@=<" } else { "@=>!" };
+    let letter = match format.as_bytes() {
+        [] => b'B',
+        [letter] => *letter,
+        [order, letter] if native.as_bytes().contains(order) => *letter,
+        _ => return None,
+    };
+    Some(match (letter, item_size) {
+        (b'e', 2) => DType::F16,
+        (b'f', 4) => DType::F32,
+        (b'd', 8) => DType::F64,
+        (b'b' | b'h' | b'i' | b'l' | b'q', 1) => DType::I8,
+        (b'b' | b'h' | b'i' | b'l' | b'q', 2) => DType::I16,
+        (b'b' | b'h' | b'i' | b'l' | b'q', 4) => DType::I32,
+        (b'b' | b'h' | b'i' | b'l' | b'q', 8) => DType::I64,
+        (b'B' | b'H' | b'I' | b'L' | b'Q', size) => carrier(size)?,
+        _ => return None,
+    })
+}
+
+/// What an object is taken for: `(address, elements, bytes an element, element type, read-only)`. For tests.
+#[pyfunction]
+#[pyo3(signature = (object, dtype=None))]
+pub(crate) fn describe(
+    object: &Bound<'_, PyAny>,
+    dtype: Option<&str>,
+) -> PyResult<(usize, usize, usize, String, bool)> {
+    let tensor = Tensor::of(object, dtype)?;
+    let name = tensor.dtype.map_or(tensor.dtype_name.clone(), |dtype| dtype.name().to_owned());
+    Ok((tensor.data as usize, tensor.count, tensor.item_size, name, tensor.read_only))
+}
+
+/// DLPack's C structures (dmlc/dlpack, `dlpack.h`), version 1 and before.
+mod dlpack {
+    use std::ffi::{CStr, c_void};
+    use std::ptr::NonNull;
+
+    use netfold::DType;
+    use pyo3::prelude::*;
+    use pyo3::types::PyCapsule;
+
+    use super::refuse;
+
+    pub(super) const CPU: i32 = 1;
+    pub(super) const CUDA_HOST: i32 = 3;
+    const READ_ONLY: u64 = 1;
+
+    const PLAIN: &CStr = c"dltensor";
+    const VERSIONED: &CStr = c"dltensor_versioned";
+
+    #[repr(C)]
+    pub(super) struct Tensor {
+        pub(super) data: *mut c_void,
+        device_type: i32,
+        device_id: i32,
+        dimensions: i32,
+        code: u8,
+        pub(super) bits: u8,
+        pub(super) lanes: u16,
+        shape: *const i64,
+        strides: *const i64,
+        pub(super) byte_offset: u64,
+    }
+
+    #[repr(C)]
+    struct Versioned {
+        major: u32,
+        minor: u32,
+        context: *mut c_void,
+        deleter: *mut c_void,
+        flags: u64,
+        tensor: Tensor,
+    }
+
+    /// The tensor in a capsule, and whether it is read-only.
+    pub(super) fn open(capsule: &Bound<'_, PyCapsule>) -> PyResult<(NonNull<Tensor>, bool)> {
+        if capsule.is_valid_checked(Some(VERSIONED)) {
+            let versioned = capsule.pointer_checked(Some(VERSIONED))?.cast::<Versioned>();
+            // SAFETY: a capsule of this name holds a `DLManagedTensorVersioned`, whose first fields never change.
+            let major = unsafe { (*versioned.as_ptr()).major };
+            if major != 1 {
+                let message = format!("the tensor comes as DLPack {major}; this version reads DLPack 1");
+                return Err(refuse(capsule.py(), "wrong_type", &message));
+            }
+            // SAFETY: of version 1, the structure is the one above.
+            let (flags, tensor) =
+                unsafe { ((*versioned.as_ptr()).flags, &raw mut (*versioned.as_ptr()).tensor) };
+            return Ok((NonNull::new(tensor).unwrap_or(NonNull::dangling()), flags & READ_ONLY != 0));
+        }
+        Ok((capsule.pointer_checked(Some(PLAIN))?.cast(), false))
+    }
+
+    /// Shape and, where there are any, strides in elements.
+    pub(super) fn shape(tensor: &Tensor) -> Option<(&[i64], Option<&[i64]>)> {
+        let dimensions = usize::try_from(tensor.dimensions).ok()?;
+        if dimensions == 0 {
+            return Some((&[], None));
+        }
+        if tensor.shape.is_null() {
+            return None;
+        }
+        // SAFETY: by DLPack both arrays have as many entries as there are dimensions and live as long as the tensor.
+        let shape = unsafe { std::slice::from_raw_parts(tensor.shape, dimensions) };
+        let strides = (!tensor.strides.is_null())
+            // SAFETY: as above.
+            .then(|| unsafe { std::slice::from_raw_parts(tensor.strides, dimensions) });
+        shape.iter().all(|&dimension| dimension >= 0).then_some((shape, strides))
+    }
+
+    /// Whether elements lie row by row without gaps.
+    pub(super) fn contiguous(shape: &[i64], strides: Option<&[i64]>) -> bool {
+        let Some(strides) = strides else { return true };
+        if shape.contains(&0) {
+            return true;
+        }
+        let mut expected = 1i64;
+        for (&dimension, &stride) in shape.iter().zip(strides).rev() {
+            if dimension != 1 && stride != expected {
+                return false;
+            }
+            expected = expected.saturating_mul(dimension);
+        }
+        true
+    }
+
+    /// The element type, and its name for messages.
+    pub(super) fn dtype(tensor: &Tensor) -> (Option<DType>, String) {
+        let Tensor { code, bits, lanes, .. } = *tensor;
+        let dtype = match (code, bits, lanes) {
+            (0, 8, 1) => Some(DType::I8),
+            (0, 16, 1) => Some(DType::I16),
+            (0, 32, 1) => Some(DType::I32),
+            (0, 64, 1) => Some(DType::I64),
+            (1, 8, 1) => Some(DType::U8),
+            (1, 16, 1) => Some(DType::U16),
+            (1, 32, 1) => Some(DType::U32),
+            (1, 64, 1) => Some(DType::U64),
+            (2, 16, 1) => Some(DType::F16),
+            (2, 32, 1) => Some(DType::F32),
+            (2, 64, 1) => Some(DType::F64),
+            (4, 16, 1) => Some(DType::Bf16),
+            _ => None,
+        };
+        let name = dtype.map_or_else(
+            || format!("DLPack type code {code} with {bits} bits x {lanes}"),
+            |dtype| dtype.name().to_owned(),
+        );
+        (dtype, name)
+    }
+}
