@@ -22,7 +22,7 @@ use crate::jobs::{Active, Forming, JobEvent, Phase};
 use crate::message::Refused;
 use crate::pool::Pool;
 use crate::timers::{Timer, Timers};
-use netfold_wire::control::{self, Event, Refusal, Request};
+use netfold_wire::control::{self, Event, Numerics, Refusal, Request};
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -39,6 +39,8 @@ pub struct Config {
     /// storing them, give the Unix time in seconds: a controller that begins fewer than one job a second on average
     /// starts the next time above all that it has used. It lasts until 2106.
     pub epoch_floor: u32,
+    /// How the switch folds lanes: which modes its jobs can have. A [`crate::Server`] sets what its driver says.
+    pub numerics: Numerics,
     /// Sessions that may be open at once.
     pub sessions_max: usize,
     /// Jobs that may form and run at once.
@@ -66,6 +68,7 @@ impl Config {
     pub fn new(epoch_floor: u32) -> Self {
         Self {
             epoch_floor,
+            numerics: Numerics::Word,
             sessions_max: 1024,
             jobs_max: 64,
             pending_joins_max: 512,

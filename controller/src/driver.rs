@@ -4,6 +4,7 @@
 //! P4Runtime ([`crate::p4runtime`]): entries and groups follow P4Runtime's shapes, and every call may block and may fail.
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::profile::Numerics;
 use std::error::Error;
 use std::net::SocketAddr;
 
@@ -33,6 +34,11 @@ pub struct Limits {
 pub trait SwitchDriver: Send {
     /// The switch's capacity; the same at every call.
     fn limits(&self) -> Limits;
+
+    /// How the switch folds lanes; the same at every call. Words unless told otherwise.
+    fn numerics(&self) -> Numerics {
+        Numerics::Word
+    }
 
     /// Makes packets from `peer` arrive on `port`, and packets sent to `port` go to `peer` (an address and a UDP
     /// port). Neither is bound when this is called.

@@ -9,6 +9,7 @@ use crate::driver::{DriverError, SwitchDriver};
 use crate::pool::{Placement, Seat};
 use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
 use netfold_p4::entry::{Replica, TableEntry};
+use netfold_wire::control::Numerics;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -150,7 +151,7 @@ impl Ledger {
             .collect();
         driver.set_group(placement.group, &replicas)?;
         self.group = Some((placement.group, replicas));
-        let node = node(placement);
+        let node = node(placement, driver.numerics());
         let entries = node_entries(&node);
         driver.insert(&entries)?;
         self.entries = entries;
@@ -210,7 +211,7 @@ fn delete_entries(driver: &mut dyn SwitchDriver, entries: &mut Vec<TableEntry>) 
     Ok(())
 }
 
-fn node(placement: &Placement) -> Node {
+fn node(placement: &Placement, numerics: Numerics) -> Node {
     Node {
         job: placement.job,
         epoch: placement.epoch,
@@ -222,8 +223,13 @@ fn node(placement: &Placement) -> Node {
         world: placement.world,
         group: placement.group,
         parent: None,
-        shift: None,
+        shift: (numerics == Numerics::Wide).then(|| shift_for(placement.world)),
     }
+}
+
+/// Bits by which a switch shifts the sum of so many shares, so that it fits a lane again: ceil(log2(children)).
+pub(crate) fn shift_for(children: u16) -> u8 {
+    children.next_power_of_two().trailing_zeros() as u8
 }
 
 fn child(seat: &Seat, sees_source: bool) -> Child {

@@ -102,10 +102,10 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let keys = StdRng::try_from_rng(&mut SysRng).map_err(|error| ServerError::Keys(Box::new(error)))?;
         let limits = self.driver.limits();
+        let config = Config { numerics: self.driver.numerics(), ..self.config };
         let (tasks, outcomes) = start_executor(self.driver)?;
-        let sessions_max = self.config.sessions_max;
-        let heartbeat = self.config.heartbeat;
-        let coordinator = Coordinator::new(self.config, limits, keys);
+        let (sessions_max, heartbeat) = (config.sessions_max, config.heartbeat);
+        let coordinator = Coordinator::new(config, limits, keys);
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
         let hub = hub::Hub::new(coordinator, self.hook, tasks, sessions_max, heartbeat);
         hub.run(listener, outcomes, shutdown).await

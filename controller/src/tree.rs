@@ -21,11 +21,12 @@ pub use shape::Shape;
 
 use netfold_p4::allreduce::{Child, Node, Parent};
 use netfold_p4::entry::Replica;
-use netfold_wire::control::Admission;
+use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::driver::Limits;
+use crate::executor::shift_for;
 
 /// What is the same at every switch of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub struct Plan {
     order: Vec<usize>,
     /// For each worker its switch and its port there.
     workers: Vec<(usize, u16)>,
+    /// Bits by which sums are shifted in all.
+    shift: u8,
 }
 
 /// Why a job cannot have such a tree.
@@ -177,6 +180,14 @@ pub enum TreeError {
         free: usize,
         /// As many as are needed.
         need: usize,
+    },
+    /// Sums that are shifted on their way are in different units below one switch.
+    #[error(
+        "switch {switch} sums shares that were shifted differently: in wide numerics all workers must be at the same depth"
+    )]
+    Shift {
+        /// The switch.
+        switch: usize,
     },
     /// Switches of one tree carry packets of different lengths.
     #[error(
@@ -258,7 +269,34 @@ impl Plan {
                 }
             }
         }
-        Ok(Self { job, lane_words, places, order, workers: seats })
+        Ok(Self { job, lane_words, places, order, workers: seats, shift: 0 })
+    }
+
+    /// The plan for switches that fold lanes like this: tells those of wide numerics how far to shift sums. All switches
+    /// of one depth shift alike, since their sums are added.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeError::Shift`] when workers are at different depths of a tree of wide numerics.
+    pub fn with_numerics(mut self, numerics: Numerics) -> Result<Self, TreeError> {
+        if numerics != Numerics::Wide {
+            return Ok(self);
+        }
+        let deepest = self.places.iter().map(|place| place.depth).max().unwrap_or(0);
+        if let Some((switch, _)) =
+            self.workers.iter().find(|(switch, _)| self.places[*switch].depth != deepest)
+        {
+            return Err(TreeError::Shift { switch: *switch });
+        }
+        for depth in 0..=deepest {
+            let level = || self.places.iter().filter(|place| place.depth == depth);
+            let shift = level().map(|place| shift_for(place.node.children.into())).max().unwrap_or(0);
+            self.shift += shift;
+            for place in self.places.iter_mut().filter(|place| place.depth == depth) {
+                place.node.shift = Some(shift);
+            }
+        }
+        Ok(self)
     }
 
     /// The job.
@@ -290,7 +328,17 @@ impl Plan {
         let Job { job, epoch, key, slots } = self.job;
         let (switch, _) = self.workers[usize::from(rank)];
         let bitmap = self.places[switch].node.full();
-        Admission { job, epoch, key, slots, first_chunk, lane_words: self.lane_words, udp_port, bitmap }
+        Admission {
+            job,
+            epoch,
+            key,
+            slots,
+            first_chunk,
+            lane_words: self.lane_words,
+            udp_port,
+            bitmap,
+            shift: self.shift,
+        }
     }
 }
 

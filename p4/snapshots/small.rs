@@ -430,6 +430,7 @@ impl rt::Pipeline for Program {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
             fingerprint: 0x9eb2a8d0b644f77a,
             lane_words: 16,
+            numerics: rt::Numerics::Word,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

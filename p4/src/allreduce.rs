@@ -97,6 +97,25 @@ pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
     Ok(build.program)
 }
 
+/// How an all-reduce program folds lanes, told by its parts: a program that was pushed says nothing else about it.
+pub fn numerics_of(program: &Program) -> Numerics {
+    let register = |name: &str| program.registers.iter().find(|register| register.name == name);
+    let saturates = |register: &Register| {
+        register.actions.iter().any(|action| action.name == "sum" && !action.conditions.is_empty())
+    };
+    if register("power").is_some() {
+        Numerics::Float
+    } else if program.lookups.iter().any(|lookup| lookup.name == "half_shift") {
+        Numerics::Half
+    } else if program.metadata.iter().any(|meta| meta.name == "round") {
+        Numerics::Wide
+    } else if register("sum").is_some_and(saturates) {
+        Numerics::Saturating
+    } else {
+        Numerics::Word
+    }
+}
+
 /// The outer headers, where the pipeline sees them.
 #[derive(Clone, Copy)]
 struct Outer {

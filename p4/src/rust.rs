@@ -350,6 +350,7 @@ impl Generator<'_> {
         self.w.line(format!("name: std::borrow::Cow::Borrowed({:?}),", self.p.name));
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
         self.w.line(format!("lane_words: {},", self.p.lane_bytes() / 4));
+        self.w.line(format!("numerics: rt::Numerics::{:?},", crate::allreduce::numerics_of(self.p)));
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
         let cells = joined(
             self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")),

@@ -26,11 +26,11 @@ use netfold_controller::tree::{InstallError, Installed, Plan, Shape, TreeError, 
 use netfold_io::IoError;
 use netfold_io::fault::Faults;
 use netfold_p4::interpret::InterpretError;
-use netfold_p4::profile::ProfileError;
+use netfold_p4::profile::{Numerics, ProfileError};
 use netfold_wire::Reason;
 
 use fabric::Fabric;
-use values::{Tensors, Value};
+use values::{Path, Tensors, Value};
 
 /// What the switches are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +106,16 @@ pub struct Config {
 #[non_exhaustive]
 pub enum RunError {
     /// No generated pipeline for this payload.
-    #[error("the software switch has no pipeline for {0} bytes a packet: choose 256, 1408 or 8192")]
-    Payload(u32),
+    #[error(
+        "the software switch has no pipeline of {numerics} numerics for {payload} bytes a packet: choose {}",
+        if *.numerics == Numerics::Word { "256, 1408 or 8192" } else { "1408, or --switch interpreter" }
+    )]
+    Payload {
+        /// Bytes a packet.
+        payload: u32,
+        /// Numerics that the mode needs.
+        numerics: Numerics,
+    },
     /// The kind of switch and the carrier do not go together.
     #[error("{switch} switches cannot be joined by {carrier}: choose {choices}")]
     Carrier {
@@ -232,6 +240,8 @@ pub struct Run {
     installed: Installed,
     fabric: Fabric,
     rounds: u64,
+    /// Bits by which sums come down shifted.
+    shift: u8,
 }
 
 impl Run {
@@ -258,7 +268,8 @@ impl Run {
             }
             comms.push(comm.connect().map_err(|source| RunError::Worker { rank, source })?);
         }
-        Ok(Self { config, comms, installed, fabric, rounds: 0 })
+        let shift = fabric.plan.admission(0, 0, 0).shift;
+        Ok(Self { config, comms, installed, fabric, rounds: 0, shift })
     }
 
     /// The tree.
@@ -286,9 +297,10 @@ impl Run {
 
     fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
         let Config { seed, elements, mode, payload_bytes, .. } = self.config;
+        let levels = self.fabric.plan.places().iter().map(|place| place.depth + 1).max().unwrap_or(1);
+        let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
         let world = self.comms.len() as u16;
-        let mut tensors =
-            Tensors::<T>::draw(seed ^ self.rounds << 32, world, elements, mode, payload_bytes as usize);
+        let mut tensors = Tensors::<T>::draw(seed ^ self.rounds << 32, world, elements, &path);
         let inputs = std::mem::take(&mut tensors.inputs);
         let tensors = &tensors;
         let outcomes: Vec<_> = std::thread::scope(|scope| {

@@ -46,6 +46,8 @@ pub(crate) struct Listening {
     pub(crate) lane_bytes: u64,
     pub(crate) bookkeeping_bytes: u64,
     pub(crate) state_bytes: u64,
+    /// How lanes are folded.
+    pub(crate) numerics: String,
     /// Digest of the pipeline, in hexadecimal.
     pub(crate) pipeline: String,
     /// What runs it: `generated` code or the `interpreter`.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use netfold_controller::{DriverError, Limits, SwitchDriver};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::profile::Numerics;
 use netfold_switch::{Core, Handle};
 
 /// Ports that workers may be bound to; the switch keeps the highest number for the control plane's own packets.
@@ -48,6 +49,11 @@ impl LocalDriver {
 impl SwitchDriver for LocalDriver {
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn numerics(&self) -> Numerics {
+        // A switch that is gone refuses whatever is asked of it next.
+        self.call(|core| core.pipeline().info().numerics).unwrap_or(Numerics::Word)
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {

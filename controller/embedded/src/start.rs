@@ -10,9 +10,9 @@ use netfold_controller::{JobEvent, Limits, Server, ServerError, ServerHandle};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
-use netfold_p4::profile::{Profile, SLOTS_DEFAULT};
+use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, datagram_pipeline};
+use netfold_switch::{Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline};
 use netfold_wire::header;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -31,7 +31,9 @@ type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> io::Result<Box<dyn Packet
 #[non_exhaustive]
 pub enum EmbeddedError {
     /// There is no pipeline for packets of this size.
-    #[error("there is no pipeline for a payload of {0} bytes: choose one of {PAYLOADS:?}")]
+    #[error(
+        "there is no pipeline for a payload of {0} bytes: choose one of {PAYLOADS:?}, or 1408 for other numerics than words"
+    )]
     Payload(u32),
     /// The pipeline has not as many slots.
     #[error("{slots} slots do not fit: choose a power of two up to {max}")]
@@ -65,6 +67,7 @@ pub enum EmbeddedError {
 pub struct Builder {
     listen: SocketAddr,
     payload: u32,
+    numerics: Numerics,
     pipeline: Option<Box<dyn Pipeline>>,
     slots: u32,
     join_timeout: Duration,
@@ -95,6 +98,14 @@ impl Builder {
     #[must_use]
     pub fn payload(mut self, bytes: u32) -> Self {
         self.payload = bytes;
+        self
+    }
+
+    /// How the pipeline folds lanes, which decides the modes that jobs can have. Others than words come with a payload of
+    /// 1408 bytes. Default [`Numerics::Word`].
+    #[must_use]
+    pub fn numerics(mut self, numerics: Numerics) -> Self {
+        self.numerics = numerics;
         self
     }
 
@@ -144,7 +155,9 @@ impl Builder {
     pub fn start(mut self) -> Result<EmbeddedSwitch, EmbeddedError> {
         let pipeline = match self.pipeline.take() {
             Some(pipeline) => pipeline,
-            None => datagram_pipeline(self.payload).ok_or(EmbeddedError::Payload(self.payload))?,
+            None => {
+                numeric_pipeline(self.payload, self.numerics).ok_or(EmbeddedError::Payload(self.payload))?
+            }
         };
         let info = pipeline.info().clone();
         if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
@@ -226,6 +239,7 @@ impl EmbeddedSwitch {
         Builder {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             payload: PAYLOAD_DEFAULT,
+            numerics: Numerics::Word,
             pipeline: None,
             slots: SLOTS_DEFAULT,
             join_timeout: JOIN_TIMEOUT,

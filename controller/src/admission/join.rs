@@ -4,7 +4,7 @@ use super::{Coordinator, Named, SessionId, Stage};
 use crate::jobs::{Forming, JobSpec};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_wire::control::{Mode, Refusal};
+use netfold_wire::control::{Mode, Numerics, Refusal};
 use netfold_wire::{CHILDREN_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ pub(super) struct Join {
 }
 
 impl Join {
-    /// Whether the request can be met at all by a switch of `ports_max` ports.
-    fn check(&self, ports_max: u16) -> Result<(), Refused> {
+    /// Whether the request can be met at all by a switch of `ports_max` ports that folds lanes like this.
+    fn check(&self, ports_max: u16, numerics: Numerics) -> Result<(), Refused> {
         let refuse = |message: String| Err(Refused::new(Refusal::Argument, message));
         if self.version != VERSION {
             return Err(Refused::version(self.version));
@@ -57,6 +57,18 @@ impl Join {
         }
         if self.udp_port == 0 {
             return refuse("UDP port 0: bind the worker's socket first and tell its port".into());
+        }
+        let needed = self.mode.numerics();
+        if needed != numerics {
+            return Err(Refused::new(
+                Refusal::Numerics,
+                format!(
+                    "mode {} needs a switch of {needed} numerics and this one runs {numerics}: give mode {}, or start the \
+                     switch with --numerics {needed}",
+                    self.mode,
+                    numerics.modes()
+                ),
+            ));
         }
         Ok(())
     }
@@ -124,7 +136,7 @@ impl Coordinator {
 
     /// Returns the number of the formation that the session now belongs to.
     fn try_join(&mut self, now: Duration, id: SessionId, join: Join) -> Result<u64, Refused> {
-        join.check(self.pool.limits().ports_max)?;
+        join.check(self.pool.limits().ports_max, self.config.numerics)?;
         let address = self.sessions[&id].peer.ip().to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
         let named = self.names.get(&join.job).copied();

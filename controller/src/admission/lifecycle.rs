@@ -2,12 +2,12 @@
 
 use super::{Coordinator, Loss, Named, SessionId, Stage};
 use crate::driver::DriverError;
-use crate::executor::{Outcome, Task};
+use crate::executor::{Outcome, Task, shift_for};
 use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase};
 use crate::message::Refused;
 use crate::pool::Shortage;
 use crate::timers::Timer;
-use netfold_wire::control::{Admission, Event, Refusal};
+use netfold_wire::control::{Admission, Event, Numerics, Refusal};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -123,6 +123,7 @@ impl Coordinator {
             lane_words: self.pool.limits().lane_words,
             udp_port: self.pool.limits().udp_port,
             bitmap: u32::MAX >> (u32::BITS - u32::from(placement.world)),
+            shift: if self.config.numerics == Numerics::Wide { shift_for(placement.world) } else { 0 },
         };
         for id in active.members.values() {
             self.sessions.get_mut(id).expect("members have sessions").heard = now;

@@ -9,7 +9,7 @@ use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::ir::Program;
 use netfold_p4::p4info::table_id;
-use netfold_p4::profile::{Encapsulation, Profile};
+use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_p4_runtime::config::P4Info;
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::UpdateType;
@@ -307,6 +307,10 @@ impl SwitchDriver for P4RuntimeDriver {
             udp_port: UDP_PORT,
             sees_source: self.ethernet(),
         }
+    }
+
+    fn numerics(&self) -> Numerics {
+        self.config.profile.numerics
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {

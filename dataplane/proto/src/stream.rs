@@ -69,6 +69,11 @@ impl Op {
         self.base + self.len
     }
 
+    /// Positions of the descriptor and of the first data chunk.
+    pub(crate) fn starts(&self) -> (u64, u64) {
+        (self.base, self.base + u64::from(self.lead))
+    }
+
     fn offset(&self, position: u64) -> u32 {
         (position - self.base) as u32
     }
@@ -140,6 +145,11 @@ impl Stream {
         self.end = op.end();
         self.ops.push_back(op);
         OpId(self.first + self.ops.len() as u64 - 1)
+    }
+
+    /// The operation `number`, if it is pending.
+    pub(crate) fn get(&self, number: u64) -> Option<&Op> {
+        self.ops.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// The operation `number`, which must be pending.

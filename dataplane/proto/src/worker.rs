@@ -1,6 +1,7 @@
 //! The worker of one job.
 
 mod incoming;
+mod progress;
 #[cfg(test)]
 mod tests;
 

@@ -50,8 +50,17 @@ impl Codec for Zeros {
 #[test]
 fn nothing_is_allocated_per_packet() {
     let (slots, lane_words, bitmap) = (64, 64, 1);
-    let admission =
-        Admission { job: 1, epoch: 1, key: 1, slots, first_chunk: 9, lane_words, udp_port: 1, bitmap };
+    let admission = Admission {
+        job: 1,
+        epoch: 1,
+        key: 1,
+        slots,
+        first_chunk: 9,
+        lane_words,
+        udp_port: 1,
+        bitmap,
+        shift: 0,
+    };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);
     let descriptor = Descriptor {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use netfold_p4::allreduce::numerics_of;
 use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
 
@@ -68,6 +69,7 @@ fn info(program: &Program) -> PipelineInfo {
         name: Cow::Owned(program.name.clone()),
         fingerprint: program.fingerprint(),
         lane_words: program.lane_bytes() / 4,
+        numerics: numerics_of(program),
         entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
         bookkeeping_bytes,
         lane_bytes,

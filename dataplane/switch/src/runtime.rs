@@ -7,6 +7,7 @@ use std::borrow::Cow;
 pub use netfold_io::Received;
 pub use netfold_p4::entry::{EntryError, TableEntry};
 pub use netfold_p4::interpret::Send;
+pub use netfold_p4::profile::Numerics;
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
 
 /// What a pipeline decided about a packet, whose bytes it has rewritten in place.
@@ -32,6 +33,8 @@ pub struct PipelineInfo {
     pub fingerprint: u64,
     /// 32-bit lanes a packet.
     pub lane_words: u32,
+    /// How lanes are folded.
+    pub numerics: Numerics,
     /// Entries of its largest register: slots x sets.
     pub entries: u32,
     /// Bytes of slot bookkeeping.

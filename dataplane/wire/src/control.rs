@@ -235,6 +235,9 @@ pub struct Admission {
     pub udp_port: u16,
     /// Contributor bitmap of a complete RESULT: the children of the worker's switch, lowest bits first.
     pub bitmap: u32,
+    /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
+    #[serde(default)]
+    pub shift: u8,
 }
 
 /// Why a worker may not join.

@@ -80,6 +80,7 @@ impl Scene {
             lane_words: LANE_WORDS,
             udp_port: 20038,
             bitmap: u32::MAX >> (u32::BITS - u32::from(world)),
+            shift: 0,
         };
         let rank = input.below(world.into()) as u16;
         let worker =

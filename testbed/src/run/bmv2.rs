@@ -19,7 +19,7 @@ use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, T
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Numerics, Profile};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{UDP_PORT, header};
 
@@ -73,7 +73,9 @@ fn endpoint(address: SocketAddrV4) -> Endpoint {
 
 /// The program of the run's switches and what it offers.
 pub(super) fn profile_and_limits(config: &Config) -> (Profile, Limits) {
-    let profile = Profile { lane_words: config.payload_bytes / 4, ..Profile::hardware() };
+    let numerics = config.mode.numerics();
+    let ops = Profile::software_with(config.payload_bytes / 4, numerics).ops;
+    let profile = Profile { lane_words: config.payload_bytes / 4, numerics, ops, ..Profile::hardware() };
     let limits = Limits {
         slots: profile.slots,
         lane_words: profile.lane_words,
@@ -94,7 +96,7 @@ pub(super) fn plan(config: &Config, limits: Limits) -> Result<Plan, RunError> {
     let sites: Vec<Site> = (0..config.shape.above.len()).map(site).collect();
     let workers: Vec<_> =
         (0..config.shape.workers.len()).map(|rank| Some(SocketAddr::V4(worker_address(rank)))).collect();
-    Ok(Plan::new(job(config), &config.shape, &sites, &workers)?)
+    Ok(Plan::new(job(config), &config.shape, &sites, &workers)?.with_numerics(config.mode.numerics())?)
 }
 
 /// A driver that counters can be read from while a control plane uses it.
@@ -144,6 +146,9 @@ impl Shared {
 impl SwitchDriver for Shared {
     fn limits(&self) -> Limits {
         self.driver().limits()
+    }
+    fn numerics(&self) -> Numerics {
+        self.driver().numerics()
     }
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         self.driver().bind_port(port, peer)

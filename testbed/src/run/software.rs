@@ -11,7 +11,7 @@ use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, loopback};
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, p4info};
-use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounters, datagram_pipeline};
+use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounters, numeric_pipeline};
 use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
@@ -73,7 +73,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
         }
         None => (Vec::new(), Vec::new(), vec![None; config.shape.workers.len()]),
     };
-    let plan = Plan::new(job(config), &config.shape, &sites, &own)?;
+    let plan = Plan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
     if carrier == Carrier::Rings {
         (ios, workers) = rings(config, &plan);
     }
@@ -91,10 +91,12 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
 }
 
 fn pipeline(config: &Config) -> Result<Box<dyn Pipeline>, RunError> {
+    let numerics = config.mode.numerics();
     if config.switch == SwitchKind::Software {
-        return datagram_pipeline(config.payload_bytes).ok_or(RunError::Payload(config.payload_bytes));
+        return numeric_pipeline(config.payload_bytes, numerics)
+            .ok_or(RunError::Payload { payload: config.payload_bytes, numerics });
     }
-    let program = allreduce::program(&Profile::software(config.payload_bytes / 4))?;
+    let program = allreduce::program(&Profile::software_with(config.payload_bytes / 4, numerics))?;
     Ok(Box::new(InterpretedPipeline::new(Arc::new(program))?))
 }
 

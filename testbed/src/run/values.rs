@@ -1,5 +1,7 @@
 //! Tensors of a run, and what their reduction must be, bit for bit.
 
+use std::sync::OnceLock;
+
 use netfold::quantize::{Lanes, Quantizer, simulate};
 use netfold::{Communicator, Element, Mode, OpReport, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -9,16 +11,42 @@ use rand::{RngExt, SeedableRng};
 /// no two packets hold the same.
 const PERIOD: usize = 4099;
 
+/// What a tensor meets on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Path {
+    /// How tensors travel.
+    pub(super) mode: Mode,
+    /// Bytes of lanes a packet.
+    pub(super) lane_bytes: usize,
+    /// Levels of switches.
+    pub(super) levels: usize,
+    /// Bits by which sums come down shifted, at all levels together.
+    pub(super) shift: u8,
+}
+
+/// What a reduction must come to.
+#[derive(Debug)]
+pub(super) enum Expected<T> {
+    /// These bits.
+    Exactly(Vec<T>),
+    /// Each within so much of the exact sum (docs/numerics.md), and the same bits on every rank: where switches round, the
+    /// bits depend on the order in which they hear their children.
+    Within(Vec<(f64, f64)>),
+}
+
 /// An element type of a run.
 pub(super) trait Value: Element + Default {
     /// One element.
     fn draw(rng: &mut Xoshiro256PlusPlus, at: usize) -> Self;
 
-    /// The reduction of all ranks' tensors, for packets of `lane_bytes` bytes of lanes.
-    fn expect(inputs: &[Vec<Self>], mode: Mode, lane_bytes: usize) -> Vec<Self>;
+    /// The reduction of all ranks' tensors.
+    fn expect(inputs: &[Vec<Self>], path: &Path) -> Expected<Self>;
 
     /// Whether two elements are the same, bit for bit.
     fn same(self, other: Self) -> bool;
+
+    /// Whether it is no further from `sum` than `bound`.
+    fn within(self, sum: f64, bound: f64) -> bool;
 }
 
 impl Value for f32 {
@@ -26,10 +54,15 @@ impl Value for f32 {
         rng.random_range(-1.0..1.0) / (1_u32 << (at / PERIOD % 13)) as Self
     }
 
-    fn expect(inputs: &[Vec<Self>], mode: Mode, lane_bytes: usize) -> Vec<Self> {
-        let lanes = if mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
+    fn expect(inputs: &[Vec<Self>], path: &Path) -> Expected<Self> {
+        let lanes = match path.mode {
+            Mode::Bfp16 => Lanes::Bfp16,
+            Mode::Bfp32 | Mode::I32 => Lanes::Bfp32,
+            Mode::Wide | Mode::Half => return within(inputs, path, path.lane_bytes / 2),
+            _ => return within(inputs, path, path.lane_bytes / 4),
+        };
         let quantizer = Quantizer::new(lanes, inputs.len() as u16);
-        let block = quantizer.block_elements(lane_bytes);
+        let block = quantizer.block_elements(path.lane_bytes);
         let len = inputs.first().map_or(0, Vec::len);
         let mut expected = Vec::with_capacity(len);
         for start in (0..len).step_by(block) {
@@ -37,11 +70,59 @@ impl Value for f32 {
                 inputs.iter().map(|input| &input[start..len.min(start + block)]).collect();
             expected.extend(simulate(&quantizer, &blocks));
         }
-        expected
+        Expected::Exactly(expected)
     }
 
     fn same(self, other: Self) -> bool {
         self.to_bits() == other.to_bits()
+    }
+
+    fn within(self, sum: f64, bound: f64) -> bool {
+        (f64::from(self) - sum).abs() <= bound
+    }
+}
+
+/// Exact sums and the error bounds of the mode, for packets of `block` elements.
+fn within(inputs: &[Vec<f32>], path: &Path, block: usize) -> Expected<f32> {
+    let len = inputs.first().map_or(0, Vec::len);
+    let mut expected = Vec::with_capacity(len);
+    for start in (0..len).step_by(block) {
+        let range = start..len.min(start + block);
+        let largest =
+            inputs.iter().flat_map(|input| &input[range.clone()]).fold(0.0_f32, |b, v| b.max(v.abs()));
+        for at in range {
+            let (mut sum, mut magnitudes) = (0.0, 0.0);
+            for input in inputs {
+                sum += f64::from(input[at]);
+                magnitudes += f64::from(input[at].abs());
+            }
+            expected.push((sum, bound(path, inputs.len(), f64::from(largest), sum.abs(), magnitudes)));
+        }
+    }
+    Expected::Within(expected)
+}
+
+/// How far a sum of `n` shares, of magnitude `sum` and of which the magnitudes add up to `magnitudes`, may be off in a block
+/// whose largest magnitude is `largest`.
+fn bound(path: &Path, n: usize, largest: f64, sum: f64, magnitudes: f64) -> f64 {
+    let (levels, workers) = (path.levels as f64, n as f64);
+    let e = (largest.max(2f64.powi(-97)).log2().floor() + 1.0) as i32;
+    let h = n.next_power_of_two().trailing_zeros() as i32;
+    match path.mode {
+        Mode::Saturating => {
+            let shares = workers * 2f64.powi(e - 31 + h) / 2.0;
+            shares + (sum + shares) * 2f64.powi(-24)
+        }
+        Mode::Wide => {
+            let q = 2f64.powi(e - 15);
+            workers * q + levels * q * 2f64.powi(i32::from(path.shift)) / 2.0
+        }
+        Mode::Half => {
+            // One more for the shares' own rounding; and a unit of fixed point for each share at each level.
+            let rounded = magnitudes * 2f64.powi(-11) * (levels + 1.0) * (1.0 + 2f64.powi(-8));
+            rounded + levels * workers * 2f64.powi(e + h - 30)
+        }
+        _ => levels * 2.5 * workers * 2f64.powi(e - 24),
     }
 }
 
@@ -50,32 +131,39 @@ impl Value for i32 {
         rng.random()
     }
 
-    fn expect(inputs: &[Vec<Self>], _: Mode, _: usize) -> Vec<Self> {
+    fn expect(inputs: &[Vec<Self>], _: &Path) -> Expected<Self> {
         let len = inputs.first().map_or(0, Vec::len);
-        (0..len).map(|at| inputs.iter().fold(0, |sum: Self, input| sum.wrapping_add(input[at]))).collect()
+        let sum = |at: usize| inputs.iter().fold(0, |sum: Self, input| sum.wrapping_add(input[at]));
+        Expected::Exactly((0..len).map(sum).collect())
     }
 
     fn same(self, other: Self) -> bool {
         self == other
+    }
+
+    fn within(self, sum: f64, bound: f64) -> bool {
+        (f64::from(self) - sum).abs() <= bound
     }
 }
 
 /// All ranks' tensors of one all-reduce and what each must become.
 pub(super) struct Tensors<T> {
     pub(super) inputs: Vec<Vec<T>>,
-    expected: Vec<T>,
+    expected: Expected<T>,
+    /// The first rank's result, where bits are not known beforehand.
+    first: OnceLock<Vec<T>>,
 }
 
 impl<T: Value> Tensors<T> {
-    pub(super) fn draw(seed: u64, world: u16, elements: usize, mode: Mode, lane_bytes: usize) -> Self {
+    pub(super) fn draw(seed: u64, world: u16, elements: usize, path: &Path) -> Self {
         let tensor = |rank: u16| {
             let mut rng =
                 Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank));
             (0..elements).map(|at| T::draw(&mut rng, at)).collect()
         };
         let inputs: Vec<Vec<T>> = (0..world).map(tensor).collect();
-        let expected = T::expect(&inputs, mode, lane_bytes);
-        Self { inputs, expected }
+        let expected = T::expect(&inputs, path);
+        Self { inputs, expected, first: OnceLock::new() }
     }
 
     /// Reduces one rank's tensor in place; how many elements are not what they must be, and how it went.
@@ -85,8 +173,23 @@ impl<T: Value> Tensors<T> {
         tensor: &mut [T],
     ) -> Result<(u64, OpReport), netfold::Error> {
         let report = comm.all_reduce(tensor, ReduceOp::Sum)?;
-        let wrong = tensor.iter().zip(&self.expected).filter(|(is, must)| !is.same(**must)).count() as u64;
-        Ok((wrong, report))
+        Ok((self.wrong(tensor), report))
+    }
+
+    fn wrong(&self, tensor: &[T]) -> u64 {
+        let wrong = match &self.expected {
+            Expected::Exactly(expected) => {
+                tensor.iter().zip(expected).filter(|(is, must)| !is.same(**must)).count()
+            }
+            Expected::Within(expected) => {
+                let first = self.first.get_or_init(|| tensor.to_vec());
+                let right = |((is, first), (sum, bound)): ((&T, &T), &(f64, f64))| {
+                    is.same(*first) && is.within(*sum, *bound)
+                };
+                tensor.iter().zip(first).zip(expected).filter(|element| !right(*element)).count()
+            }
+        };
+        wrong as u64
     }
 }
 
@@ -94,17 +197,36 @@ impl<T: Value> Tensors<T> {
 mod tests {
     use super::*;
 
+    const BFP16: Path = Path { mode: Mode::Bfp16, lane_bytes: 256, levels: 1, shift: 0 };
+
     #[test]
     fn expectations_are_sums_within_a_quantum_for_each_worker() {
-        let tensors = Tensors::<f32>::draw(1, 3, 10_000, Mode::Bfp16, 256);
+        let tensors = Tensors::<f32>::draw(1, 3, 10_000, &BFP16);
+        let Expected::Exactly(expected) = &tensors.expected else { panic!("words are exact") };
         let mut off = 0.0_f64;
-        for (at, must) in tensors.expected.iter().enumerate() {
+        for (at, must) in expected.iter().enumerate() {
             let sum: f64 = tensors.inputs.iter().map(|input| f64::from(input[at])).sum();
             off = off.max((f64::from(*must) - sum).abs());
         }
         assert!(off > 0.0 && off < 3.0 * 2f64.powi(-13), "{off}");
-        let tensors = Tensors::<i32>::draw(1, 2, 100, Mode::I32, 256);
-        assert_eq!(tensors.expected[7], tensors.inputs[0][7].wrapping_add(tensors.inputs[1][7]));
+        let tensors = Tensors::<i32>::draw(1, 2, 100, &Path { mode: Mode::I32, ..BFP16 });
+        let sums = (0..100).map(|at| tensors.inputs[0][at].wrapping_add(tensors.inputs[1][at]));
+        assert_eq!(tensors.wrong(&sums.collect::<Vec<_>>()), 0);
         assert_ne!(tensors.inputs[0], tensors.inputs[1]);
+    }
+
+    #[test]
+    fn where_switches_round_a_result_is_near_the_sum_and_the_same_everywhere() {
+        for mode in [Mode::Saturating, Mode::Wide, Mode::Half, Mode::Float] {
+            let tensors = Tensors::<f32>::draw(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
+            let sum = |at: usize| tensors.inputs.iter().map(|input| f64::from(input[at])).sum::<f64>() as f32;
+            let mut sums: Vec<f32> = (0..1_000).map(sum).collect();
+            assert_eq!(tensors.wrong(&sums), 0, "{mode}");
+            sums[7] = f32::from_bits(sums[7].to_bits() ^ 1);
+            assert_eq!(tensors.wrong(&sums), 1, "{mode}: not what the first rank has");
+            let tensors = Tensors::<f32>::draw(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
+            sums[9] += 0.1;
+            assert_eq!(tensors.wrong(&sums), 1, "{mode}: too far off");
+        }
     }
 }

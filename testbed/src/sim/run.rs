@@ -138,6 +138,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
             bitmap: 0,
+            shift: 0,
         };
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];

@@ -16,9 +16,9 @@ use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_p4::ir::Program;
 use netfold_p4::json;
-use netfold_switch::{Engine, PAYLOADS, Pipeline, SwitchCounters, datagram_pipeline, pipeline_for};
+use netfold_switch::{Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for};
 use netfold_wire::UDP_PORT;
-use netfold_wire::control::Refusal;
+use netfold_wire::control::{Numerics, Refusal};
 
 use crate::error::{CliError, refusal_name};
 use crate::event::{Counters, Event, Listening};
@@ -53,6 +53,9 @@ pub(crate) struct SwitchCommand {
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames).
     #[arg(long, default_value_t = 1408)]
     payload: u32,
+    /// How lanes are folded: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
+    #[arg(long, default_value_t = Numerics::Word, conflicts_with = "program")]
+    numerics: Numerics,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
     /// slow, unless code was generated from that very program when this switch was built.
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
@@ -162,10 +165,15 @@ impl SwitchCommand {
     fn pipeline(&self) -> Result<(Box<dyn Pipeline>, Engine), CliError> {
         let payload = self.payload;
         let Some(path) = &self.program else {
-            let pipeline = datagram_pipeline(payload).ok_or_else(|| {
-                CliError::Usage(format!(
-                    "there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}"
-                ))
+            let pipeline = numeric_pipeline(payload, self.numerics).ok_or_else(|| {
+                CliError::Usage(match self.numerics {
+                    Numerics::Word => {
+                        format!("there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}")
+                    }
+                    other => format!(
+                        "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
+                    ),
+                })
             })?;
             return Ok((pipeline, Engine::Generated));
         };
@@ -202,6 +210,7 @@ impl SwitchCommand {
             lane_bytes,
             bookkeeping_bytes,
             state_bytes,
+            numerics: info.numerics.name().into(),
             pipeline: format!("{:016x}", info.fingerprint),
             engine: engine.into(),
         }))?;
@@ -215,6 +224,7 @@ impl SwitchCommand {
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
         ))?;
+        output.line(format_args!("  numerics  {}: for jobs of mode {}", info.numerics, info.numerics.modes()))?;
         let how = match running.engine {
             Engine::Generated => "code generated from it",
             Engine::Interpreter => "interpreted",

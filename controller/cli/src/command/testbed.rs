@@ -52,7 +52,7 @@ struct RunOptions {
     /// Number of workers; dealt evenly to the lowest switches.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// How tensors travel: bfp16, bfp32 or i32.
+    /// How tensors travel: bfp16, bfp32 or i32; saturating, wide, half or float at switches of those numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
     /// Size of each worker's tensor; 1MiB if nothing is given, 64KiB with bmv2.
@@ -297,7 +297,7 @@ fn summarised(report: &SwitchReport) -> SwitchSummary {
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Payload(_) | RunError::Carrier { .. } | RunError::Profile(_) | RunError::Tree(_) => {
+            RunError::Payload { .. } | RunError::Carrier { .. } | RunError::Profile(_) | RunError::Tree(_) => {
                 let mut text = error.to_string();
                 let mut source = std::error::Error::source(&error);
                 while let Some(cause) = source {

@@ -125,6 +125,7 @@ impl LocalSwitch {
                 lane_words: config.payload_bytes / 4,
                 udp_port: 0,
                 bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
+                shift: 0,
             },
         };
         running.admission.first_chunk = running.admit(config)?;

@@ -41,7 +41,7 @@ pub(crate) struct Worker {
     /// Number of workers.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32))]
     world: u16,
-    /// How tensors travel: bfp16, bfp32 or i32.
+    /// How tensors travel: bfp16, bfp32 or i32; saturating, wide, half or float at switches of those numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
     /// Slots to ask for, a power of two: the packets in flight.
