@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-reduce", &["netfold-proto"]),
+    ("netfold-shared", &["netfold-proto", "netfold-reduce"]),
     (
         "netfold-embedded",
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
