@@ -107,7 +107,7 @@ impl Communicator {
 
     /// How calls travel, in words.
     fn path(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(crate::connect::path(&*self.open(py)?))
+        Ok(self.open(py)?.path().to_string())
     }
 
     /// The exception that ended the job, if it has ended.
@@ -119,7 +119,7 @@ impl Communicator {
     /// Makes pending and later calls fail promptly, from any thread.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let communicator = self.open(py)?;
-        py.detach(|| crate::connect::abort(&communicator));
+        py.detach(|| communicator.abort());
         Ok(())
     }
 

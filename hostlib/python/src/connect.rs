@@ -48,6 +48,7 @@ impl Options {
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
+                "exchange" | "rendezvous" | "shared_memory" | "fall_back" => {}
                 other => {
                     let message = format!("there is no option '{other}'");
                     return Err(errors::new(given.py(), "argument", &message));
@@ -99,11 +100,3 @@ fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
 pub(crate) fn with_priority(call: Call, _priority: u8) -> Call {
     call
 }
-
-/// How calls travel.
-pub(crate) fn path(_communicator: &Communicator) -> String {
-    "switch".into()
-}
-
-/// Makes pending and later calls fail.
-pub(crate) fn abort(_communicator: &Communicator) {}

@@ -1,6 +1,6 @@
 //! The library's errors as Python exceptions. The classes are written in Python, in `netfold._errors`.
 
-use netfold::Error;
+use netfold::{Advice, Error};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -8,7 +8,11 @@ static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The exception for an error of the library.
 pub(crate) fn from_library(py: Python<'_>, error: &Error) -> PyErr {
-    let advice = if matches!(error, Error::PeerLost { .. }) { "shrink" } else { "stop" };
+    let advice = match error.advice() {
+        Advice::Retry => "retry",
+        Advice::Shrink => "shrink",
+        _ => "stop",
+    };
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -18,15 +22,7 @@ pub(crate) fn from_library(py: Python<'_>, error: &Error) -> PyErr {
         }
         source = cause.source();
     }
-    make(py, error.kind(), &message, advice, peer(error))
-}
-
-fn peer(error: &Error) -> Option<u16> {
-    match error {
-        Error::PeerLost { rank, .. } => Some(*rank),
-        Error::Mismatch { rank, .. } => *rank,
-        _ => None,
-    }
+    make(py, error.kind(), &message, advice, error.peer())
 }
 
 /// An exception of this layer: `kind` chooses the class.

@@ -1,0 +1,65 @@
+"""What a group is told when it is made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Optional
+
+from .. import _environment
+
+
+@dataclass
+class Options:
+    """Options of a group. Those that are ``None`` come from the environment, else they have the library's default."""
+
+    #: ``HOST:PORT`` of the switch (``NETFOLD_CONTROLLER``). Without one, rank 0 of the group runs a software switch.
+    switch: Optional[str] = None
+    #: How floating-point tensors travel over the switch: ``bfp32`` (default) or ``bfp16`` (``NETFOLD_MODE``).
+    mode: Optional[str] = None
+    #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
+    job: Optional[str] = None
+    #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
+    slots: Optional[int] = None
+    #: Whether ranks of one host reduce through shared memory first (``NETFOLD_SHARED_MEMORY``). Default yes.
+    shared_memory: Optional[bool] = None
+    #: Whether to go on without the switch when it is not to be had (``NETFOLD_FALL_BACK``). Default yes.
+    fall_back: Optional[bool] = None
+    #: IP at which the software switch of rank 0 listens (``NETFOLD_LISTEN``). Default: loopback when all ranks are on one
+    #: host, else the address that ``MASTER_ADDR`` names.
+    listen: Optional[str] = None
+
+    def resolved(self) -> "Options":
+        """These options, with those that are not given taken from the environment."""
+
+        def text(given: Optional[str], name: str) -> Optional[str]:
+            return given if given is not None else os.environ.get(name) or None
+
+        def flag(given: Optional[bool], name: str) -> bool:
+            return given if given is not None else _environment.flag(name, True)
+
+        slots = self.slots
+        if slots is None and os.environ.get("NETFOLD_SLOTS"):
+            slots = _environment.number("NETFOLD_SLOTS")
+        return Options(
+            switch=text(self.switch, "NETFOLD_CONTROLLER"),
+            mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
+            job=text(self.job, "NETFOLD_JOB"),
+            slots=slots,
+            shared_memory=flag(self.shared_memory, "NETFOLD_SHARED_MEMORY"),
+            fall_back=flag(self.fall_back, "NETFOLD_FALL_BACK"),
+            listen=text(self.listen, "NETFOLD_LISTEN"),
+        )
+
+    @staticmethod
+    def of(given: Any) -> "Options":
+        """Options from what a caller passed as ``pg_options``."""
+        if given is None:
+            return Options().resolved()
+        if isinstance(given, Options):
+            return given.resolved()
+        if isinstance(given, dict):
+            fields: Dict[str, Any] = given
+            return Options(**fields).resolved()
+        # Options of another backend, such as nccl's beside it in "cpu:netfold,cuda:nccl", are none of ours.
+        return Options().resolved()

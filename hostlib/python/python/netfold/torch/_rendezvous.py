@@ -1,0 +1,150 @@
+"""How the ranks of a group find each other and agree, through the group's store."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import socket
+import threading
+from datetime import timedelta
+from typing import Any, List, Optional, Tuple
+
+from .. import Communicator, Error, Switch
+from ._options import Options
+
+logger = logging.getLogger("netfold")
+
+#: The longest that a switch waits for a job's workers, whatever the group's timeout is.
+_JOIN_SECONDS_MAX = 60.0
+#: The longest name of a job, in bytes, less the random part.
+_JOB_NAME_MAX = 48
+
+
+class StoreExchange:
+    """All-gather of small byte strings over a ``torch.distributed`` store."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._timeout = timeout
+        self._round = 0
+        # A program may make a group again over the same store and prefix. All ranks count the groups alike, as each adds
+        # one to the counter for each.
+        arrivals = store.add(f"netfold/{size}/arrivals", 1)
+        self._prefix = f"netfold/{size}/{(arrivals - 1) // size}"
+
+    def __call__(self, mine: bytes) -> List[bytes]:
+        self._round += 1
+        keys = [f"{self._prefix}/{self._round}/{rank}" for rank in range(self._size)]
+        # Stores differ in what they make of an empty value.
+        self._store.set(keys[self._rank], b"=" + bytes(mine))
+        self._store.wait(keys, self._timeout)
+        return [bytes(self._store.get(key))[1:] for key in keys]
+
+
+class _Embedded:
+    """The switch that this process runs for the groups of which it is rank 0."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._switch: Optional[Switch] = None
+        self._process = 0
+        self._ip = ""
+
+    def address(self, ip: str) -> str:
+        with self._lock:
+            if self._switch is None or self._process != os.getpid() or self._ip != ip or not self._switch.running:
+                host = f"[{ip}]" if ":" in ip else ip
+                self._switch = Switch(f"{host}:0")
+                self._process = os.getpid()
+                self._ip = ip
+            return self._switch.address
+
+    def close(self) -> None:
+        if self._switch is not None and self._process == os.getpid():
+            self._switch.close()
+
+
+embedded = _Embedded()
+atexit.register(embedded.close)
+
+
+def connect(exchange: StoreExchange, rank: int, size: int, options: Options, timeout: timedelta) -> Tuple[Optional[Communicator], str]:
+    """The group's communicator, or ``None`` and why there is none: the same on all ranks."""
+    word = ""
+    if rank == 0:
+        word = _first_word(options)
+    switch, _, job = exchange(word.encode())[0].decode().partition(" ")
+    seconds = min(timeout.total_seconds(), _JOIN_SECONDS_MAX)
+    communicator: Optional[Communicator] = None
+    verdict = ""
+    try:
+        communicator = Communicator(
+            rank,
+            size,
+            job=job,
+            switch=switch or None,
+            mode=options.mode or "bfp32",
+            slots=options.slots,
+            exchange=exchange,
+            shared_memory=options.shared_memory,
+            fall_back=options.fall_back,
+            join_timeout=seconds,
+            stall_timeout=timeout.total_seconds(),
+        )
+    except Error as error:
+        if options.fall_back is False:
+            verdict = f"!{error.kind}: {error}"
+        else:
+            verdict = f"{error.kind}: {error}"
+    verdicts = [said.decode() for said in exchange(verdict.encode())]
+    bad = [(index, said) for index, said in enumerate(verdicts) if said]
+    if not bad:
+        return communicator, ""
+    if communicator is not None:
+        communicator.abort()
+        communicator.close()
+    first, why = bad[0]
+    if why.startswith("!"):
+        raise Error(f"rank {first} has no way to the group: {why[1:]}", "refused")
+    return None, f"rank {first}: {why}"
+
+
+def _first_word(options: Options) -> str:
+    """Switch and job name, by rank 0."""
+    run = options.job
+    if run is None:
+        run = os.environ.get("TORCHELASTIC_RUN_ID", "torch")
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+        run = f"{run}.{restart}" if restart else run
+    # The random part tells groups of one run apart, and restarts of it.
+    name = "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in run)
+    job = f"{name[:_JOB_NAME_MAX]}.{secrets.token_hex(4)}"
+    switch = options.switch
+    if switch is None:
+        try:
+            switch = embedded.address(options.listen or _listen_ip())
+        except Error as error:
+            logger.warning("netfold: no software switch in this process: %s", error)
+            switch = ""
+    return f"{switch} {job}"
+
+
+def _listen_ip() -> str:
+    """Where workers reach this host: loopback when they are all on it."""
+    world = os.environ.get("WORLD_SIZE")
+    master = os.environ.get("MASTER_ADDR", "localhost")
+    if world is not None and os.environ.get("LOCAL_WORLD_SIZE") == world:
+        return "127.0.0.1"
+    for name in (master, socket.gethostname()):
+        try:
+            ip = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                probe.bind((ip, 0))  # Only an address of this host can be bound.
+            return str(ip)
+        except OSError:
+            continue
+    return "127.0.0.1"

@@ -1,0 +1,107 @@
+"""Operations in flight, as torch.distributed sees them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from .. import _netfold
+
+try:
+    from torch._C._distributed_c10d import Work as _Work
+except ImportError:  # torch without distributed
+    _Work = object  # type: ignore[assignment,misc]
+
+
+class NetfoldWork(_Work):
+    """An operation of the library.
+
+    Every way by which torch may look for the outcome tells of a failure: ``wait`` raises, and the future fails. The future
+    must not be failed by ``set_exception``, which makes DDP's backward crash; a future that a callback derived from another
+    one fails properly when the callback raises.
+    """
+
+    def __init__(self, native: _netfold.Work, tensors: List[torch.Tensor], finish: Optional[Callable[[], None]] = None) -> None:
+        super().__init__()
+        self._native = native
+        self._tensors = tensors
+        self._finish = finish
+        self._future: Optional[Any] = None
+
+    def _conclude(self) -> None:
+        """Raises what the operation failed with; what is left to do after it is done once."""
+        error = self._native.exception()
+        if error is not None:
+            raise error
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Blocks until the operation is over, and raises what it failed with."""
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        # torch passes zero, or a negative time, when it means none.
+        self._native.wait(seconds if seconds > 0.0 else None)
+        if self._future is not None and self._finish is not None:
+            self._future.wait()
+        self._conclude()
+        return True
+
+    def get_future(self) -> Any:
+        """A future of the tensors, which fails when the operation does."""
+        if self._future is None:
+            over: Any = torch.futures.Future()
+
+            def check(_: Any) -> List[torch.Tensor]:
+                self._conclude()
+                return self._tensors
+
+            self._future = over.then(check)
+            self._native.on_done(lambda: over.set_result(None))
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether the operation is over."""
+        return self._native.done()
+
+    def is_success(self) -> bool:
+        """Whether the operation is over and has not failed."""
+        return self._native.done() and self._native.exception() is None
+
+    def exception(self) -> Optional[BaseException]:
+        """What the operation failed with."""
+        return self._native.exception()
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors."""
+        return self._tensors
+
+    def synchronize(self) -> None:
+        """As ``wait``."""
+        self.wait()
+
+
+#: What torch calls the reductions, for tensors of floating point and of integers.
+REDUCTIONS = {
+    "SUM": "sum",
+    "AVG": "avg",
+    "PRODUCT": "product",
+    "MIN": "min",
+    "MAX": "max",
+    "BAND": "band",
+    "BOR": "bor",
+    "BXOR": "bxor",
+}
+
+
+def reduction(options: Any) -> Optional[str]:
+    """The reduction's name in the library; ``None`` for those that it does not have."""
+    op = getattr(options, "reduceOp", dist.ReduceOp.SUM)
+    # A plain enumerator in 1.13; since then an object that holds one.
+    for name, ours in REDUCTIONS.items():
+        if hasattr(dist.ReduceOp, name) and op == getattr(dist.ReduceOp, name):
+            return ours
+    return None
