@@ -123,7 +123,7 @@ mod tests {
             bad[at] ^= 0x81;
             assert!(Handle::from_bytes(&bad).is_err(), "byte {at}");
         }
-        let mut long = good.clone();
+        let mut long = good;
         long.extend([b'0'; 600]);
         assert!(Handle::from_bytes(&long).is_err());
         assert!(Handle::from_bytes(&[0xff; 64]).is_err());

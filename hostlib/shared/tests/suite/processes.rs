@@ -44,11 +44,7 @@ fn child() {
         "sums" => sums(&mut shared),
         "until-error" => println!("\nerror {:?}", until_error(&mut shared)),
         "parent" => {
-            let grandchild = forked(|| {
-                loop {
-                    std::thread::park();
-                }
-            });
+            let grandchild = forked(|| std::thread::sleep(Duration::from_secs(20)));
             println!("\ngrandchild {grandchild}");
             until_error(&mut shared);
         }
