@@ -400,8 +400,9 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Looks at a peer's step before yielding, if there are processors enough.
 const SPINS: u32 = 2000;
 
-/// How long a waiter keeps yielding before it sleeps.
-const BUSY: Duration = Duration::from_micros(200);
+/// How long a waiter keeps yielding before it sleeps: some context switches. Longer is no faster, and since Linux 6.18 a
+/// yield forfeits the rest of the slice, so that whoever else wants the processor gets it for milliseconds.
+const BUSY: Duration = Duration::from_micros(50);
 
 /// Steps between ranks that nobody but a stray writer can cause.
 const STEPS_APART_MAX: u32 = 1 << 24;
