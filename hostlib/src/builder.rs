@@ -6,9 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use netfold_io::PacketIo;
+use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::{ConfigError, Worker, WorkerConfig};
 use netfold_wire::control::{Admission, Mode, Request};
 
+use crate::assemble::{Settings, assemble};
 use crate::carry_on::Peers;
 use crate::communicator::{Communicator, NetworkSide, Parts};
 use crate::engine::{Engine, Ties};
@@ -22,6 +24,9 @@ use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
 const JOB_NAME_LEN_MAX: usize = 64;
+
+/// How long a rank that lives may do nothing, where nothing is set.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
@@ -41,6 +46,11 @@ pub struct Builder {
     join_timeout: Duration,
     stall_timeout: Option<Duration>,
     resend_after: Option<Duration>,
+    exchange: Option<Box<dyn Exchange>>,
+    rendezvous: Option<SocketAddr>,
+    host: Option<String>,
+    shared_memory: bool,
+    fall_back: bool,
 }
 
 impl std::fmt::Debug for Builder {
@@ -69,6 +79,11 @@ impl Builder {
             join_timeout: Duration::from_secs(60),
             stall_timeout: None,
             resend_after: None,
+            exchange: None,
+            rendezvous: None,
+            host: None,
+            shared_memory: true,
+            fall_back: true,
         }
     }
 
@@ -165,6 +180,54 @@ impl Builder {
         self
     }
 
+    /// How the ranks find each other: rank 0 listens at this address, the others connect. With it (or an
+    /// [`exchange`](Self::exchange)) ranks of one host fold in shared memory, a switch is optional, everything a switch cannot
+    /// do is done by the hosts, and the loss of a switch is survived. Names are resolved now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] when it cannot be resolved.
+    pub fn rendezvous(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
+        let unresolved = |source| Error::Address { address: address.to_string(), source: Arc::new(source) };
+        let mut addresses = address.to_socket_addrs().map_err(unresolved)?;
+        let first = addresses.next();
+        self.rendezvous =
+            Some(first.ok_or_else(|| unresolved(std::io::Error::from(std::io::ErrorKind::NotFound)))?);
+        Ok(self)
+    }
+
+    /// How the ranks find each other, over something that they have in common already: a store, MPI, files. As
+    /// [`rendezvous`](Self::rendezvous) otherwise. Rank and world size need not be set then.
+    #[must_use]
+    pub fn exchange(mut self, exchange: Box<dyn Exchange>) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
+
+    /// Names this rank's host, where the system's identity does not say who shares memory: ranks that give the same name
+    /// are taken to be on one host. The variable `NETFOLD_HOST_ID` does the same.
+    #[must_use]
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.host = Some(name.into());
+        self
+    }
+
+    /// Whether ranks that share a host fold in shared memory first, so that a host sends one stream. Default yes; needs a
+    /// [`rendezvous`](Self::rendezvous).
+    #[must_use]
+    pub fn shared_memory(mut self, on: bool) -> Self {
+        self.shared_memory = on;
+        self
+    }
+
+    /// Whether the hosts do by themselves what a switch refuses or cannot go on with. Default yes; needs a
+    /// [`rendezvous`](Self::rendezvous). Without, it is an error.
+    #[must_use]
+    pub fn fall_back(mut self, on: bool) -> Self {
+        self.fall_back = on;
+        self
+    }
+
     /// Joins the job, waits for all ranks and starts the engine.
     ///
     /// # Errors
@@ -173,6 +236,10 @@ impl Builder {
     /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
+        if let Some(mut exchange) = self.take_exchange()? {
+            let settings = self.settings();
+            return assemble(self, &mut *exchange, settings);
+        }
         let (rank, world) = self.place()?;
         let board = PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
         let fate = Fate::default();
@@ -185,8 +252,45 @@ impl Builder {
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate }))
     }
 
-    /// Joins the job at the switch, or takes the transport that was given.
-    fn uplink(&mut self, rank: u16, world: u16) -> Result<Uplink, Error> {
+    /// The exchange among the ranks, if there is to be one.
+    fn take_exchange(&mut self) -> Result<Option<Box<dyn Exchange>>, Error> {
+        let failed = |error| Error::Exchange(Arc::new(error));
+        if let Some(exchange) = self.exchange.take() {
+            for (set, said) in [(self.rank, exchange.rank()), (self.world_size, exchange.world())] {
+                if set.is_some_and(|set| set != said) {
+                    return Err(failed(ExchangeError::Rank { rank: exchange.rank(), world: exchange.world() }));
+                }
+            }
+            return Ok(Some(exchange));
+        }
+        let Some(address) = self.rendezvous.take() else { return Ok(None) };
+        let rank = self.rank.ok_or(Error::Missing("rank"))?;
+        let world = self.world_size.ok_or(Error::Missing("world_size"))?;
+        let job = self.job.as_deref().ok_or(Error::Missing("job"))?;
+        let exchange = TcpRendezvous::new(address, job, rank, world, self.join_timeout).map_err(failed)?;
+        Ok(Some(Box::new(exchange)))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            mode: self.mode,
+            host: self.host.clone(),
+            shared_memory: self.shared_memory,
+            fall_back: self.fall_back,
+            switch: !self.switch.is_empty() || self.transport.is_some(),
+            join_timeout: self.join_timeout,
+            stall_timeout: self.stall_timeout.unwrap_or(STALL_TIMEOUT),
+        }
+    }
+
+    /// Waits for admission at most so long.
+    pub(crate) fn cap_join_timeout(&mut self, most: Duration) {
+        self.join_timeout = self.join_timeout.min(most);
+    }
+
+    /// Joins the job at the switch as rank `rank` of `world`, or takes the transport that was given.
+    pub(crate) fn uplink(&mut self, rank: u16, world: u16) -> Result<Uplink, Error> {
+        self.check_place(rank, world)?;
         let (io, admission, session) = match self.transport.take() {
             Some((io, admission)) => (io, admission, None),
             None => {
@@ -235,6 +339,11 @@ impl Builder {
     fn place(&self) -> Result<(u16, u16), Error> {
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
+        self.check_place(rank, world)?;
+        Ok((rank, world))
+    }
+
+    fn check_place(&self, rank: u16, world: u16) -> Result<(), Error> {
         if world == 0 || world > netfold_wire::WORLD_MAX {
             return Err(ConfigError::World(world).into());
         }
@@ -249,7 +358,7 @@ impl Builder {
         if !self.slots.is_power_of_two() || self.slots > netfold_proto::SLOTS_MAX {
             return Err(ConfigError::Slots(self.slots).into());
         }
-        Ok((rank, world))
+        Ok(())
     }
 
     fn join(&mut self, rank: u16, world: u16) -> Result<(Box<dyn PacketIo>, Admission, Session), Error> {
@@ -280,7 +389,7 @@ impl Builder {
 }
 
 /// A place at a switch, before anything was sent.
-struct Uplink {
+pub(crate) struct Uplink {
     io: Box<dyn PacketIo>,
     worker: Worker,
     session: Option<Session>,
@@ -288,8 +397,23 @@ struct Uplink {
 }
 
 impl Uplink {
+    /// Bytes of a packet's lanes.
+    pub(crate) fn lane_bytes(&self) -> usize {
+        self.lane_bytes
+    }
+
+    /// The switch's control port, if there is one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.session.as_ref().map(Session::peer)
+    }
+
+    /// Gives the place up in peace.
+    pub(crate) fn withdraw(self) {
+        self.session.iter().for_each(|session| session.line().leave());
+    }
+
     /// Starts the threads that work on it.
-    fn start(
+    pub(crate) fn start(
         self,
         peers: Option<Box<dyn Peers>>,
         board: &PathBoard,
@@ -317,7 +441,7 @@ impl Uplink {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
     thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
 }
 

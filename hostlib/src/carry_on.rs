@@ -65,7 +65,8 @@ pub(crate) fn compare(mine: Descriptor, peers: &mut dyn Peers) -> Result<(), Err
         if theirs[..] != bytes(mine.to_words()) {
             let word = <[u8; 8]>::try_from(&theirs[..]).map(u64::from_be_bytes).ok();
             let theirs = word.and_then(|word| Descriptor::from_words([word as u32, (word >> 32) as u32]));
-            return Err(Error::Mismatch { rank: Some(rank as u16), mine, theirs });
+            let theirs = theirs.map(|theirs| theirs.to_string());
+            return Err(Error::Mismatch { rank: Some(rank as u16), mine: mine.to_string(), theirs });
         }
     }
     Ok(())

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_io::IoError;
-use netfold_proto::{AbortReason, ConfigError, DType, Descriptor, SpecError};
+use netfold_mesh::{ExchangeError, MeshError};
+use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
+use netfold_shared::SharedError;
 use netfold_wire::control::{Mode, Refusal};
 
 use crate::ReduceOp;
@@ -99,6 +101,37 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start a thread; check the process's limits")]
     Thread(#[source] Arc<io::Error>),
+    /// The ranks could not be linked with each other.
+    #[error("the ranks could not be linked; see the cause")]
+    Mesh(#[source] Arc<MeshError>),
+    /// The ranks could not find each other.
+    #[error("the ranks could not find each other; see the cause")]
+    Exchange(#[source] Arc<ExchangeError>),
+    /// Shared memory failed between the ranks of this host.
+    #[error("shared memory failed between the ranks of this host; see the cause")]
+    Shared(#[source] Arc<SharedError>),
+    /// Ranks were built differently.
+    #[error("rank {rank} was built with {theirs} and this rank with {mine}; build all ranks alike")]
+    Differs {
+        /// The first rank that differs.
+        rank: u16,
+        /// This rank's settings.
+        mine: String,
+        /// That rank's settings.
+        theirs: String,
+    },
+    /// The switch cannot be used, and falling back was not allowed.
+    #[error("the switch cannot be used ({reason}), and this communicator must not fall back to a ring")]
+    NoSwitch {
+        /// Why not; the same on all ranks.
+        reason: String,
+    },
+    /// The network stage failed on the rank that does it for this host.
+    #[error("{message}")]
+    Leader {
+        /// What that rank said.
+        message: String,
+    },
     /// The element type cannot be reduced like this.
     #[error("{collective}({op}) of {dtype} tensors is not possible in a job of mode {mode}; {advice}")]
     Unsupported {
@@ -158,14 +191,14 @@ pub enum Error {
     /// A rank submitted another operation at the same place.
     #[error("{} submitted {} where this rank submitted {mine}; submit the same operations in the same order on all ranks",
         .rank.map_or_else(|| "some rank".to_owned(), |rank| format!("rank {rank}")),
-        .theirs.map_or_else(|| "something else".to_owned(), |theirs| theirs.to_string()))]
+        .theirs.as_deref().unwrap_or("something else"))]
     Mismatch {
         /// The first rank that differs; not known in worlds whose descriptors do not fit one packet.
         rank: Option<u16>,
-        /// What this rank submitted.
-        mine: Descriptor,
+        /// What this rank submitted, in words.
+        mine: String,
         /// What that rank submitted, when it is readable.
-        theirs: Option<Descriptor>,
+        theirs: Option<String>,
     },
     /// Another rank is gone.
     #[error("rank {rank} is gone: {message}")]
@@ -225,6 +258,11 @@ impl Error {
             Self::Aborted(AbortReason::Stale { .. }) => "stale",
             Self::Aborted(AbortReason::Rejected(_)) => "rejected",
             Self::Aborted(_) => "aborted",
+            Self::Mesh(_) | Self::Exchange(_) => "mesh",
+            Self::Shared(_) => "shared_memory",
+            Self::Differs { .. } => "differs",
+            Self::NoSwitch { .. } => "no_switch",
+            Self::Leader { .. } => "leader",
             Self::Closed => "closed",
             Self::Interrupted => "interrupted",
             Self::Forked { .. } => "forked",
@@ -236,6 +274,8 @@ impl Error {
     pub fn advice(&self) -> Advice {
         match self {
             Self::Connect { .. } | Self::JoinTimeout { .. } | Self::SwitchLost { .. } | Self::Io(_) => Advice::Retry,
+            Self::Mesh(_) | Self::Exchange(_) | Self::Shared(_) | Self::Leader { .. } => Advice::Retry,
+            Self::NoSwitch { .. } => Advice::Retry,
             Self::Refused { .. } | Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,
             Self::PeerLost { .. } => Advice::Shrink,
             _ => Advice::Stop,
@@ -301,7 +341,11 @@ impl PartialEq for Error {
 impl From<AbortReason> for Error {
     fn from(reason: AbortReason) -> Self {
         match reason {
-            AbortReason::Mismatch { rank, mine, theirs } => Self::Mismatch { rank, mine, theirs },
+            AbortReason::Mismatch { rank, mine, theirs } => Self::Mismatch {
+                rank,
+                mine: mine.to_string(),
+                theirs: theirs.map(|theirs| theirs.to_string()),
+            },
             AbortReason::PeerLost { rank } => {
                 Self::PeerLost { rank, message: "start a new job without it".into() }
             }

@@ -189,8 +189,3 @@ pub(crate) fn hosts_can(call: &Call) -> Result<(), Error> {
     let folds = call.collective.reduces();
     if folds && !netfold_reduce::supports(call.op, call.dtype) { Err(unsupported(call)) } else { Ok(()) }
 }
-
-/// The sum that an average starts with; other operations as they are.
-pub(crate) fn without_average(op: ReduceOp) -> ReduceOp {
-    if op == ReduceOp::Avg { ReduceOp::Sum } else { op }
-}

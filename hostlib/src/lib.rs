@@ -46,6 +46,7 @@
 //! Integers and broadcasts are exact. Sums of floating-point tensors are within the error bound of the job's [`Mode`],
 //! and have the same bits on every rank: see [`quantize`].
 
+mod assemble;
 mod buffer;
 mod builder;
 mod call;
@@ -54,8 +55,10 @@ mod communicator;
 mod element;
 mod engine;
 mod error;
+mod fabric;
 mod fate;
 mod host;
+mod leader;
 mod lower;
 mod mailbox;
 mod path;
@@ -72,6 +75,7 @@ pub use communicator::{AsyncHandle, Communicator};
 pub use element::Element;
 pub use error::{Advice, Error};
 pub use half::{bf16, f16};
+pub use netfold_mesh::{Exchange, ExchangeError, FnExchange, GivenError, TcpRendezvous};
 pub use netfold_proto::DType;
 pub use netfold_reduce::ReduceOp;
 pub use netfold_wire::control::{Admission, Mode};

@@ -2,6 +2,8 @@
 
 mod bytes;
 
+pub(crate) use bytes::{HalfFloat, in_binary32};
+
 use std::collections::VecDeque;
 use std::time::Instant;
 

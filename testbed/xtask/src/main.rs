@@ -1,6 +1,7 @@
 //! Netfold's development tasks. CI runs `cargo xtask lint` and then `cargo xtask test`, as people do.
 
 mod fuzz;
+mod install;
 mod lint;
 mod packages;
 mod process;
@@ -33,6 +34,8 @@ enum Task {
     Tidy(tidy::Arguments),
     /// Compare the committed P4 programs with what is printed now, or rewrite them
     Snapshots(snapshots::Arguments),
+    /// Install the host library for C: libraries, header and pkg-config file
+    Install(install::Arguments),
     /// What CI runs: `lint`, then `test`
     Ci,
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Tidy(arguments) => tidy::run(&arguments),
         Task::Snapshots(arguments) => snapshots::run(&arguments),
+        Task::Install(arguments) => install::run_install(&arguments),
         Task::Ci => lint::run().and_then(|()| test::run(&test::Arguments::default())),
     };
     match done {

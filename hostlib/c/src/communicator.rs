@@ -1,0 +1,319 @@
+//! Communicators and their collectives.
+
+use std::ffi::{c_char, c_void};
+
+use netfold::{Call, Collective, Communicator, DType, ReduceOp, Work};
+
+use crate::guard::{guard, put, reference};
+use crate::result::{Failure, netfold_result};
+use crate::work::netfold_work;
+
+/// One rank's place in a job. May be used by many threads, but freed by one.
+pub struct netfold_comm(pub(crate) Communicator);
+
+/// Element types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_dtype {
+    /// binary32.
+    F32 = 1,
+    /// binary16.
+    F16 = 2,
+    /// bfloat16.
+    Bf16 = 3,
+    /// 32-bit two's complement.
+    I32 = 4,
+    /// binary64.
+    F64 = 5,
+    /// 8-bit two's complement.
+    I8 = 6,
+    /// 16-bit two's complement.
+    I16 = 7,
+    /// 64-bit two's complement.
+    I64 = 8,
+    /// 8 bits, unsigned.
+    U8 = 9,
+    /// 16 bits, unsigned.
+    U16 = 10,
+    /// 32 bits, unsigned.
+    U32 = 11,
+    /// 64 bits, unsigned.
+    U64 = 12,
+}
+
+/// How elements are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_op {
+    /// Sum.
+    Sum = 0,
+    /// Sum divided by the number of ranks.
+    Avg = 1,
+    /// Product.
+    Product = 2,
+    /// Smallest.
+    Min = 3,
+    /// Largest.
+    Max = 4,
+    /// Bitwise and, of integers.
+    BitAnd = 5,
+    /// Bitwise or, of integers.
+    BitOr = 6,
+    /// Bitwise exclusive or, of integers.
+    BitXor = 7,
+}
+
+/// Collectives. `count` is, in elements: of the tensor (all-reduce, reduce, broadcast), what each rank sends (all-gather), what
+/// each rank receives (reduce-scatter), for each peer (all-to-all).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_collective {
+    /// Every rank ends with the fold of all ranks' tensors.
+    AllReduce = 1,
+    /// The root ends with the fold of all ranks' tensors.
+    Reduce = 2,
+    /// Every rank ends with the root's tensor.
+    Broadcast = 3,
+    /// Every rank ends with all ranks' tensors, in order of rank.
+    AllGather = 4,
+    /// Rank r ends with part r of the fold of all ranks' tensors.
+    ReduceScatter = 5,
+    /// Rank r ends with part r of every rank's tensor.
+    AllToAll = 6,
+    /// No rank passes before all have come.
+    Barrier = 7,
+}
+
+fn call(collective: i32, count: usize, dtype: i32, op: i32, root: u16) -> Result<Call, Failure> {
+    let collective = match collective {
+        1 => Collective::AllReduce,
+        2 => Collective::Reduce { root },
+        3 => Collective::Broadcast { root },
+        4 => Collective::AllGather,
+        5 => Collective::ReduceScatter,
+        6 => Collective::AllToAll,
+        7 => return Ok(Call::BARRIER),
+        _ => return Err(Failure::argument(format!("{collective} is no collective; give a netfold_collective"))),
+    };
+    let named = DType::ALL.iter().find(|known| **known as i32 == dtype && dtype != 0);
+    let dtype = named.ok_or_else(|| Failure::argument(format!("{dtype} is no element type; give a netfold_dtype")))?;
+    let op = u8::try_from(op).ok().and_then(ReduceOp::from_code);
+    let op = op.ok_or_else(|| Failure::argument("the operation is none; give a netfold_op"))?;
+    Ok(Call::new(collective, *dtype, op, count))
+}
+
+/// Starts any collective and writes its handle to `*out`. `op` matters for collectives that reduce, `root` for those that have
+/// one. `send` and `recv` may be the same where input and output are equally long; an all-gather is in place when send is
+/// recv + rank * count elements, a reduce-scatter when recv is send + rank * count.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
+/// writes until the operation is over; until then nobody writes either or reads recv. `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start(
+    comm: *const netfold_comm,
+    collective: i32,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u16,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
+    guard(|| {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        // SAFETY: by this function's contract.
+        let work = unsafe { start(comm, send, recv, &call(collective, count, dtype, op, root)?) }?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
+    })
+}
+
+/// The same as netfold_comm_start, and waits for the end.
+///
+/// # Safety
+///
+/// As for netfold_comm_start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_run(
+    comm: *const netfold_comm,
+    collective: i32,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u16,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let work = unsafe { start(comm, send, recv, &call(collective, count, dtype, op, root)?) }?;
+        Ok(work.wait().map(drop)?)
+    })
+}
+
+/// Replaces `count` elements at `tensor` by the reduction over all ranks, and waits for the end.
+///
+/// # Safety
+///
+/// As for netfold_comm_start, with `tensor` as both send and recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_all_reduce(
+    comm: *const netfold_comm,
+    tensor: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { netfold_comm_run(comm, netfold_collective::AllReduce as i32, tensor, tensor, count, dtype, op, 0) }
+}
+
+/// Returns when every rank has called it.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_barrier(comm: *const netfold_comm) -> netfold_result {
+    let (send, recv) = (std::ptr::null(), std::ptr::null_mut());
+    // SAFETY: by this function's contract; a barrier has no memory.
+    unsafe { netfold_comm_run(comm, netfold_collective::Barrier as i32, send, recv, 0, 0, 0, 0) }
+}
+
+/// # Safety
+///
+/// As for [`netfold_comm_start`].
+unsafe fn start(
+    comm: *const netfold_comm,
+    send: *const c_void,
+    recv: *mut c_void,
+    call: &Call,
+) -> Result<Work, Failure> {
+    // SAFETY: by this function's contract.
+    let comm = unsafe { reference(comm, "comm") }?;
+    // SAFETY: by this function's contract.
+    Ok(unsafe { comm.0.submit(call, send.cast(), recv.cast()) }?)
+}
+
+/// This worker's rank.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_rank(comm: *const netfold_comm, out: *mut u16) -> netfold_result {
+    // SAFETY: by this function's contract.
+    guard(|| unsafe { put(out, reference(comm, "comm")?.0.rank(), "out") })
+}
+
+/// Number of workers.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_world_size(comm: *const netfold_comm, out: *mut u16) -> netfold_result {
+    // SAFETY: by this function's contract.
+    guard(|| unsafe { put(out, reference(comm, "comm")?.0.world_size(), "out") })
+}
+
+/// Which way data go, and why, in words. Writes as much as fits in `len` bytes, always ended by a zero, and the length
+/// of all of it without the zero to `*needed`, unless that is NULL.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
+/// or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_path(
+    comm: *const netfold_comm,
+    text: *mut c_char,
+    len: usize,
+    needed: *mut usize,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let path = unsafe { reference(comm, "comm") }?.0.path().to_string();
+        if text.is_null() || len == 0 {
+            return Err(Failure::null("text"));
+        }
+        let count = path.len().min(len - 1);
+        // SAFETY: `count` and one more are at most `len`, for which `text` is valid by this function's contract.
+        unsafe {
+            std::ptr::copy_nonoverlapping(path.as_ptr(), text.cast(), count);
+            text.add(count).write(0);
+            if !needed.is_null() {
+                needed.write(path.len());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Ends the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks learn that this
+/// one is gone.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_abort(comm: *const netfold_comm) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        unsafe { reference(comm, "comm") }?.0.abort();
+        Ok(())
+    })
+}
+
+/// NETFOLD_RESULT_OK while the job goes on, else the error that ended it.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_failure(comm: *const netfold_comm) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        unsafe { reference(comm, "comm") }?.0.failure().map_or(Ok(()), |error| Err(error.into()))
+    })
+}
+
+/// Finishes all pending operations, leaves the job and frees the communicator, whatever is returned.
+///
+/// # Safety
+///
+/// `comm` is null, or a communicator that was not freed and that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_leave(comm: *mut netfold_comm) -> netfold_result {
+    guard(|| {
+        if comm.is_null() {
+            return Err(Failure::null("comm"));
+        }
+        // SAFETY: made by Box::into_raw, and freed once by this function's contract.
+        let comm = unsafe { Box::from_raw(comm) };
+        Ok(comm.0.leave()?)
+    })
+}
+
+/// Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are given up, and the other
+/// ranks are told; none of this rank's memory is touched afterwards.
+///
+/// # Safety
+///
+/// `comm` is null, or a communicator that was not freed and that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_free(comm: *mut netfold_comm) {
+    if !comm.is_null() {
+        // SAFETY: made by Box::into_raw, and freed once by this function's contract.
+        let comm = unsafe { Box::from_raw(comm) };
+        let _ = guard(move || {
+            drop(comm);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,60 @@
+//! What stands between C and Rust at every function.
+
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::result::{Failure, netfold_result};
+
+/// Runs a function's body; a failure is kept for the caller, and so is a panic.
+pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> netfold_result {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => netfold_result::Ok,
+        Ok(Err(failure)) => failure.keep(),
+        Err(_) => {
+            Failure::new(netfold_result::Panic, "the library panicked; its message is on standard error; please report it")
+                .keep()
+        }
+    }
+}
+
+/// # Safety
+///
+/// `pointer` is null, or valid for reads of a `T` for as long as the reference is used.
+pub(crate) unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
+    // SAFETY: by this function's contract.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::null(what))
+}
+
+/// # Safety
+///
+/// `pointer` is null, or valid for reads and writes of a `T` for as long as the reference is used, and used by nothing else.
+pub(crate) unsafe fn exclusive<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failure> {
+    // SAFETY: by this function's contract.
+    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::null(what))
+}
+
+/// # Safety
+///
+/// `text` is null, or a C string that stays as it is while it is used.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: by this function's contract.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+}
+
+/// Writes an output, when there is a place for it.
+///
+/// # Safety
+///
+/// `out` is null, or valid for writes of a `T`.
+pub(crate) unsafe fn put<T>(out: *mut T, value: T, what: &str) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: by this function's contract.
+    unsafe { out.write(value) };
+    Ok(())
+}

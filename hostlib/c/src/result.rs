@@ -1,0 +1,192 @@
+//! Result codes and messages.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+
+use netfold::{Advice, Error};
+
+/// How a call ended. Codes never change their meaning; new ones may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_result {
+    /// All went well.
+    Ok = 0,
+    /// A pointer that is needed is null.
+    NullPointer = 1,
+    /// An argument is out of range, or text is not UTF-8.
+    Argument = 2,
+    /// The library panicked: a bug. The object must not be used any more, only freed.
+    Panic = 3,
+    /// The switch's address cannot be resolved.
+    Address = 4,
+    /// The switch or a rank cannot be reached.
+    Connect = 5,
+    /// The switch does not take this worker.
+    Refused = 6,
+    /// Not all ranks came in time.
+    JoinTimeout = 7,
+    /// A peer speaks another version, or none.
+    Protocol = 8,
+    /// A socket or the machine failed.
+    Io = 9,
+    /// The collective is not possible on this element type or path.
+    Unsupported = 10,
+    /// A length is out of range or does not fit.
+    Length = 11,
+    /// A rank called something else at the same place.
+    Mismatch = 12,
+    /// A rank is gone.
+    PeerLost = 13,
+    /// The switch is gone, and ranks could not go on without it.
+    SwitchLost = 14,
+    /// No progress for too long, or the job was ended from outside.
+    Aborted = 15,
+    /// The communicator was closed or aborted on this rank.
+    Closed = 16,
+    /// A forked child uses its parent's communicator.
+    Forked = 17,
+    /// Not done yet: try again later.
+    Again = 18,
+    /// The outcome was taken before.
+    Taken = 19,
+    /// Anything else.
+    Failed = 20,
+}
+
+/// What a trainer should do about a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_advice {
+    /// Nothing is wrong.
+    None = 0,
+    /// Build a new communicator with the same ranks.
+    Retry = 1,
+    /// Build a new communicator without the rank that is gone.
+    Shrink = 2,
+    /// Stop: program, arguments or surroundings must change first.
+    Stop = 3,
+}
+
+#[derive(Default)]
+struct LastError {
+    message: CString,
+    advice: Option<netfold_advice>,
+    peer: Option<u16>,
+}
+
+thread_local! {
+    static LAST: RefCell<LastError> = RefCell::default();
+}
+
+/// A failure on its way to the caller.
+pub(crate) struct Failure {
+    pub(crate) result: netfold_result,
+    message: String,
+    advice: netfold_advice,
+    peer: Option<u16>,
+}
+
+impl Failure {
+    pub(crate) fn new(result: netfold_result, message: impl Into<String>) -> Self {
+        Self { result, message: message.into(), advice: netfold_advice::Stop, peer: None }
+    }
+
+    pub(crate) fn null(what: &str) -> Self {
+        Self::new(netfold_result::NullPointer, format!("{what} is NULL"))
+    }
+
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self::new(netfold_result::Argument, message)
+    }
+
+    /// Keeps the message for [`netfold_last_error`].
+    pub(crate) fn keep(self) -> netfold_result {
+        let Self { result, message, advice, peer } = self;
+        let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+        // A thread that is ending has no place for it any more.
+        let _ = LAST.try_with(|last| {
+            if let Ok(mut last) = last.try_borrow_mut() {
+                *last = LastError { message, advice: Some(advice), peer };
+            }
+        });
+        result
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let result = match error.kind() {
+            "argument" | "root" => netfold_result::Argument,
+            "address" => netfold_result::Address,
+            "connect" => netfold_result::Connect,
+            "refused" => netfold_result::Refused,
+            "join_timeout" => netfold_result::JoinTimeout,
+            "control" => netfold_result::Protocol,
+            "io" | "thread" => netfold_result::Io,
+            "unsupported" => netfold_result::Unsupported,
+            "length" => netfold_result::Length,
+            "mismatch" => netfold_result::Mismatch,
+            "peer_lost" => netfold_result::PeerLost,
+            "switch_lost" => netfold_result::SwitchLost,
+            "stalled" | "stale" | "rejected" | "aborted" => netfold_result::Aborted,
+            "closed" | "interrupted" => netfold_result::Closed,
+            "forked" => netfold_result::Forked,
+            "taken" => netfold_result::Taken,
+            _ => netfold_result::Failed,
+        };
+        let advice = match error.advice() {
+            Advice::Retry => netfold_advice::Retry,
+            Advice::Shrink => netfold_advice::Shrink,
+            _ => netfold_advice::Stop,
+        };
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(source) = cause {
+            message.push_str(": ");
+            message.push_str(&source.to_string());
+            cause = source.source();
+        }
+        Self { result, message, advice, peer: error.peer() }
+    }
+}
+
+/// The message of this thread's last failed call: what went wrong and what to do. Empty when none has failed. Valid until
+/// this thread's next failed call; never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn netfold_last_error() -> *const c_char {
+    // The pointer outlives the borrow: the message lives in the thread's storage until it is replaced.
+    LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.message.as_ptr()))
+        .unwrap_or(c"".as_ptr())
+}
+
+/// The rank that caused this thread's last failed call, or -1 when none is known.
+#[unsafe(no_mangle)]
+pub extern "C" fn netfold_last_error_peer() -> i32 {
+    LAST.try_with(|last| last.try_borrow().ok().and_then(|last| last.peer)).ok().flatten().map_or(-1, i32::from)
+}
+
+/// What to do about this thread's last failed call.
+#[unsafe(no_mangle)]
+pub extern "C" fn netfold_last_error_advice() -> netfold_advice {
+    let advice = LAST.try_with(|last| last.try_borrow().ok().and_then(|last| last.advice));
+    advice.ok().flatten().unwrap_or(netfold_advice::None)
+}
+
+macro_rules! names {
+    ($($code:ident $name:literal),+ $(,)?) => {
+        const NAMES: &[(netfold_result, &std::ffi::CStr)] = &[$((netfold_result::$code, $name)),+];
+    };
+}
+
+names! {
+    Ok c"ok", NullPointer c"null_pointer", Argument c"argument", Panic c"panic", Address c"address", Connect c"connect",
+    Refused c"refused", JoinTimeout c"join_timeout", Protocol c"protocol", Io c"io", Unsupported c"unsupported",
+    Length c"length", Mismatch c"mismatch", PeerLost c"peer_lost", SwitchLost c"switch_lost", Aborted c"aborted",
+    Closed c"closed", Forked c"forked", Again c"again", Taken c"taken", Failed c"failed",
+}
+
+/// A short, stable name of a result code, for example "peer_lost"; "unknown" for numbers that are none. Never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn netfold_result_name(result: i32) -> *const c_char {
+    NAMES.iter().find(|(code, _)| *code as i32 == result).map_or(c"unknown", |(_, name)| name).as_ptr()
+}

@@ -1,0 +1,63 @@
+//! Operations in flight.
+
+use std::time::Duration;
+
+use netfold::Work;
+
+use crate::guard::{guard, put, reference};
+use crate::result::{Failure, netfold_result};
+
+/// An operation in flight; freed by netfold_work_free, which does not stop it.
+pub struct netfold_work(pub(crate) Work);
+
+/// Waits until the operation is over, at most `timeout_ms` milliseconds (negative: without bound), and returns how it ended;
+/// NETFOLD_RESULT_AGAIN when it is still under way. Any thread, any number of times.
+///
+/// # Safety
+///
+/// `work` is null or an operation that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_work_wait(work: *const netfold_work, timeout_ms: i64) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let work = unsafe { reference(work, "work") }?;
+        let outcome = match u64::try_from(timeout_ms) {
+            Ok(ms) => work.0.wait_timeout(Duration::from_millis(ms)),
+            Err(_) => Some(work.0.wait()),
+        };
+        match outcome {
+            Some(outcome) => outcome.map(drop).map_err(Failure::from),
+            None => Err(Failure::new(netfold_result::Again, "the operation is still under way")),
+        }
+    })
+}
+
+/// Writes whether the operation is over to `*done`, without waiting, and returns NETFOLD_RESULT_OK or how it failed.
+///
+/// # Safety
+///
+/// `work` is null or an operation that was not freed; `done` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_work_test(work: *const netfold_work, done: *mut bool) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let work = unsafe { reference(work, "work") }?;
+        let outcome = work.0.outcome();
+        // SAFETY: by this function's contract.
+        unsafe { put(done, outcome.is_some(), "done") }?;
+        outcome.map_or(Ok(()), |outcome| outcome.map(drop).map_err(Failure::from))
+    })
+}
+
+/// Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
+///
+/// # Safety
+///
+/// `work` is null, or an operation that was not freed and that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_work_free(work: *mut netfold_work) {
+    if !work.is_null() {
+        // SAFETY: made by Box::into_raw, and freed once by this function's contract.
+        drop(unsafe { Box::from_raw(work) });
+    }
+}

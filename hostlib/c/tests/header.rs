@@ -1,0 +1,37 @@
+//! The committed header is what the code says. `UPDATE_SNAPSHOTS=1` rewrites it.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn the_header_is_generated_from_the_code() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("cbindgen.toml");
+    let mut header = Vec::new();
+    cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(here.join("src/lib.rs"))
+        .with_src(here.join("src/result.rs"))
+        .with_src(here.join("src/logging.rs"))
+        .with_src(here.join("src/builder.rs"))
+        .with_src(here.join("src/communicator.rs"))
+        .with_src(here.join("src/work.rs"))
+        .generate()
+        .expect("the crate's sources")
+        .write(&mut header);
+    // Rust's safety sections are said in the header's own words at its top.
+    let header = without_safety_sections(&String::from_utf8(header).expect("text"));
+    let path = here.join("include/netfold/netfold.h");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, &header).expect("the header can be written");
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == header,
+        "netfold.h differs from the code; run UPDATE_SNAPSHOTS=1 cargo test -p netfold-c --test header"
+    );
+}
+
+fn without_safety_sections(header: &str) -> String {
+    header.replace("* # Safety\n *\n * ", "* Memory: ")
+}

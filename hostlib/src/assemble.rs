@@ -1,0 +1,360 @@
+//! How ranks that can reach each other agree on a path: who shares a host, whether the switch takes them, and what to do when it
+//! does not.
+//!
+//! Every decision is made from what all ranks have told each other, so that all make the same one:
+//!
+//! 1. All ranks are linked ([`Mesh`]) and compare their settings.
+//! 2. Ranks that share a host try shared memory. If any rank cannot, none does.
+//! 3. The first rank of each host (each rank, without shared memory) joins the switch. If any cannot, all of them take a ring.
+//! 4. Every rank is told the path and its reason.
+
+use std::time::{Duration, Instant};
+
+use netfold_mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
+use netfold_shared::{Config as SharedConfig, Handle, Shared};
+use netfold_wire::control::Mode;
+
+use crate::builder::{Builder, Uplink, spawn};
+use crate::carry_on::Peers;
+use crate::communicator::{Communicator, HostSide, Parts};
+use crate::error::Error;
+use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
+use crate::fate::Fate;
+use crate::host::{Alone, Fabric, HostEngine};
+use crate::lower::Place;
+use crate::mailbox::Mailbox;
+use crate::path::{Network, Path, PathBoard};
+
+use std::sync::Arc;
+
+/// How long a switch is given to admit ranks that all ask at the same moment, where there is another way.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What must be the same on all ranks.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    /// This rank's host, where the caller names it; differs between ranks.
+    pub(crate) host: Option<String>,
+    pub(crate) shared_memory: bool,
+    pub(crate) fall_back: bool,
+    /// Whether a switch is configured.
+    pub(crate) switch: bool,
+    pub(crate) join_timeout: Duration,
+    pub(crate) stall_timeout: Duration,
+}
+
+impl Settings {
+    /// In words, compared between ranks.
+    fn describe(&self) -> String {
+        let yes = |on: bool| if on { "yes" } else { "no" };
+        format!(
+            "version {}, mode {}, switch {}, shared memory {}, fall-back {}",
+            env!("CARGO_PKG_VERSION"),
+            self.mode,
+            yes(self.switch),
+            yes(self.shared_memory),
+            yes(self.fall_back)
+        )
+    }
+}
+
+/// The ranks of a job, linked.
+struct Assembly {
+    mesh: Mesh,
+    settings: Settings,
+    everyone: Ranks,
+    /// Ranks of this host, this one among them; alone, where memory is not shared.
+    local: Ranks,
+    /// The first rank of each host.
+    leaders: Ranks,
+    shared: Option<Shared>,
+    /// Why memory is not shared although it was wanted.
+    unshared: Option<String>,
+}
+
+/// Builds a communicator over whatever path the ranks agree on.
+pub(crate) fn assemble(
+    mut builder: Builder,
+    exchange: &mut dyn Exchange,
+    settings: Settings,
+) -> Result<Communicator, Error> {
+    let mut assembly = Assembly::link(exchange, settings)?;
+    assembly.share()?;
+    let rank = assembly.mesh.rank();
+    let is_leader = assembly.leaders.contains(&rank);
+    let fate = Fate::default();
+    let (leading, network) = if is_leader && assembly.leaders.len() > 1 {
+        let (leading, network) = assembly.lead(&mut builder)?;
+        (Some(leading), network)
+    } else {
+        (None, Network::None)
+    };
+    let path = assembly.announce(network)?;
+    if let Network::Ring { reason } = &path.network
+        && assembly.settings.switch
+        && !assembly.settings.fall_back
+    {
+        return Err(Error::NoSwitch { reason: reason.clone() });
+    }
+    log::info!("rank {rank} of {}: {path}", assembly.everyone.len());
+    assembly.build(leading, PathBoard::new(path), fate)
+}
+
+/// What a leader has for the network.
+struct Leading {
+    /// The leaders, linked. Taken by the ring, or kept for when the switch is lost.
+    mesh: Mesh,
+    /// A place at the switch, if all leaders have one.
+    uplink: Option<Uplink>,
+}
+
+impl Assembly {
+    fn link(exchange: &mut dyn Exchange, settings: Settings) -> Result<Self, Error> {
+        let everyone: Ranks = (0..exchange.world()).collect();
+        let mut config = MeshConfig::default();
+        config.connect_timeout = settings.join_timeout;
+        config.stall_timeout = settings.stall_timeout;
+        config.host = settings.host.as_deref().map(HostId::named);
+        let mesh = Mesh::connect(exchange, config).map_err(|error| mesh_error(error, &everyone))?;
+        let rank = mesh.rank();
+        let mut assembly = Self {
+            mesh,
+            settings,
+            local: vec![rank],
+            leaders: everyone.clone(),
+            everyone,
+            shared: None,
+            unshared: None,
+        };
+        let mine = assembly.settings.describe();
+        for (rank, theirs) in assembly.gather(mine.as_bytes())?.into_iter().enumerate() {
+            if theirs != mine.as_bytes() {
+                let theirs = String::from_utf8_lossy(&theirs).into_owned();
+                return Err(Error::Differs { rank: rank as u16, mine, theirs });
+            }
+        }
+        Ok(assembly)
+    }
+
+    /// Every rank's bytes, by rank.
+    fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let deadline = Instant::now() + self.settings.join_timeout;
+        self.mesh.all_gather_bytes(mine, deadline).map_err(|error| mesh_error(error, &self.everyone))
+    }
+
+    /// Makes a shared-memory group on every host that has several ranks, or on none.
+    fn share(&mut self) -> Result<(), Error> {
+        let hosts = self.mesh.hosts().to_vec();
+        let on = |host: &HostId| -> Ranks {
+            self.everyone.iter().copied().filter(|rank| hosts[usize::from(*rank)] == *host).collect()
+        };
+        let local = on(&hosts[usize::from(self.mesh.rank())]);
+        let most = hosts.iter().map(|host| on(host).len()).max().unwrap_or(1);
+        if !self.settings.shared_memory || most == 1 {
+            return Ok(());
+        }
+        let leaders: Ranks =
+            self.everyone.iter().copied().filter(|rank| on(&hosts[usize::from(*rank)])[0] == *rank).collect();
+        let leads = local[0] == self.mesh.rank();
+        let config = SharedConfig::new(local.len() as u16)
+            .join_timeout(self.settings.join_timeout)
+            .stall_timeout(self.settings.stall_timeout);
+        let mut made = None;
+        let mut offer = Vec::new();
+        if leads {
+            match Shared::create(config) {
+                Ok((shared, handle)) => {
+                    offer = handle.to_bytes();
+                    made = Some(Ok(shared));
+                }
+                Err(error) => made = Some(Err(error)),
+            }
+        }
+        let offers = self.gather(&offer)?;
+        let place = local.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
+        let shared = made.unwrap_or_else(|| {
+            let handle = Handle::from_bytes(&offers[usize::from(local[0])])?;
+            let mut shared = Shared::join(&handle, place)?;
+            shared.set_join_timeout(self.settings.join_timeout);
+            shared.set_stall_timeout(self.settings.stall_timeout);
+            Ok(shared)
+        });
+        let said = shared.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
+        let all = self.gather(said.as_bytes())?;
+        match (shared, all.iter().position(|said| !said.is_empty())) {
+            (Ok(shared), None) => {
+                self.shared = (local.len() > 1).then_some(shared);
+                (self.local, self.leaders) = (local, leaders);
+            }
+            (_, at) => {
+                let said = at.map(|at| String::from_utf8_lossy(&all[at]).into_owned());
+                let reason = said.unwrap_or_default();
+                log::warn!("no shared memory among ranks of one host: {reason}");
+                self.unshared = Some(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Links the leaders, and has all of them join the switch or none.
+    fn lead(&mut self, builder: &mut Builder) -> Result<(Leading, Network), Error> {
+        let leaders = self.leaders.clone();
+        let place = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
+        let mut config = MeshConfig::default();
+        config.connect_timeout = self.settings.join_timeout;
+        config.stall_timeout = self.settings.stall_timeout;
+        let linked = MeshExchange::new(&mut self.mesh, &leaders, self.settings.join_timeout)
+            .and_then(|mut exchange| Mesh::connect(&mut exchange, config));
+        let mut mesh = linked.map_err(|error| mesh_error(error, &leaders))?;
+        if !self.settings.switch {
+            let network = Network::Ring { reason: "no switch is configured".into() };
+            return Ok((Leading { mesh, uplink: None }, network));
+        }
+        if self.settings.fall_back {
+            builder.cap_join_timeout(ADMISSION_TIMEOUT);
+        }
+        let uplink = builder.uplink(place, leaders.len() as u16);
+        let said = uplink.as_ref().err().map(chain).unwrap_or_default();
+        let deadline = Instant::now() + self.settings.join_timeout;
+        let all = mesh.all_gather_bytes(said.as_bytes(), deadline);
+        let all = all.map_err(|error| mesh_error(error, &leaders))?;
+        match (uplink, all.iter().position(|said| !said.is_empty())) {
+            (Ok(uplink), None) => {
+                let network = Network::Switch { address: uplink.address() };
+                Ok((Leading { mesh, uplink: Some(uplink) }, network))
+            }
+            (uplink, at) => {
+                if let Ok(uplink) = uplink {
+                    uplink.withdraw();
+                }
+                let at = at.unwrap_or(0);
+                let said = String::from_utf8_lossy(&all[at]).into_owned();
+                let reason = format!("rank {} could not use the switch: {said}", leaders[at]);
+                Ok((Leading { mesh, uplink: None }, Network::Ring { reason }))
+            }
+        }
+    }
+
+    /// Tells every rank what the leaders have found.
+    fn announce(&mut self, network: Network) -> Result<Path, Error> {
+        let mine = match &network {
+            Network::None => String::new(),
+            Network::Switch { address } => {
+                format!("S{}", address.map(|address| address.to_string()).unwrap_or_default())
+            }
+            Network::Ring { reason } => format!("R{reason}"),
+        };
+        let all = self.gather(mine.as_bytes())?;
+        let first = String::from_utf8_lossy(&all[usize::from(self.leaders[0])]).into_owned();
+        let network = match first.split_at_checked(1) {
+            Some(("S", address)) => Network::Switch { address: address.parse().ok() },
+            Some(("R", reason)) => Network::Ring { reason: reason.to_owned() },
+            _ => Network::None,
+        };
+        Ok(Path { hosts: self.leaders.len() as u16, shared: self.local.len() as u16, network })
+    }
+
+    /// Starts the threads.
+    fn build(self, leading: Option<Leading>, board: PathBoard, fate: Fate) -> Result<Communicator, Error> {
+        let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
+        let (rank, world) = (mesh.rank(), everyone.len() as u16);
+        let mut place = Place { rank, world, mode: settings.mode, lane_bytes: 0 };
+        let aborter = mesh.aborter();
+        fate.on_end(move |_| aborter.abort());
+        let hierarchical = leaders.len() < everyone.len();
+        if !hierarchical {
+            let mut network = None;
+            if let Some(Leading { mesh: spare, uplink: Some(uplink) }) = leading {
+                place.lane_bytes = uplink.lane_bytes();
+                let peers = settings.fall_back.then(|| peers(spare, leaders, &settings, &fate));
+                network = Some(uplink.start(peers, &board, &fate)?);
+            }
+            let fabric: Box<dyn Fabric> =
+                if world == 1 { Box::new(Alone) } else { Box::new(InBinary32(MeshFabric::new(mesh, everyone))) };
+            let host = host_side(fabric, &fate)?;
+            return Ok(Communicator::new(Parts { place, network, host: Some(host), board, fate }));
+        }
+        let Some(shared) = shared else {
+            // A rank alone on its host, among hosts with several.
+            let lone = Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
+            let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
+            let everyone = MeshFabric::new(mesh, everyone);
+            let fabric = Hierarchy::new((lone, local), leading.transpose()?, everyone, (settings.mode, world));
+            let host = host_side(Box::new(InBinary32(fabric)), &fate)?;
+            return Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }));
+        };
+        let aborter = shared.aborter();
+        fate.on_end(move |_| aborter.abort());
+        let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
+            Box::new(InBinary32(SharedFabric::new(shared, local)))
+        } else {
+            let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
+            let everyone = MeshFabric::new(mesh, everyone);
+            let parts = (shared, local);
+            Box::new(InBinary32(Hierarchy::new(parts, leading.transpose()?, everyone, (settings.mode, world))))
+        };
+        let host = host_side(fabric, &fate)?;
+        Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }))
+    }
+}
+
+/// The communicator among leaders.
+fn lead_by(
+    leading: Leading,
+    leaders: &Ranks,
+    rank: u16,
+    settings: &Settings,
+    board: &PathBoard,
+    fate: &Fate,
+) -> Result<Communicator, Error> {
+    let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
+    let mut place = Place { rank: index, world: leaders.len() as u16, mode: settings.mode, lane_bytes: 0 };
+    let own = Fate::default();
+    let inner = own.clone();
+    fate.on_end(move |error| drop(inner.end(error.clone())));
+    let Leading { mesh, uplink } = leading;
+    let board = board.clone();
+    match uplink {
+        Some(uplink) => {
+            place.lane_bytes = uplink.lane_bytes();
+            let peers = settings.fall_back.then(|| peers(mesh, leaders.clone(), settings, &own));
+            let network = Some(uplink.start(peers, &board, &own)?);
+            Ok(Communicator::new(Parts { place, network, host: None, board, fate: own }))
+        }
+        None => {
+            let aborter = mesh.aborter();
+            own.on_end(move |_| aborter.abort());
+            let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
+            let host = Some(host_side(Box::new(fabric), &own)?);
+            Ok(Communicator::new(Parts { place, network: None, host, board, fate: own }))
+        }
+    }
+}
+
+fn peers(mesh: Mesh, ranks: Ranks, settings: &Settings, fate: &Fate) -> Box<dyn Peers> {
+    let aborter = mesh.aborter();
+    fate.on_end(move |_| aborter.abort());
+    Box::new(MeshPeers::new(mesh, ranks, settings.stall_timeout))
+}
+
+fn host_side(fabric: Box<dyn Fabric>, fate: &Fate) -> Result<HostSide, Error> {
+    let mailbox = Arc::new(Mailbox::new(std::task::Waker::noop().clone()));
+    let doomed = Arc::clone(&mailbox);
+    fate.on_end(move |error| doomed.doom(error.clone()));
+    let engine = HostEngine::new(fabric, Arc::clone(&mailbox), fate.clone());
+    let thread = spawn("netfold-host", move || engine.run())?;
+    Ok(HostSide { mailbox, thread: Some(thread) })
+}
+
+/// An error and its causes.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        cause = source.source();
+    }
+    text
+}

@@ -1,0 +1,260 @@
+//! What hosts fold on: links between ranks, shared memory within a host, and both together.
+
+use half::{bf16, f16};
+use netfold_mesh::{Mesh, MeshError};
+use netfold_proto::DType;
+use netfold_reduce::ReduceOp;
+use netfold_shared::{Shared, SharedError};
+use netfold_wire::control::Mode;
+use std::time::{Duration, Instant};
+
+use crate::call::{Call, Collective};
+use crate::carry_on::Peers;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::host::Fabric;
+use crate::leader::{Stage, decode};
+use crate::lower;
+use crate::tensors::{HalfFloat, in_binary32};
+
+/// Ranks of a part of the job, by their place in that part.
+pub(crate) type Ranks = Vec<u16>;
+
+/// The mesh's error in terms of the job.
+pub(crate) fn mesh_error(error: MeshError, ranks: &[u16]) -> Error {
+    let named = |place: u16| ranks.get(usize::from(place)).copied().unwrap_or(place);
+    match error {
+        MeshError::Mismatch { rank, mine, theirs } => Error::Mismatch {
+            rank: Some(named(rank)),
+            mine: mine.to_string(),
+            theirs: Some(theirs.to_string()),
+        },
+        MeshError::PeerLost { rank, why } => {
+            Error::PeerLost { rank: named(rank), message: format!("{why}; build a new communicator without it") }
+        }
+        MeshError::Deadline { rank } => Error::PeerLost {
+            rank: named(rank),
+            message: "it did not answer in time; build a new communicator without it".into(),
+        },
+        MeshError::Aborted => Error::Interrupted,
+        MeshError::Unusable(cause) => mesh_error((*cause).clone(), ranks),
+        other => Error::Mesh(std::sync::Arc::new(other)),
+    }
+}
+
+fn shared_error(error: SharedError, ranks: &[u16]) -> Error {
+    let named = |place: u16| ranks.get(usize::from(place)).copied().unwrap_or(place);
+    match error {
+        SharedError::Mismatch { local_rank, mine, theirs } => Error::Mismatch {
+            rank: Some(named(local_rank)),
+            mine: mine.to_string(),
+            theirs: Some(theirs.to_string()),
+        },
+        SharedError::PeerLost { local_rank } => Error::PeerLost {
+            rank: named(local_rank),
+            message: "its process on this host ended; build a new communicator without it".into(),
+        },
+        SharedError::Stalled { local_rank } => Error::PeerLost {
+            rank: named(local_rank),
+            message: "it lives but did not call in time; build a new communicator, or allow more time".into(),
+        },
+        SharedError::Aborted => Error::Interrupted,
+        SharedError::Network { message } => decode(&message),
+        other => Error::Shared(std::sync::Arc::new(other)),
+    }
+}
+
+/// All ranks, linked by TCP.
+pub(crate) struct MeshFabric {
+    mesh: Mesh,
+    ranks: Ranks,
+}
+
+impl MeshFabric {
+    /// `ranks` are those of the job, in order of the mesh's.
+    pub(crate) fn new(mesh: Mesh, ranks: Ranks) -> Self {
+        Self { mesh, ranks }
+    }
+}
+
+impl Fabric for MeshFabric {
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        use netfold_mesh::{Buffers, Collective as On};
+        let collective = match call.collective {
+            Collective::AllReduce => On::AllReduce,
+            Collective::Reduce { root } => On::Reduce { root },
+            Collective::Broadcast { root } => On::Broadcast { root },
+            Collective::AllGather => On::AllGather,
+            Collective::ReduceScatter => On::ReduceScatter,
+            Collective::AllToAll => On::AllToAll,
+            Collective::Barrier => On::Barrier,
+        };
+        let mut copy;
+        let buffers = match input {
+            // A root that keeps its tensor elsewhere and wants no copy of it.
+            Some(input) if matches!(call.collective, Collective::Broadcast { .. }) && output.is_empty() => {
+                copy = input.to_vec();
+                Buffers::InPlace(&mut copy)
+            }
+            Some(input) => Buffers::Split { input, output },
+            None => Buffers::InPlace(output),
+        };
+        let done = self.mesh.run(collective, call.dtype, call.op, buffers);
+        done.map_err(|error| mesh_error(error, &self.ranks))
+    }
+}
+
+/// The way to the other workers of a switch, for when it is lost.
+pub(crate) struct MeshPeers {
+    mesh: Mesh,
+    ranks: Ranks,
+    patience: Duration,
+}
+
+impl MeshPeers {
+    pub(crate) fn new(mesh: Mesh, ranks: Ranks, patience: Duration) -> Self {
+        Self { mesh, ranks, patience }
+    }
+}
+
+impl Peers for MeshPeers {
+    fn all_gather(&mut self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        let gathered = self.mesh.all_gather_bytes(mine, Instant::now() + timeout);
+        gathered.map_err(|error| mesh_error(error, &self.ranks))
+    }
+
+    fn all_reduce(&mut self, op: ReduceOp, dtype: DType, bytes: &mut [u8]) -> Result<(), Error> {
+        self.mesh.all_reduce(dtype, op, bytes).map_err(|error| mesh_error(error, &self.ranks))
+    }
+
+    fn broadcast(&mut self, bytes: &mut [u8], root: u16) -> Result<(), Error> {
+        self.mesh.broadcast(DType::U8, root, bytes).map_err(|error| mesh_error(error, &self.ranks))
+    }
+
+    fn barrier(&mut self) -> Result<(), Error> {
+        self.mesh.barrier().map_err(|error| mesh_error(error, &self.ranks))
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+/// Ranks of one host.
+pub(crate) struct SharedFabric {
+    shared: Shared,
+    ranks: Ranks,
+}
+
+impl SharedFabric {
+    /// `ranks` are those of the job, in order of the group's.
+    pub(crate) fn new(shared: Shared, ranks: Ranks) -> Self {
+        Self { shared, ranks }
+    }
+}
+
+impl Fabric for SharedFabric {
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        use netfold_shared::Buffers;
+        let Call { dtype, op, .. } = *call;
+        let mut copy;
+        let buffers = match input {
+            Some(input) if matches!(call.collective, Collective::Broadcast { .. }) && output.is_empty() => {
+                copy = input.to_vec();
+                Buffers::InPlace(&mut copy)
+            }
+            Some(send) => Buffers::Apart { send, recv: output },
+            None => Buffers::InPlace(output),
+        };
+        let shared = &mut self.shared;
+        let done = match call.collective {
+            Collective::AllReduce => shared.all_reduce(dtype, op, buffers),
+            Collective::Reduce { root } => shared.reduce(dtype, op, root, buffers),
+            Collective::Broadcast { root } => shared.broadcast(dtype, root, buffers),
+            Collective::AllGather => shared.all_gather(dtype, buffers),
+            Collective::ReduceScatter => shared.reduce_scatter(dtype, op, buffers),
+            Collective::AllToAll => shared.all_to_all(dtype, buffers),
+            Collective::Barrier => shared.barrier(),
+        };
+        done.map_err(|error| shared_error(error, &self.ranks))
+    }
+}
+
+/// Several hosts, at least one of them with several ranks: sums are folded in shared memory, then among the hosts' leaders,
+/// by a switch or a ring; everything else goes over links between all ranks.
+pub(crate) struct Hierarchy {
+    shared: Shared,
+    /// The job's ranks of this host.
+    local: Ranks,
+    /// On the leader: the communicator among leaders.
+    leaders: Option<Communicator>,
+    everyone: MeshFabric,
+    mode: Mode,
+    world: u16,
+}
+
+impl Hierarchy {
+    pub(crate) fn new(
+        (shared, local): (Shared, Ranks),
+        leaders: Option<Communicator>,
+        everyone: MeshFabric,
+        (mode, world): (Mode, u16),
+    ) -> Self {
+        Self { shared, local, leaders, everyone, mode, world }
+    }
+}
+
+impl Fabric for Hierarchy {
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        use netfold_shared::Buffers;
+        let summed = call.collective == Collective::AllReduce && lower::switch_can(call, self.mode).is_ok();
+        if !summed {
+            return self.everyone.run(call, input, output);
+        }
+        let op = if call.op == ReduceOp::Avg { ReduceOp::Sum } else { call.op };
+        let buffers = match input {
+            Some(send) => Buffers::Apart { send, recv: &mut *output },
+            None => Buffers::InPlace(&mut *output),
+        };
+        let mut stage = Stage::new(self.leaders.as_ref(), call.dtype, op);
+        let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
+        done.map_err(|error| shared_error(error, &self.local))?;
+        // The types that are summed can be divided.
+        netfold_reduce::finish(call.op, call.dtype, output, u32::from(self.world))
+            .map_err(|_| crate::host::unsupported(call))
+    }
+}
+
+/// Folds 16-bit floats in binary32 and rounds once, so that hosts keep within the error bound of a switch.
+pub(crate) struct InBinary32<F>(pub(crate) F);
+
+impl<F: Fabric> Fabric for InBinary32<F> {
+    fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        match call.dtype {
+            DType::F16 if call.collective.reduces() => widened::<f16>(&mut self.0, call, input, output),
+            DType::Bf16 if call.collective.reduces() => widened::<bf16>(&mut self.0, call, input, output),
+            _ => self.0.run(call, input, output),
+        }
+    }
+}
+
+fn widened<T: HalfFloat>(
+    fabric: &mut impl Fabric,
+    call: &Call,
+    input: Option<&[u8]>,
+    output: &mut [u8],
+) -> Result<(), Error> {
+    let wide = Call { dtype: DType::F32, ..*call };
+    let Some(input) = input else {
+        return in_binary32::<T>(output, |tensor| fabric.run(&wide, None, tensor));
+    };
+    let mut given = input.to_vec();
+    let mut result = Ok(());
+    in_binary32::<T>(output, |to| {
+        in_binary32::<T>(&mut given, |from| {
+            result = fabric.run(&wide, Some(from), to);
+            Ok(())
+        })
+    })?;
+    result
+}

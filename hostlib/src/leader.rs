@@ -1,0 +1,100 @@
+//! The network stage of hosts with several ranks: the leader sends what its host has folded, segment by segment.
+#![expect(unsafe_code, reason = "hands segments of shared memory to the leaders' communicator")]
+
+use netfold_proto::DType;
+use netfold_reduce::ReduceOp;
+use netfold_shared::{Network, Segment};
+
+use crate::call::{Call, Collective};
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::work::Work;
+
+/// The leaders' side of one all-reduce.
+pub(crate) struct Stage<'a> {
+    /// Absent on ranks that are no leaders, whose stage is not called.
+    leaders: Option<&'a Communicator>,
+    dtype: DType,
+    op: ReduceOp,
+    /// Segments under way, by index, and the memory that they work on.
+    flying: Vec<(usize, Work, Segment)>,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(leaders: Option<&'a Communicator>, dtype: DType, op: ReduceOp) -> Self {
+        Self { leaders, dtype, op, flying: Vec::new() }
+    }
+}
+
+impl Network for Stage<'_> {
+    fn start(&mut self, index: usize, segment: Segment) -> Result<(), Vec<u8>> {
+        let Some(leaders) = self.leaders else { return Err(encode(&Error::EngineFailed)) };
+        let count = segment.len() / self.dtype.size().max(1);
+        let call = Call::new(Collective::AllReduce, self.dtype, self.op, count);
+        let memory = segment.as_ptr();
+        // SAFETY: from here until `finish` or `abandon` returns for this segment its memory belongs to this stage, and stays
+        // mapped as long as the segment, which is kept until the work is done.
+        let work = unsafe { leaders.submit(&call, memory, memory) }.map_err(|error| encode(&error))?;
+        self.flying.push((index, work, segment));
+        Ok(())
+    }
+
+    fn finish(&mut self, index: usize) -> Result<(), Vec<u8>> {
+        let Some(at) = self.flying.iter().position(|(flying, ..)| *flying == index) else { return Ok(()) };
+        let (_, work, segment) = self.flying.remove(at);
+        let outcome = work.wait();
+        drop(segment);
+        outcome.map(drop).map_err(|error| encode(&error))
+    }
+
+    fn abandon(&mut self) {
+        if self.flying.is_empty() {
+            return;
+        }
+        if let Some(leaders) = self.leaders {
+            leaders.abort();
+        }
+        for (_, work, _segment) in self.flying.drain(..) {
+            let _ = work.wait();
+        }
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// An error as the other ranks of the host are told: the rank that is gone, if one is, and the message.
+fn encode(error: &Error) -> Vec<u8> {
+    let (lost, message) = match error {
+        Error::PeerLost { rank, message } => (i32::from(*rank), message.clone()),
+        other => (-1, other.to_string()),
+    };
+    format!("{lost} {message}").into_bytes()
+}
+
+/// What the leader said.
+pub(crate) fn decode(message: &[u8]) -> Error {
+    let text = String::from_utf8_lossy(message);
+    let (lost, message) = text.split_once(' ').unwrap_or(("-1", &text));
+    match lost.parse::<u16>() {
+        Ok(rank) => Error::PeerLost { rank, message: message.to_owned() },
+        Err(_) => Error::Leader { message: message.to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leader_says_who_is_gone() {
+        let lost = Error::PeerLost { rank: 3, message: "its connection closed".into() };
+        assert_eq!(decode(&encode(&lost)), lost);
+        let Error::Leader { message } = decode(&encode(&Error::Closed)) else { panic!("a leader's error") };
+        assert_eq!(message, Error::Closed.to_string());
+        assert_eq!(decode(b"\xff").kind(), "leader");
+    }
+}

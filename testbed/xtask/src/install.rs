@@ -1,0 +1,109 @@
+//! The host library for C, where C compilers find it: libraries, header and pkg-config file.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{cargo, heading, run};
+use crate::tree;
+
+/// Install libnetfold.so, libnetfold.a, netfold.h and netfold.pc
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder under which lib/ and include/ lie
+    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// Folder to put before the prefix, for packagers
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+    /// Build without optimisation for the machine's users: faster to build
+    #[arg(long)]
+    dev: bool,
+}
+
+/// Version of the binary interface: the number in the shared library's name.
+const SONAME_VERSION: &str = "0";
+
+/// System libraries that Rust's standard library needs.
+const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+
+pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
+    heading("host library for C");
+    let profile: &[&str] = if arguments.dev { &[] } else { &["--release"] };
+    run(&mut cargo(&[&["build", "-p", "netfold-c"], profile].concat()))?;
+    let built = built_folder()?.join(if arguments.dev { "debug" } else { "release" }).join("libnetfold_c.a");
+    if !built.is_file() {
+        bail!("{} is not there; was CARGO_BUILD_TARGET set?", built.display());
+    }
+    let prefix = if arguments.prefix.is_absolute() {
+        arguments.prefix.clone()
+    } else {
+        std::env::current_dir()?.join(&arguments.prefix)
+    };
+    let root = match &arguments.destdir {
+        Some(destdir) => destdir.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
+        None => prefix.clone(),
+    };
+    let (lib, include) = (root.join("lib"), root.join("include/netfold"));
+    for folder in [&lib.join("pkgconfig"), &include] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    put(&built, &lib.join("libnetfold.a"))?;
+    put(&tree::root().join("hostlib/c/include/netfold/netfold.h"), &include.join("netfold.h"))?;
+    link_shared(&built, &lib)?;
+    let pc = lib.join("pkgconfig/netfold.pc");
+    fs::write(&pc, pkg_config(&prefix)).with_context(|| format!("cannot write {}", pc.display()))?;
+    println!("installed under {}", root.display());
+    Ok(())
+}
+
+/// Where cargo puts what it builds.
+fn built_folder() -> Result<PathBuf> {
+    let output = cargo(&["metadata", "--format-version", "1", "--no-deps"]).output()?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    metadata["target_directory"].as_str().map(PathBuf::from).context("cargo metadata names no target directory")
+}
+
+fn put(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// Links the shared library from the static one: rustc has no say over its name and symbol versions.
+fn link_shared(archive: &Path, lib: &Path) -> Result<()> {
+    let soname = format!("libnetfold.so.{SONAME_VERSION}");
+    let file = format!("libnetfold.so.{}", env!("CARGO_PKG_VERSION"));
+    let map = tree::root().join("hostlib/c/netfold.map");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler
+        .args(["-shared", "-o"])
+        .arg(lib.join(&file))
+        .arg(format!("-Wl,-soname,{soname}"))
+        .arg(format!("-Wl,--version-script={}", map.display()))
+        // Threads of the library may live when a program unloads it.
+        .args(["-Wl,-z,nodelete", "-Wl,-z,relro,-z,now", "-Wl,--gc-sections", "-Wl,--whole-archive"])
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .args(SYSTEM_LIBRARIES);
+    run(&mut compiler)?;
+    for name in [soname.as_str(), "libnetfold.so"] {
+        let link = lib.join(name);
+        let _ = fs::remove_file(&link);
+        symlink(&file, &link).with_context(|| format!("cannot make {}", link.display()))?;
+    }
+    Ok(())
+}
+
+fn pkg_config(prefix: &Path) -> String {
+    format!(
+        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+         Name: netfold\nDescription: Collective operations of distributed training, summed inside the network\n\
+         Version: {}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}} -lnetfold\nLibs.private: {}\n",
+        prefix.display(),
+        env!("CARGO_PKG_VERSION"),
+        SYSTEM_LIBRARIES.join(" "),
+    )
+}
