@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-reduce", &["netfold-proto"]),
+    ("netfold-mesh", &["netfold-reduce"]),
     ("netfold-shared", &["netfold-proto", "netfold-reduce"]),
     (
         "netfold-embedded",
@@ -65,6 +66,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
     ("netfold-embedded", "controller/embedded/src/lib.rs"),
+    ("netfold-mesh", "hostlib/mesh/src/lib.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
 ];
 
