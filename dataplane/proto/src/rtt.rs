@@ -13,6 +13,8 @@ pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
     low: Option<Duration>,
+    /// The time-out before the first measurement.
+    initial: Duration,
     base: Duration,
     backoff: u32,
     backed_off_at: Instant,
@@ -28,6 +30,7 @@ impl Rtt {
             smoothed: None,
             variation: Duration::ZERO,
             low: None,
+            initial,
             base: initial,
             backoff: 0,
             backed_off_at: Instant::ZERO,
@@ -74,10 +77,20 @@ impl Rtt {
     /// and losses are common, few chunks are ever sent once and that may be never, so a back-off also ends when an
     /// answer comes as soon after a resend as the estimate says: then loss made the timer expire, not a longer path.
     /// If the path did become longer, answers come at other times, the back-off stands and yields a measurement.
-    pub(crate) fn answered_again(&mut self, since_last: Duration) {
+    ///
+    /// Before the first measurement there is no such estimate, and each doubling stands (section 5.5), so that a path slower
+    /// than the first time-out comes to be measured; but for answers that come within an eighth of it, which halve it once
+    /// a flight.
+    pub(crate) fn answered_again(&mut self, now: Instant, last_sent: Instant) {
+        let since_last = now - last_sent;
         if self.smoothed.is_none() {
             // Until there is a measurement it stands in as the low, so that early loss detection can begin.
             self.lower(since_last);
+            if since_last <= self.base / 8 && last_sent >= self.fell_at {
+                self.base = (self.base / 2).max(self.initial);
+                self.fell_at = now;
+            }
+            return;
         }
         if self.low.is_some_and(|low| since_last >= low) && since_last <= self.rto_without_backoff() {
             self.backoff = 0;
@@ -95,10 +108,15 @@ impl Rtt {
     /// RFC 6298 section 5.5: doubles the time-out because a chunk sent at `sent_at` was not answered. At most once a
     /// flight: chunks sent before the last doubling do not count again.
     pub(crate) fn expired(&mut self, now: Instant, sent_at: Instant) {
-        if self.backoff == 0 || sent_at >= self.backed_off_at {
-            self.backoff = (self.backoff + 1).min(16);
-            self.backed_off_at = now;
+        if (self.backoff > 0 || self.base > self.initial) && sent_at < self.backed_off_at {
+            return;
         }
+        if self.smoothed.is_none() {
+            self.base = (self.base * 2).min(self.max);
+        } else {
+            self.backoff = (self.backoff + 1).min(16);
+        }
+        self.backed_off_at = now;
     }
 
     /// The retransmission time-out, back-off included.
@@ -189,11 +207,12 @@ mod tests {
         sample(&mut rtt, ms(8)); // RTO 24 ms
         let expire = |rtt: &mut Rtt| rtt.expired(Instant::from_nanos(1), Instant::from_nanos(1));
         expire(&mut rtt);
-        rtt.answered_again(ms(5));
+        let answered_after = |rtt: &mut Rtt, took| rtt.answered_again(Instant::ZERO + took, Instant::ZERO);
+        answered_after(&mut rtt, ms(5));
         assert_eq!(rtt.rto(), ms(48), "too soon: the answer was to an earlier transmission");
-        rtt.answered_again(ms(25));
+        answered_after(&mut rtt, ms(25));
         assert_eq!(rtt.rto(), ms(48), "too late: the path may be longer than thought");
-        rtt.answered_again(ms(9));
+        answered_after(&mut rtt, ms(9));
         assert_eq!(rtt.rto(), ms(24));
         assert_eq!(rtt.smoothed(), Some(ms(8)), "no measurement");
     }
@@ -201,10 +220,34 @@ mod tests {
     #[test]
     fn a_guess_stands_in_only_until_a_measurement() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
-        rtt.answered_again(ms(4));
+        rtt.answered_again(Instant::ZERO + ms(4), Instant::ZERO);
         assert_eq!((rtt.smoothed(), rtt.low(), rtt.rto()), (None, Some(ms(4)), ms(50)));
         sample(&mut rtt, ms(8));
         assert_eq!((rtt.low(), rtt.rto()), (Some(ms(8)), ms(24)));
+    }
+
+    #[test]
+    fn a_doubling_before_the_first_measurement_stands() {
+        let mut rtt = Rtt::new(ms(1), ms(20), ms(1000));
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        rtt.expired(at(20), at(0));
+        rtt.expired(at(20), at(1));
+        assert_eq!((rtt.rto(), rtt.rto_without_backoff()), (ms(40), ms(40)), "once a flight");
+        rtt.expired(at(60), at(20));
+        rtt.answered_again(at(80), at(60));
+        assert_eq!(rtt.rto_without_backoff(), ms(80), "the answer was to an earlier transmission");
+        // Now a chunk is sent once and answered: the path takes 80 ms.
+        rtt.sample(at(160), at(80));
+        assert_eq!((rtt.smoothed(), rtt.rto()), (Some(ms(80)), ms(240)));
+        let mut lossy = Rtt::new(ms(1), ms(20), ms(1000));
+        lossy.expired(at(20), at(0));
+        lossy.expired(at(60), at(20));
+        lossy.answered_again(at(61), at(60));
+        lossy.answered_again(at(61), at(60));
+        assert_eq!(lossy.rto(), ms(40), "answers come soon: halved, once a flight");
+        lossy.answered_again(at(63), at(62));
+        lossy.answered_again(at(65), at(64));
+        assert_eq!(lossy.rto(), ms(20), "and never below the first");
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Worker {
         if slot.sends == 1 {
             self.rtt.sample(now, slot.sent_at);
         } else {
-            self.rtt.answered_again(now - slot.sent_at);
+            self.rtt.answered_again(now, slot.sent_at);
         }
         self.recovery.answered(now, slot, &self.rtt);
         self.note_rtt();
