@@ -397,8 +397,9 @@ impl Drop for Shared {
 /// How long a sleeper sleeps before it looks whether those it waits for still live.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Looks at a peer's step before yielding, if there are processors enough.
-const SPINS: u32 = 2000;
+/// Looks at a peer's step before yielding, if there are processors enough: some microseconds, because the scheduler may have
+/// put both on one.
+const SPINS: u32 = 150;
 
 /// How long a waiter keeps yielding before it sleeps: some context switches. Longer is no faster, and since Linux 6.18 a
 /// yield forfeits the rest of the slice, so that whoever else wants the processor gets it for milliseconds.

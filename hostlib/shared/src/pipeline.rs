@@ -2,7 +2,7 @@
 //!
 //! Every rank counts its steps, and publishes the count with release order; whoever has acquired it sees all that was
 //! written before. Steps of an operation are the same on all ranks, so that counts alone say who is where. One operation of
-//! `n` segments, with LEAD = 2:
+//! `n` segments, shown for LEAD = 2 (shorter operations go ahead less):
 //!
 //! ```text
 //! iteration   fill        consume   drain          (this rank)
@@ -286,5 +286,5 @@ impl Shared {
 
 /// Short operations gain nothing from going ahead.
 fn lead(segments: usize) -> usize {
-    if segments < 4 { 1 } else { LEAD }
+    (segments / 2).clamp(1, LEAD)
 }

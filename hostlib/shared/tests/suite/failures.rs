@@ -1,5 +1,6 @@
 //! Wrong calls and broken groups, with threads as ranks.
 
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -221,4 +222,30 @@ fn the_file_has_no_name_once_all_have_joined() {
     let path = String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap();
     drop(zero);
     assert!(!std::fs::exists(&path).unwrap());
+}
+
+/// Another process of the same user may write anywhere: an error, no panic, no hang.
+#[test]
+fn a_damaged_segment_is_an_error() {
+    // Failure word; step, both descriptors, sleepers, and all of the control block of rank 1; everything before the areas.
+    for (at, len) in [(128, 8), (4608, 4), (4608 + 16, 32), (4608 + 128, 4), (4608, 512), (0, 5120)] {
+        for garbage in [0xffu8, 0x80, 0x55] {
+            let (mut zero, handle) = Shared::create(config(2)).unwrap();
+            let path = String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            let one = Shared::join(&handle, 1).unwrap();
+            zero.set_stall_timeout(Duration::from_millis(100));
+            zero.wait_joined().unwrap();
+            file.write_all_at(&vec![garbage; len], at).unwrap();
+            let start = Instant::now();
+            let result = zero.all_reduce(DType::U8, ReduceOp::Sum, &mut vec![1; 50_000][..]);
+            let told = matches!(
+                result,
+                Err(SharedError::Corrupt { .. } | SharedError::Stalled { .. } | SharedError::PeerLost { .. })
+            );
+            assert!(told, "{garbage:#x} at {at}: {result:?}");
+            assert!(start.elapsed() < Duration::from_secs(2));
+            drop(one);
+        }
+    }
 }
