@@ -60,7 +60,7 @@ impl Communicator {
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over.
-    #[pyo3(signature = (collective, send, recv, op, root, priority, dtype))]
+    #[pyo3(signature = (collective, send, recv, op, root, dtype))]
     #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
     fn submit(
         &self,
@@ -70,7 +70,6 @@ impl Communicator {
         recv: Option<&Bound<'_, PyAny>>,
         op: &str,
         root: u16,
-        priority: u8,
         dtype: Option<&str>,
     ) -> PyResult<Work> {
         let communicator = self.open(py)?;
@@ -79,7 +78,6 @@ impl Communicator {
         let send = send.map(|object| Tensor::of(object, dtype)).transpose()?;
         let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
         let call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?;
-        let call = crate::connect::with_priority(call, priority);
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
         let output = recv.as_ref().or(send.as_ref()).map_or(std::ptr::null_mut(), |tensor| tensor.data);
@@ -123,16 +121,17 @@ impl Communicator {
         Ok(())
     }
 
-    /// Finishes pending operations and leaves the job. Does nothing the second time.
+    /// Finishes pending operations and leaves the job. Does nothing the second time, and does not repeat an error that has
+    /// ended the job: whoever waited for an operation has got it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.check(py)?;
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
         let left = py.detach(|| match before {
-            // If another thread is just starting an operation, it closes the communicator when it comes back.
-            State::Open(communicator) => {
+            State::Open(communicator) if communicator.failure().is_none() => {
+                // If another thread is just starting an operation, it closes the communicator when it comes back.
                 Arc::into_inner(communicator).map_or(Ok(()), netfold::Communicator::leave)
             }
-            State::Closed => Ok(()),
+            State::Open(_) | State::Closed => Ok(()),
         });
         work::release_retired(py);
         left.map_err(|error| errors::from_library(py, &error))

@@ -1,10 +1,12 @@
 //! What a communicator is told when it is made.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use netfold::{Builder, Call, Communicator, Mode};
+use netfold::{Builder, Communicator, Exchange, ExchangeError, Mode};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors;
 
@@ -16,6 +18,12 @@ pub(crate) struct Options {
     switch: Option<String>,
     mode: Option<String>,
     slots: Option<u32>,
+    exchange: Option<Py<PyAny>>,
+    rendezvous: Option<String>,
+    host: Option<String>,
+    local_ip: Option<String>,
+    shared_memory: Option<bool>,
+    fall_back: Option<bool>,
     join_timeout: Option<f64>,
     stall_timeout: Option<f64>,
     resend_after: Option<f64>,
@@ -31,6 +39,12 @@ impl Options {
             switch: None,
             mode: None,
             slots: None,
+            exchange: None,
+            rendezvous: None,
+            host: None,
+            local_ip: None,
+            shared_memory: None,
+            fall_back: None,
             join_timeout: None,
             stall_timeout: None,
             resend_after: None,
@@ -48,7 +62,12 @@ impl Options {
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
-                "exchange" | "rendezvous" | "shared_memory" | "fall_back" => {}
+                "exchange" => options.exchange = Some(value.unbind()),
+                "rendezvous" => options.rendezvous = Some(value.extract()?),
+                "host" => options.host = Some(value.extract()?),
+                "local_ip" => options.local_ip = Some(value.extract()?),
+                "shared_memory" => options.shared_memory = Some(value.extract()?),
+                "fall_back" => options.fall_back = Some(value.extract()?),
                 other => {
                     let message = format!("there is no option '{other}'");
                     return Err(errors::new(given.py(), "argument", &message));
@@ -83,10 +102,28 @@ impl Options {
         if let Some(value) = self.resend_after {
             builder = builder.resend_after(seconds("resend_after", value)?);
         }
+        let failed = |error| errors::from_library(py, &error);
+        // Both resolve names, which may take long.
         if let Some(address) = self.switch {
-            // Resolves names, which may take long.
-            builder =
-                py.detach(|| builder.switch(address)).map_err(|error| errors::from_library(py, &error))?;
+            builder = py.detach(|| builder.switch(address)).map_err(failed)?;
+        }
+        if let Some(address) = self.rendezvous {
+            builder = py.detach(|| builder.rendezvous(address)).map_err(failed)?;
+        }
+        if let Some(name) = self.host {
+            builder = builder.host(name);
+        }
+        if let Some(on) = self.shared_memory {
+            builder = builder.shared_memory(on);
+        }
+        if let Some(on) = self.fall_back {
+            builder = builder.fall_back(on);
+        }
+        if let Some(all_gather) = self.exchange {
+            let ip = self.local_ip.map(|ip| ip.parse()).transpose();
+            let local_ip = ip.map_err(|_| errors::new(py, "argument", "local_ip is no IP address"))?;
+            let exchange = PythonExchange { rank: self.rank, world: self.world, all_gather, local_ip };
+            builder = builder.exchange(Box::new(exchange));
         }
         Ok(builder)
     }
@@ -96,7 +133,36 @@ fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
     name.parse().map_err(|error| errors::new(py, "argument", &format!("mode '{name}': {error}")))
 }
 
-/// A call with a priority.
-pub(crate) fn with_priority(call: Call, _priority: u8) -> Call {
-    call
+/// An exchange by a Python callable, which takes `bytes` and returns a list of them.
+struct PythonExchange {
+    rank: u16,
+    world: u16,
+    all_gather: Py<PyAny>,
+    local_ip: Option<IpAddr>,
+}
+
+impl Exchange for PythonExchange {
+    fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    fn world(&self) -> u16 {
+        self.world
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        let called = Python::attach(|py| -> PyResult<Vec<Vec<u8>>> {
+            self.all_gather.call1(py, (PyBytes::new(py, mine),))?.extract(py)
+        });
+        let all = called.map_err(|error| ExchangeError::Given(Arc::new(error)))?;
+        if all.len() == usize::from(self.world) {
+            Ok(all)
+        } else {
+            Err(ExchangeError::Count { world: self.world, got: all.len() })
+        }
+    }
+
+    fn local_ip(&self) -> Option<IpAddr> {
+        self.local_ip
+    }
 }

@@ -64,7 +64,8 @@ fn wrong_device(py: Python<'_>, device: &str) -> PyErr {
 }
 
 impl Tensor {
-    /// Finds the memory of `object`. `dtype` renames elements of the same size, such as `bf16` kept in `uint16`.
+    /// Finds the memory of `object`. `dtype` names its elements anew: those of the same size, such as
+    /// `bf16` kept in `uint16`, or any that bytes hold.
     pub(crate) fn of(object: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<Self> {
         let py = object.py();
         let mut tensor = if object.hasattr(intern!(py, "data_ptr"))? {
@@ -86,6 +87,11 @@ impl Tensor {
             let Some(named) = parse_dtype(name) else {
                 return Err(refuse(py, "wrong_dtype", &format!("there is no element type '{name}'")));
             };
+            let raw = tensor.dtype == Some(DType::U8) && tensor.count.is_multiple_of(named.size());
+            if raw {
+                // Bytes, such as a bytearray's, may be anything.
+                (tensor.count, tensor.item_size) = (tensor.count / named.size(), named.size());
+            }
             if named.size() != tensor.item_size {
                 let message = format!(
                     "elements of {} bytes ({}) cannot be taken as {name}",

@@ -45,18 +45,25 @@ class Communicator:
         slots: Optional[int] = None,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
+        host: Optional[str] = None,
+        local_ip: Optional[str] = None,
         shared_memory: Optional[bool] = None,
         fall_back: Optional[bool] = None,
         join_timeout: Optional[float] = None,
         stall_timeout: Optional[float] = None,
         resend_after: Optional[float] = None,
-        **more: Any,
     ) -> None:
         """Joins the job; returns when all ranks are there.
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
-        ``HOST:PORT``. Ranks find each other through ``exchange``, or at ``rendezvous`` (``HOST:PORT``, on which rank 0
-        listens). Times are in seconds.
+        ``HOST:PORT``. ``mode`` is how floating-point tensors travel over it: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
+
+        With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
+        of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
+        and its loss is survived (unless ``fall_back=False``). With an exchange, ``local_ip`` is the address of this host at
+        which the others reach it (default: loopback). ``host`` names it, where the system's identity does not tell hosts apart.
+
+        Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move.
         """
         rank, world_size = _environment.place(rank, world_size)
         self._native = _netfold.Communicator(
@@ -68,12 +75,13 @@ class Communicator:
             slots=slots,
             exchange=exchange,
             rendezvous=rendezvous,
+            host=host,
+            local_ip=local_ip,
             shared_memory=shared_memory,
             fall_back=fall_back,
             join_timeout=join_timeout,
             stall_timeout=stall_timeout,
             resend_after=resend_after,
-            **more,
         )
         self._mode = mode
         _open.add(self)
@@ -110,10 +118,10 @@ class Communicator:
     # -- Operations that return when they are done --
 
     def all_reduce(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> T:
         """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors."""
-        return self.all_reduce_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+        return self.all_reduce_async(tensor, op, out=out, dtype=dtype).wait()
 
     def reduce(
         self,
@@ -123,28 +131,27 @@ class Communicator:
         *,
         out: Optional[T] = None,
         dtype: Optional[str] = None,
-        priority: int = 0,
     ) -> T:
         """As ``all_reduce``, but only ``root`` gets the result; the others' tensors stay as they are."""
-        return self.reduce_async(tensor, root, op, out=out, dtype=dtype, priority=priority).wait()
+        return self.reduce_async(tensor, root, op, out=out, dtype=dtype).wait()
 
-    def broadcast(self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0) -> T:
+    def broadcast(self, tensor: T, root: int = 0, *, dtype: Optional[str] = None) -> T:
         """Replaces ``tensor`` by ``root``'s, bit for bit."""
-        return self.broadcast_async(tensor, root, dtype=dtype, priority=priority).wait()
+        return self.broadcast_async(tensor, root, dtype=dtype).wait()
 
-    def all_gather(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
+    def all_gather(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None) -> T:
         """All ranks' tensors, in order of rank: ``out``, or a new tensor with one more dimension in front."""
-        return self.all_gather_async(tensor, out=out, dtype=dtype, priority=priority).wait()
+        return self.all_gather_async(tensor, out=out, dtype=dtype).wait()
 
     def reduce_scatter(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> T:
         """This rank's part of the reduction, of ``world_size`` parts along the first dimension."""
-        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype).wait()
 
-    def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
+    def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None) -> T:
         """Part ``rank`` of every rank's tensor, in order of rank; parts are equal."""
-        return self.all_to_all_async(tensor, out=out, dtype=dtype, priority=priority).wait()
+        return self.all_to_all_async(tensor, out=out, dtype=dtype).wait()
 
     def barrier(self) -> None:
         """Returns when every rank has called it."""
@@ -153,10 +160,10 @@ class Communicator:
     # -- Operations in flight --
 
     def all_reduce_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> Work[T]:
         """Starts an ``all_reduce``."""
-        return self._start("all_reduce", tensor, out, op, 0, priority, dtype)
+        return self._start("all_reduce", tensor, out, op, 0, dtype)
 
     def reduce_async(
         self,
@@ -166,27 +173,26 @@ class Communicator:
         *,
         out: Optional[T] = None,
         dtype: Optional[str] = None,
-        priority: int = 0,
     ) -> Work[T]:
         """Starts a ``reduce``."""
-        return self._start("reduce", tensor, out, op, self._root(root), priority, dtype)
+        return self._start("reduce", tensor, out, op, self._root(root), dtype)
 
     def broadcast_async(
-        self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, root: int = 0, *, dtype: Optional[str] = None
     ) -> Work[T]:
         """Starts a ``broadcast``."""
-        return self._start("broadcast", tensor, None, "sum", self._root(root), priority, dtype)
+        return self._start("broadcast", tensor, None, "sum", self._root(root), dtype)
 
     def all_gather_async(
-        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> Work[T]:
         """Starts an ``all_gather``."""
         if out is None:
             out = _new(tensor, (self.world_size, *_shape(tensor)))
-        return self._start("all_gather", tensor, out, "sum", 0, priority, dtype)
+        return self._start("all_gather", tensor, out, "sum", 0, dtype)
 
     def reduce_scatter_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> Work[T]:
         """Starts a ``reduce_scatter``."""
         if out is None:
@@ -196,19 +202,19 @@ class Communicator:
                     f"the first dimension, {first}, is not {self.world_size} equal parts; pad it, or give out=", "length"
                 )
             out = _new(tensor, (first // self.world_size, *rest))
-        return self._start("reduce_scatter", tensor, out, op, 0, priority, dtype)
+        return self._start("reduce_scatter", tensor, out, op, 0, dtype)
 
     def all_to_all_async(
-        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None
     ) -> Work[T]:
         """Starts an ``all_to_all``."""
         if out is None:
             out = _new(tensor, _shape(tensor))
-        return self._start("all_to_all", tensor, out, "sum", 0, priority, dtype)
+        return self._start("all_to_all", tensor, out, "sum", 0, dtype)
 
     def barrier_async(self) -> Work[None]:
         """Starts a ``barrier``."""
-        return Work(self._native.submit("barrier", None, None, "sum", 0, 0, None), None)
+        return Work(self._native.submit("barrier", None, None, "sum", 0, None), None)
 
     # -- The end --
 
@@ -246,10 +252,10 @@ class Communicator:
         return root
 
     def _start(
-        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, priority: int, dtype: Optional[str]
+        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, dtype: Optional[str]
     ) -> Work[T]:
         recv = tensor if out is None else out
-        native = self._native.submit(collective, tensor, recv, op, root, priority, dtype)
+        native = self._native.submit(collective, tensor, recv, op, root, dtype)
         return Work(native, recv)
 
 

@@ -20,7 +20,6 @@ class Communicator:
         recv: Any,
         op: str,
         root: int,
-        priority: int,
         dtype: Optional[str],
     ) -> Work: ...
     @property

@@ -53,12 +53,12 @@ class NetfoldGroup(Base):
         self._options = options or Options().resolved()
         # A work object that nobody holds must not go while torch waits for its future.
         self._pending: Deque[NetfoldWork] = collections.deque()
-        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
+        exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
+        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
         self._communicator: Optional[Communicator]
         self._why = "one rank"
         self._communicator = None
         if size > 1:
-            exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
             self._communicator, self._why = _rendezvous.connect(exchange, rank, size, self._options, timeout)
             if rank == 0:
                 logger.warning("netfold: %d ranks over %s", size, self.path())
@@ -152,7 +152,7 @@ class NetfoldGroup(Base):
         if self._communicator is None or op is None or recv.is_complex() or recv.device.type != "cpu":
             return None
         try:
-            native = self._communicator._native.submit(collective, send, recv, op, 0, 0, None)
+            native = self._communicator._native.submit(collective, send, recv, op, 0, None)
         except ArgumentError as error:
             if error.kind == "unsupported":
                 return None

@@ -34,11 +34,12 @@ class StoreExchange:
         # A program may make a group again over the same store and prefix. All ranks count the groups alike, as each adds
         # one to the counter for each.
         arrivals = store.add(f"netfold/{size}/arrivals", 1)
-        self._prefix = f"netfold/{size}/{(arrivals - 1) // size}"
+        #: Begin of the keys of this group, and of no other.
+        self.prefix = f"netfold/{size}/{(arrivals - 1) // size}"
 
     def __call__(self, mine: bytes) -> List[bytes]:
         self._round += 1
-        keys = [f"{self._prefix}/{self._round}/{rank}" for rank in range(self._size)]
+        keys = [f"{self.prefix}/{self._round}/{rank}" for rank in range(self._size)]
         # Stores differ in what they make of an empty value.
         self._store.set(keys[self._rank], b"=" + bytes(mine))
         self._store.wait(keys, self._timeout)
@@ -90,6 +91,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             mode=options.mode or "bfp32",
             slots=options.slots,
             exchange=exchange,
+            local_ip=_host_ip(),
             shared_memory=options.shared_memory,
             fall_back=options.fall_back,
             join_timeout=seconds,
@@ -126,25 +128,22 @@ def _first_word(options: Options) -> str:
     switch = options.switch
     if switch is None:
         try:
-            switch = embedded.address(options.listen or _listen_ip())
+            switch = embedded.address(options.listen or _host_ip())
         except Error as error:
             logger.warning("netfold: no software switch in this process: %s", error)
             switch = ""
     return f"{switch} {job}"
 
 
-def _listen_ip() -> str:
-    """Where workers reach this host: loopback when they are all on it."""
-    world = os.environ.get("WORLD_SIZE")
-    master = os.environ.get("MASTER_ADDR", "localhost")
-    if world is not None and os.environ.get("LOCAL_WORLD_SIZE") == world:
+def _host_ip() -> str:
+    """Where the other ranks reach this host: loopback when they are all on it."""
+    if os.environ.get("LOCAL_WORLD_SIZE", "") == os.environ.get("WORLD_SIZE", "?"):
         return "127.0.0.1"
-    for name in (master, socket.gethostname()):
-        try:
-            ip = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
-            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-                probe.bind((ip, 0))  # Only an address of this host can be bound.
-            return str(ip)
-        except OSError:
-            continue
-    return "127.0.0.1"
+    master = os.environ.get("MASTER_ADDR", "localhost")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Sends nothing: asks the system which address it would use.
+            probe.connect((master, int(os.environ.get("MASTER_PORT", "29500"))))
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"

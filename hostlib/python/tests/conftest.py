@@ -1,0 +1,139 @@
+"""How the tests start ranks: as threads of this process, or as processes of their own with a time limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+
+import netfold
+
+HERE = pathlib.Path(__file__).parent
+
+#: Nothing here may take longer, on a busy machine with two cores.
+LIMIT = 120.0
+
+
+@pytest.fixture
+def switch():
+    with netfold.Switch() as running:
+        yield running
+
+
+@pytest.fixture
+def ranks(switch):
+    """``ranks(world, body)`` runs ``body(communicator)`` on as many threads, one a rank, and returns what they return."""
+    counter = [0]
+
+    def run(world: int, body: Callable[[netfold.Communicator], Any], **options: Any) -> List[Any]:
+        counter[0] += 1
+        job = f"test-{os.getpid()}-{counter[0]}"
+        rendezvous = f"127.0.0.1:{free_port()}" if world > 1 else None
+        results: List[Any] = [None] * world
+        errors: List[BaseException] = []
+
+        def one(rank: int) -> None:
+            try:
+                named = {"join_timeout": 30.0, "switch": switch.address, "shared_memory": False, **options}
+                with netfold.Communicator(rank, world, job=job, rendezvous=rendezvous, **named) as comm:
+                    results[rank] = body(comm)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(world)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + LIMIT
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        assert not any(thread.is_alive() for thread in threads), "a rank hangs"
+        if errors:
+            raise errors[0]
+        return results
+
+    return run
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Outcome:
+    """How a rank's process ended, and the values that it reported."""
+
+    def __init__(self, code: int, output: str) -> None:
+        self.code = code
+        self.output = output
+        self.values: Dict[str, Any] = {}
+        for line in output.splitlines():
+            if line.startswith("RESULT "):
+                self.values.update(json.loads(line[len("RESULT ") :]))
+
+    def __getitem__(self, name: str) -> Any:
+        assert name in self.values, f"'{name}' was not reported:\n{self.output}"
+        return self.values[name]
+
+
+class Processes:
+    """Ranks of a scenario of ``torch_ranks.py``, each a process."""
+
+    def __init__(self, scenario: str, world: int, environment: Optional[Dict[str, str]] = None, program: str = "torch_ranks.py") -> None:
+        port = str(free_port())
+        self.files = []
+        self.processes = []
+        for rank in range(world):
+            env = {
+                **os.environ,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "LOCAL_WORLD_SIZE": str(world),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONFAULTHANDLER": "1",
+                # The switch itself, and not what is faster on one host.
+                "NETFOLD_SHARED_MEMORY": "0",
+                **(environment or {}),
+            }
+            output = tempfile.TemporaryFile("w+")
+            self.files.append(output)
+            command = [sys.executable, "-u", str(HERE / program), scenario]
+            self.processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT))
+
+    def wait(self, limit: float = LIMIT) -> List[Outcome]:
+        deadline = time.monotonic() + limit
+        late = []
+        for rank, process in enumerate(self.processes):
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                late.append(rank)
+                process.kill()
+                process.wait()
+        outcomes = []
+        for process, output in zip(self.processes, self.files):
+            output.seek(0)
+            outcomes.append(Outcome(process.returncode, output.read()))
+            output.close()
+        assert not late, f"ranks {late} hang:\n" + "\n".join(outcomes[rank].output for rank in late)
+        return outcomes
+
+
+def run_ranks(scenario: str, world: int = 2, environment: Optional[Dict[str, str]] = None, limit: float = LIMIT) -> List[Outcome]:
+    """Runs a scenario to its end and checks that every rank ended well."""
+    outcomes = Processes(scenario, world, environment).wait(limit)
+    for rank, outcome in enumerate(outcomes):
+        assert outcome.code == 0, f"rank {rank} of {scenario} ended with {outcome.code}:\n{outcome.output}"
+    return outcomes

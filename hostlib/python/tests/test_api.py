@@ -1,0 +1,243 @@
+"""Collectives on numpy arrays, ranks as threads."""
+
+import array
+import pickle
+import threading
+import time
+
+import pytest
+
+import netfold
+
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.mark.parametrize("mode", ["bfp32", "bfp16"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("count", [0, 1, 1000, 100_003])
+def test_sums_of_floats_are_within_the_bound(ranks, mode, dtype, count):
+    world = 3
+    inputs = [numpy.random.default_rng(rank).standard_normal(count).astype(dtype) for rank in range(world)]
+
+    def body(comm):
+        mine = inputs[comm.rank].copy()
+        assert comm.all_reduce(mine) is mine
+        return mine
+
+    results = ranks(world, body, mode=mode)
+    exact = sum(each.astype(numpy.float64) for each in inputs)
+    steps = {"bfp32": 2.0**-24, "bfp16": 2.0**-12}[mode] + (2.0**-10 if dtype == "float16" else 0.0)
+    for result in results:
+        assert result.tobytes() == results[0].tobytes()
+        if count:
+            assert numpy.abs(result - exact).max() <= 16 * steps
+
+
+@pytest.mark.parametrize(
+    "op, dtype, fold",
+    [
+        ("sum", "int32", numpy.add),
+        ("min", "int32", numpy.minimum),
+        ("max", "int32", numpy.maximum),
+        ("sum", "int64", numpy.add),
+        ("product", "int64", numpy.multiply),
+        ("band", "uint8", numpy.bitwise_and),
+        ("bor", "uint16", numpy.bitwise_or),
+        ("bxor", "uint32", numpy.bitwise_xor),
+        ("sum", "float64", numpy.add),
+        ("max", "float32", numpy.maximum),
+    ],
+)
+def test_other_reductions_are_exact(ranks, op, dtype, fold):
+    inputs = [numpy.random.default_rng(7 + rank).integers(0, 100, 4099).astype(dtype) for rank in range(3)]
+    results = ranks(3, lambda comm: comm.all_reduce(inputs[comm.rank].copy(), op))
+    want = fold(fold(inputs[0], inputs[1]), inputs[2])
+    for result in results:
+        numpy.testing.assert_array_equal(result, want)
+
+
+def test_average_out_of_place_leaves_the_input_alone(ranks):
+    def body(comm):
+        mine = numpy.full((3, 5), float(comm.rank), numpy.float32)
+        out = numpy.zeros_like(mine)
+        assert comm.all_reduce(mine, "avg", out=out) is out
+        assert (mine == comm.rank).all()
+        return out
+
+    for result in ranks(2, body):
+        assert (result == 0.5).all()
+
+
+def test_every_collective(ranks):
+    world = 3
+
+    def body(comm):
+        rank = comm.rank
+        reduced = comm.reduce(numpy.full(10, rank + 1, numpy.int32), root=1)
+        assert (reduced == (6 if rank == 1 else rank + 1)).all()
+        everywhere = comm.broadcast(numpy.full((2, 2), float(rank)), root=2)
+        assert (everywhere == 2.0).all() and everywhere.dtype == numpy.float64
+        gathered = comm.all_gather(numpy.array([rank, -rank], numpy.int64))
+        assert gathered.shape == (world, 2) and gathered[:, 0].tolist() == [0, 1, 2]
+        part = comm.reduce_scatter(numpy.arange(world * 4, dtype=numpy.int32).reshape(world * 2, 2))
+        assert part.shape == (2, 2) and part.flatten().tolist() == [world * (4 * rank + i) for i in range(4)]
+        exchanged = comm.all_to_all(numpy.arange(world, dtype=numpy.int32) + 10 * rank)
+        assert exchanged.tolist() == [rank, 10 + rank, 20 + rank]
+        comm.barrier()
+        # Types that the library cannot add travel all the same where nothing is added.
+        flags = comm.all_gather(numpy.array([rank == 1]))
+        assert flags.flatten().tolist() == [False, True, False]
+
+    ranks(world, body)
+
+
+def test_many_in_flight_in_order(ranks):
+    def body(comm):
+        works = [comm.all_reduce_async(numpy.full(1000 + i, comm.rank + i, numpy.int32)) for i in range(50)]
+        return [int(work.wait()[0]) for work in works]
+
+    for result in ranks(2, body):
+        assert result == [1 + 2 * i for i in range(50)]
+
+
+def test_other_kinds_of_memory(ranks):
+    def body(comm):
+        grown = bytearray(numpy.full(6, comm.rank + 1, numpy.int32).tobytes())
+        comm.all_reduce(grown, dtype="i32")
+        doubles = array.array("f", [1.0, 2.0])
+        comm.all_reduce(doubles)
+        view = memoryview(numpy.ones(8, numpy.float32))[2:6]
+        comm.all_reduce(view)
+        brain = (numpy.array([1.0, 2.5], numpy.float32).view(numpy.uint32) >> 16).astype(numpy.uint16)
+        comm.all_reduce(brain, dtype="bf16")
+        return numpy.frombuffer(grown, numpy.int32).tolist(), doubles.tolist(), view.tolist(), (
+            (brain.astype(numpy.uint32) << 16).view(numpy.float32).tolist()
+        )
+
+    for integers, floats, view, brain in ranks(2, body):
+        assert integers == [3] * 6 and floats == [2.0, 4.0] and view == [2.0] * 4 and brain == [2.0, 5.0]
+
+
+def test_a_rank_that_never_comes_is_not_waited_for_longer_than_asked(switch):
+    with pytest.raises(netfold.Timeout):
+        netfold.Communicator(0, 2, job="alone", switch=switch.address, join_timeout=0.3, fall_back=False)
+
+
+def test_reports_and_non_finite_values(ranks):
+    def body(comm):
+        mine = numpy.ones(5000, numpy.float32)
+        if comm.rank == 1:
+            mine[4000] = numpy.inf
+        work = comm.all_reduce_async(mine)
+        result = work.wait()
+        assert not numpy.isfinite(result[4000]) and result[0] == 2.0
+        return work.report(), work.exception(), work.done(), repr(work)
+
+    for report, exception, done, shown in ranks(2, body):
+        assert report["elements"] == 5000 and exception is None and done and "done" in shown
+
+
+def test_callbacks_come_on_a_thread_of_the_package(ranks):
+    def body(comm):
+        heard = threading.Event()
+        names = []
+        work = comm.all_reduce_async(numpy.ones(10, numpy.float32))
+        work.add_done_callback(lambda it: (names.append((threading.current_thread().name, it is work)), heard.set()))
+        assert heard.wait(30)
+        late = threading.Event()
+        work.add_done_callback(lambda it: late.set())
+        assert late.wait(30)
+        return names
+
+    for [(name, same)] in ranks(2, body):
+        assert same and name != "MainThread"
+
+
+def test_different_calls_raise_on_every_rank(ranks):
+    def body(comm):
+        with pytest.raises(netfold.Mismatch) as caught:
+            comm.all_reduce(numpy.ones(100 + comm.rank, numpy.float32))
+        with pytest.raises(netfold.Error) as again:
+            comm.barrier()
+        return caught.value, again.value
+
+    for first, again in ranks(2, body):
+        assert first.kind == "mismatch" == again.kind and first.advice == "stop"
+        assert isinstance(pickle.loads(pickle.dumps(first)), netfold.Mismatch)
+
+
+def test_a_rank_that_leaves_is_noticed(ranks):
+    started = threading.Barrier(2)
+
+    def body(comm):
+        started.wait(30)
+        if comm.rank == 1:
+            comm.abort()
+            with pytest.raises(netfold.Error):
+                comm.barrier()
+            return None
+        begun = time.monotonic()
+        with pytest.raises(netfold.PeerLost) as caught:
+            comm.all_reduce(numpy.ones(1000, numpy.float32))
+        assert time.monotonic() - begun < 30
+        return caught.value.peer, caught.value.advice
+
+    assert ranks(2, body)[0] == (1, "shrink")
+
+
+def test_use_after_close(switch):
+    comm = netfold.Communicator(0, 1, job="one", switch=switch.address)
+    comm.all_reduce(numpy.ones(3, numpy.float32))
+    assert "open" not in repr(comm)
+    comm.close()
+    comm.close()
+    assert comm.closed
+    with pytest.raises(netfold.Closed):
+        comm.all_reduce(numpy.ones(3, numpy.float32))
+
+
+@pytest.mark.parametrize(
+    "arguments, exception",
+    [
+        (dict(rank=2, world_size=2), netfold.ArgumentError),
+        (dict(rank=0, world_size=0), netfold.ArgumentError),
+        (dict(rank=0, world_size=1, mode="bfp7"), netfold.ArgumentError),
+        (dict(rank=0, world_size=1, switch="127.0.0.1:1", fall_back=False), netfold.Unreachable),
+        (dict(rank=0, world_size=1, switch="nowhere"), netfold.Unreachable),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, exception):
+    with pytest.raises(exception) as caught:
+        netfold.Communicator(**arguments)
+    assert caught.value.kind and str(caught.value)
+
+
+def test_rank_and_world_come_from_the_environment(monkeypatch):
+    from netfold import _environment
+
+    for names in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        with monkeypatch.context() as context:
+            for rank_name, size_name in _environment._NAMES:
+                context.delenv(rank_name, raising=False)
+                context.delenv(size_name, raising=False)
+            with pytest.raises(netfold.ArgumentError):
+                _environment.place(None, None)
+            context.setenv(names[0], "1")
+            context.setenv(names[1], "4")
+            assert _environment.place(None, None) == (1, 4)
+            assert _environment.place(3, None) == (3, 4)
+            context.setenv(names[0], "one")
+            with pytest.raises(netfold.ArgumentError):
+                _environment.place(None, None)
+
+
+def test_switches():
+    with netfold.Switch(payload=256, slots=64) as switch:
+        assert switch.running and switch.address.startswith("127.0.0.1:") and switch.counters()["results"] == 0
+        with pytest.raises(netfold.Error):
+            netfold.Switch(switch.address)
+    assert not switch.running and switch.counters() is None
+    with pytest.raises(netfold.ArgumentError):
+        netfold.Switch(payload=77)
+    with pytest.raises(netfold.ArgumentError):
+        netfold.Switch("localhost")

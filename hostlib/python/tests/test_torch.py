@@ -1,0 +1,129 @@
+"""netfold.torch with real ranks: processes on loopback, a real torch, DDP as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from conftest import Processes, run_ranks
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available():
+    pytest.skip("this torch has no distributed package", allow_module_level=True)
+
+MODERN = hasattr(torch._C._distributed_c10d, "Backend")
+
+
+@pytest.mark.parametrize("mode", ["bfp32", "bfp16"])
+def test_all_reduce_of_every_type(mode):
+    for outcome in run_ranks("all_reduce", 2, {"NETFOLD_MODE": mode}):
+        assert "switch" in outcome["path"]
+
+
+def test_every_other_operation():
+    run_ranks("everything_else", 3)
+
+
+def test_every_operation_through_shared_memory():
+    run_ranks("everything_else", 3, {"NETFOLD_SHARED_MEMORY": "1"})
+
+
+def test_groups_of_some_ranks():
+    outcomes = run_ranks("groups", 3)
+    assert [len(outcome["paths"]) for outcome in outcomes] == [1, 2, 1]
+
+
+def test_groups_one_after_the_other():
+    run_ranks("again", 2)
+
+
+@pytest.mark.parametrize("mode, bound", [("bfp32", 1e-5), ("bfp16", 5e-3)])
+def test_ddp_trains_as_over_gloo(mode, bound):
+    outcomes = run_ranks("ddp", 4, {"NETFOLD_MODE": mode})
+    for outcome in outcomes:
+        assert outcome["ddp"] <= bound and outcome["hook"] <= bound
+        assert outcome["sum"] == outcomes[0]["sum"], "models differ between ranks"
+
+
+def test_zero_redundancy_optimizer():
+    outcomes = run_ranks("zero", 2)
+    assert outcomes[0]["sum"] == outcomes[1]["sum"]
+
+
+def test_tensors_with_gaps_are_refused():
+    for outcome in run_ranks("bad_tensors"):
+        assert "contiguous" in outcome["message"].lower()
+
+
+def test_other_shapes_raise_on_every_rank():
+    for outcome in run_ranks("mismatch", 3):
+        assert "rank" in outcome["error"] and outcome["seconds"] < 20
+        assert outcome["later"]
+
+
+def test_calls_out_of_order_raise_under_ddp():
+    for outcome in run_ranks("mismatch_ddp", 2):
+        assert "submitted" in outcome["error"]
+
+
+def test_use_after_shutdown_raises():
+    for outcome in run_ranks("closed"):
+        assert "make a new one" in outcome["error"]
+
+
+def test_abort_from_another_thread():
+    first, second = run_ranks("aborted", 2)
+    assert first["seconds"] < 15 and first["later"] and second["error"]
+    if MODERN:
+        assert "SUCCESS" not in first["code"]
+
+
+def test_a_rank_that_is_killed_under_ddp(tmp_path):
+    processes = Processes("rank_death", 3, {"NETFOLD_TEST_FILE": str(tmp_path / "port")})
+    outcomes = processes.wait()
+    assert outcomes[2].code == -9
+    for outcome in outcomes[:2]:
+        assert outcome.code == 0, outcome.output
+        assert outcome["step"] == 5 and outcome["seconds"] < 20 and outcome["again"] is True
+    assert outcomes[0]["sum"] == outcomes[1]["sum"]
+
+
+SWITCH = "import netfold, sys; switch = netfold.Switch(); print(switch.address, flush=True); sys.stdin.read()"
+
+
+def test_a_switch_that_is_killed_under_ddp(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", SWITCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as switch:
+        try:
+            environment = {
+                "NETFOLD_CONTROLLER": switch.stdout.readline().strip(),
+                "NETFOLD_TEST_SWITCH_PID": str(switch.pid),
+                "NETFOLD_TEST_FILE": str(tmp_path / "port"),
+            }
+            outcomes = Processes("switch_death", 3, environment).wait()
+        finally:
+            switch.kill()
+    for outcome in outcomes:
+        assert outcome.code == 0, outcome.output
+        assert environment["NETFOLD_CONTROLLER"] in outcome["path"]
+        assert outcome["seconds"] < 30 and outcome["slowest"] < 30 and outcome["again"] is True
+        # Finished otherwise, or an exception: the same on every rank, and never another result.
+        assert outcome["went_on"] == outcomes[0]["went_on"]
+        assert outcome["sum"] == outcomes[0]["sum"]
+
+
+def test_without_a_switch_all_ranks_go_on_and_say_why():
+    outcomes = run_ranks("no_switch", 3, {"NETFOLD_CONTROLLER": "127.0.0.1:1"})
+    paths = {outcome["path"] for outcome in outcomes}
+    assert len(paths) == 1 and "127.0.0.1:1" in paths.pop()
+
+
+def test_without_a_switch_all_ranks_raise_when_told_to():
+    for outcome in run_ranks("no_switch_strict", 2, {"NETFOLD_CONTROLLER": "127.0.0.1:1", "NETFOLD_FALL_BACK": "0"}):
+        assert "127.0.0.1:1" in outcome["error"]
+
+
+def test_forked_data_loaders():
+    for outcome in run_ranks("fork_workers"):
+        assert outcome["done"]

@@ -1,0 +1,176 @@
+"""What a rank does in the tests that need torch 2. Started by `torch_ranks.py`, whose names it uses."""
+
+import datetime
+import os
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch_ranks import RANK, WORLD, batch, network, report, start
+
+import netfold
+import netfold.torch
+
+
+def devices():
+    """A group with a backend for each kind of device."""
+    start("cpu:netfold,cuda:gloo")
+    tensor = torch.ones(100)
+    dist.all_reduce(tensor)
+    assert (tensor == WORLD).all()
+    report(path=netfold.torch.path(), backend=dist.get_backend())
+
+
+def fully_shard():
+    """FSDP2 over netfold trains what it trains over gloo."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard as shard
+
+    start()
+    results = []
+    for backend in ("netfold", "gloo"):
+        mesh = init_device_mesh("cpu", (WORLD,)) if backend == "netfold" else None
+        if backend == "gloo":
+            mesh = dist.device_mesh.DeviceMesh.from_group(dist.new_group(backend="gloo"), "cpu")
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+        for layer in model:
+            shard(layer, mesh=mesh)
+        shard(model, mesh=mesh)
+        if backend == "gloo":
+            for module in model.modules():
+                if hasattr(module, "set_force_sum_reduction_for_comms"):
+                    module.set_force_sum_reduction_for_comms(True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for step in range(10):
+            inputs, labels = batch(step)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+        results.append(torch.cat([parameter.full_tensor().detach().flatten() for parameter in model.parameters()]))
+    ours, theirs = results
+    report(error=((ours - theirs).abs().max() / theirs.abs().max()).item(), sum=ours.double().sum().item())
+
+
+def dtensor():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    start()
+    mesh = init_device_mesh("cpu", (WORLD,))
+    torch.manual_seed(3)
+    left, right = torch.randn(8, 4 * WORLD), torch.randn(4 * WORLD, 6)
+    product = distribute_tensor(left, mesh, [Shard(1)]) @ distribute_tensor(right, mesh, [Shard(0)])
+    whole = product.redistribute(mesh, [Replicate()]).to_local()
+    assert torch.allclose(whole, left @ right, atol=1e-5)
+    rows = product.redistribute(mesh, [Shard(0)])
+    assert torch.allclose(rows.full_tensor(), left @ right, atol=1e-5)
+    report(done=True)
+
+
+def functional():
+    import torch.distributed._functional_collectives as functional
+
+    start()
+    tensor = torch.full((100,), float(RANK))
+    total = functional.all_reduce(tensor, "sum", group=dist.group.WORLD)
+    assert (total == sum(range(WORLD))).all() and (tensor == RANK).all()
+    mean = functional.all_reduce(tensor, "avg", group=dist.group.WORLD)
+    assert (mean == (WORLD - 1) / 2).all()
+    gathered = functional.all_gather_tensor(tensor, 0, dist.group.WORLD)
+    assert gathered.shape == (100 * WORLD,)
+    part = functional.reduce_scatter_tensor(torch.arange(float(WORLD * 3)), "sum", 0, dist.group.WORLD)
+    assert (part == WORLD * torch.arange(RANK * 3.0, RANK * 3 + 3)).all()
+    report(done=True)
+
+
+def torchft():
+    """A replica dies, the other reconfigures and goes on; its peer comes back."""
+    from netfold.torchft import ProcessGroupNetfold
+
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, WORLD, RANK == 0, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+    address = f"127.0.0.1:{port}"
+    group = ProcessGroupNetfold(timeout=datetime.timedelta(seconds=30))
+    group.configure(f"{address}/first", f"replica{RANK}", RANK, WORLD)
+    assert group.size() == WORLD and group.errored() is None and group.getBackendName() == "netfold"
+    tensor = torch.ones(1000)
+    group.allreduce([tensor], dist.AllreduceOptions()).wait()
+    assert (tensor == WORLD).all()
+    if RANK == 1:
+        # As a crash: pending and later operations of the others fail.
+        group.abort()
+        failed = True
+    else:
+        begun = time.monotonic()
+        failed = False
+        try:
+            for _ in range(1000):
+                group.allreduce([torch.ones(1000)], dist.AllreduceOptions()).wait()
+        except RuntimeError:
+            failed = True
+        report(seconds=time.monotonic() - begun, errored=str(group.errored()))
+        # Alone.
+        group.configure(f"{address}/second", "replica0", 0, 1)
+        assert group.errored() is None
+        tensor = torch.ones(1000)
+        group.allreduce([tensor], dist.AllreduceOptions()).wait()
+        assert (tensor == 1).all()
+    store.add("alone", 1)
+    while store.add("alone", 0) < WORLD:
+        time.sleep(0.01)
+    group.configure(f"{address}/third", f"replica{RANK}", RANK, WORLD)
+    tensor = torch.full((1000,), float(RANK))
+    group.allreduce([tensor], dist.AllreduceOptions()).wait()
+    assert (tensor == sum(range(WORLD))).all()
+    report(failed=failed, done=True)
+    store.add("over", 1)
+    while RANK == 0 and store.add("over", 0) < WORLD:
+        time.sleep(0.01)
+    group.shutdown()
+
+
+def torchft_manager():
+    """torchft's manager and lighthouse: one of two replicas leaves, the other trains on and commits its steps."""
+    from torchft import DistributedDataParallel, Manager, Optimizer
+
+    from netfold.torchft import ProcessGroupNetfold
+
+    replica = RANK
+    store_port = int(os.environ["MASTER_PORT"]) + 0
+    store = dist.TCPStore("127.0.0.1", 0, 1, True, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+    group = ProcessGroupNetfold(timeout=datetime.timedelta(seconds=20))
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    manager = Manager(
+        pg=group,
+        min_replica_size=1,
+        load_state_dict=lambda state: model.load_state_dict(state["model"]),
+        state_dict=lambda: {"model": model.state_dict()},
+        replica_id=f"replica{replica}",
+        store_addr="127.0.0.1",
+        store_port=store.port,
+        rank=0,
+        world_size=1,
+        lighthouse_addr=os.environ["TORCHFT_LIGHTHOUSE"],
+        timeout=datetime.timedelta(seconds=20),
+        quorum_timeout=datetime.timedelta(seconds=30),
+    )
+    wrapped = DistributedDataParallel(manager, model)
+    stepped = Optimizer(manager, optimizer)
+    participants = []
+    deadline = time.monotonic() + 70
+    while time.monotonic() < deadline:
+        inputs, labels = batch(manager.current_step(), replica)
+        stepped.zero_grad()
+        torch.nn.functional.cross_entropy(wrapped(inputs), labels).backward()
+        stepped.step()
+        participants.append(manager.num_participants())
+        if replica == 1 and 2 in participants and manager.current_step() >= 5:
+            os._exit(0)
+        if replica == 0 and 2 in participants and participants[-3:] == [1, 1, 1]:
+            break
+    report(participants=sorted(set(participants)), steps=manager.current_step(), alone=participants[-1])
+    manager.shutdown(wait=False)
+    os._exit(0)

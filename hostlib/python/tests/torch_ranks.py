@@ -1,0 +1,418 @@
+"""What a rank does in the tests of netfold.torch: `torch_ranks.py SCENARIO`, started by `conftest.Processes`.
+
+A scenario reports values by lines `RESULT {...}` and fails by an exception. It runs on torch 1.13 and on torch 2.
+"""
+
+import datetime
+import json
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import netfold
+import netfold.torch
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+OLD = not hasattr(torch._C._distributed_c10d, "Backend")
+
+
+def report(**values):
+    print("RESULT " + json.dumps(values), flush=True)
+
+
+def start(backend="netfold", **named):
+    dist.init_process_group(backend, **named)
+
+
+def network(seed=1, width=64):
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(16, width), torch.nn.BatchNorm1d(width), torch.nn.ReLU(), torch.nn.Linear(width, 4)]
+    return torch.nn.Sequential(*layers)
+
+
+def batch(step, rank=RANK):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    inputs = torch.randn(8, 16, generator=generator)
+    return inputs, inputs[:, :4].argmax(1)
+
+
+def train(model, steps=10, group=None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(steps):
+        inputs, labels = batch(step)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def all_reduce():
+    start()
+    report(path=netfold.torch.path())
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64, torch.uint8):
+        for shape in ((0,), (1,), (1003,), (17, 33)):
+            tensor = torch.full(shape, RANK + 1, dtype=dtype)
+            dist.all_reduce(tensor)
+            assert (tensor.double() == WORLD * (WORLD + 1) / 2).all(), (dtype, shape, tensor)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        tensor = torch.full((100,), RANK, dtype=dtype)
+        dist.all_reduce(tensor, op=dist.ReduceOp.AVG if hasattr(dist.ReduceOp, "AVG") else dist.ReduceOp.SUM)
+        assert (tensor.double() == (WORLD - 1) / 2).all(), tensor
+    for op, want in (("MAX", WORLD), ("MIN", 1), ("PRODUCT", 1)):
+        for dtype in (torch.float32, torch.int32, torch.int64):
+            tensor = torch.full((10,), RANK + 1 if op != "PRODUCT" else 1, dtype=dtype)
+            dist.all_reduce(tensor, op=getattr(dist.ReduceOp, op))
+            assert (tensor == want).all(), (op, dtype, tensor)
+    infinite = torch.ones(1000)
+    infinite[3 + RANK] = float("inf")
+    dist.all_reduce(infinite)
+    assert not infinite[3].isfinite(), "an infinity must not be lost: loss scaling looks for it"
+    works = [dist.all_reduce(torch.full((100,), float(i)), async_op=True) for i in range(30)]
+    for work in works:
+        work.wait()
+    tensor = torch.ones(10)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    assert future.wait()[0][0] == WORLD
+
+
+def everything_else():
+    """Every operation, against what it must give."""
+    start()
+    ranks = range(WORLD)
+    tensor = torch.full((3,), RANK)
+    dist.broadcast(tensor, 1)
+    assert tensor.tolist() == [1] * 3
+    tensor = torch.full((3,), RANK + 1.0)
+    dist.reduce(tensor, 0)
+    assert RANK != 0 or tensor.tolist() == [sum(r + 1.0 for r in ranks)] * 3
+    parts = [torch.zeros(2, dtype=torch.int64) for _ in ranks]
+    dist.all_gather(parts, torch.full((2,), RANK))
+    assert [int(part[0]) for part in parts] == list(ranks)
+    whole = torch.zeros(4 * WORLD)
+    (dist._all_gather_base if OLD else dist.all_gather_into_tensor)(whole, torch.full((4,), float(RANK)))
+    assert whole.tolist() == [float(r) for r in ranks for _ in range(4)]
+    flags = torch.zeros(WORLD, dtype=torch.bool)
+    (dist._all_gather_base if OLD else dist.all_gather_into_tensor)(flags, torch.tensor([RANK == 1]))
+    assert flags.tolist() == [r == 1 for r in ranks]
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        part = torch.zeros(4, dtype=dtype)
+        whole = torch.arange(4 * WORLD).to(dtype)
+        (dist._reduce_scatter_base if OLD else dist.reduce_scatter_tensor)(part, whole)
+        assert (part == WORLD * torch.arange(4 * RANK, 4 * RANK + 4)).all(), part
+        assert (whole == torch.arange(4 * WORLD)).all(), "the input is not the library's to change"
+    part = torch.zeros(2)
+    dist.reduce_scatter(part, [torch.full((2,), float(r)) for r in ranks])
+    assert part.tolist() == [float(WORLD * RANK)] * 2
+    parts = [torch.zeros(2) for _ in ranks] if RANK == 0 else None
+    dist.gather(torch.full((2,), float(RANK)), parts)
+    assert RANK != 0 or [part[0].item() for part in parts] == [float(r) for r in ranks]
+    part = torch.zeros(2)
+    dist.scatter(part, [torch.full((2,), float(r)) for r in ranks] if RANK == 0 else None)
+    assert part.tolist() == [float(RANK)] * 2
+    output = torch.zeros(WORLD)
+    dist.all_to_all_single(output, torch.arange(float(WORLD)) + 10 * RANK)
+    assert output.tolist() == [float(RANK + 10 * r) for r in ranks]
+    if RANK == 0:
+        dist.send(torch.ones(2), 1)
+    elif RANK == 1:
+        tensor = torch.zeros(2)
+        dist.recv(tensor, 0)
+        assert tensor.tolist() == [1.0, 1.0]
+    dist.barrier()
+    objects = [None] * WORLD
+    dist.all_gather_object(objects, {"rank": RANK})
+    assert [each["rank"] for each in objects] == list(ranks)
+    objects = [RANK]
+    dist.broadcast_object_list(objects, 1)
+    assert objects == [1]
+
+
+def groups():
+    """Several groups at once, of some ranks."""
+    start()
+    pair = dist.new_group([0, 1])
+    rest = dist.new_group([1, 2])
+    gloo = dist.new_group(backend="gloo")
+    for group, members in ((pair, (0, 1)), (rest, (1, 2)), (gloo, (0, 1, 2)), (None, (0, 1, 2))):
+        if RANK in members:
+            tensor = torch.full((1000,), float(RANK))
+            dist.all_reduce(tensor, group=group)
+            assert (tensor == sum(members)).all(), (members, tensor)
+    report(paths=[netfold.torch.path(group) for group, members in ((pair, (0, 1)), (rest, (1, 2))) if RANK in members])
+    try:
+        netfold.torch.path(gloo)
+    except TypeError:
+        pass
+    else:
+        raise AssertionError("gloo has no path of this library")
+    dist.destroy_process_group()
+
+
+def again():
+    """A group after a group, over the same store."""
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, WORLD, RANK == 0, timeout=datetime.timedelta(seconds=60))
+    for turn in range(3):
+        # torch 1.13's own barrier of a new group allows one group a store.
+        of_turn = dist.PrefixStore(str(turn), store) if OLD else store
+        start(store=of_turn, rank=RANK, world_size=WORLD)
+        tensor = torch.full((1000,), float(turn))
+        dist.all_reduce(tensor)
+        assert (tensor == turn * WORLD).all()
+        dist.barrier()
+        dist.destroy_process_group()
+    # Rank 0 hosts the store: it goes last.
+    store.add("over", 1)
+    while RANK == 0 and store.add("over", 0) < WORLD:
+        time.sleep(0.01)
+
+
+def ddp():
+    """DDP over netfold trains what DDP over gloo trains."""
+    start()
+    gloo = dist.new_group(backend="gloo")
+    ours = train(DistributedDataParallel(network(), bucket_cap_mb=0.01))
+    theirs = train(DistributedDataParallel(network(), bucket_cap_mb=0.01, process_group=gloo))
+    hooked = DistributedDataParallel(network(), process_group=gloo)
+    state = netfold.torch.HookState(gloo)
+    hooked.register_comm_hook(state, netfold.torch.all_reduce_hook)
+    hook = train(hooked)
+    scale = theirs.abs().max()
+    report(ddp=((ours - theirs).abs().max() / scale).item(), hook=((hook - theirs).abs().max() / scale).item())
+    report(sum=ours.double().sum().item(), path=netfold.torch.path(), hook_path=state.path())
+
+
+def zero():
+    """ZeroRedundancyOptimizer: sharded optimizer states, broadcast of parameters."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    start()
+    model = DistributedDataParallel(network())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.01)
+    for step in range(5):
+        inputs, labels = batch(step)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    report(sum=sum(parameter.double().sum().item() for parameter in model.parameters()))
+
+
+def bad_tensors():
+    """Tensors that cannot be sent raise where they are given, and harm nothing."""
+    start()
+    for refused in (torch.zeros(4, 4).t(), torch.zeros(8)[::2]):
+        try:
+            dist.all_reduce(refused)
+        except (netfold.TensorError, ValueError, RuntimeError) as error:
+            report(refused=type(error).__name__, message=str(error))
+        else:
+            raise AssertionError("a tensor with gaps was taken")
+    tensor = torch.ones(5)
+    dist.all_reduce(tensor)
+    assert tensor[0] == WORLD
+
+
+def mismatch():
+    """Other shapes on other ranks: an exception on every rank."""
+    start(timeout=datetime.timedelta(seconds=30))
+    begun = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(100 + RANK))
+    except RuntimeError as error:
+        report(error=str(error), kind=getattr(error, "kind", None), seconds=time.monotonic() - begun)
+    try:
+        dist.all_reduce(torch.ones(100))
+    except RuntimeError as error:
+        report(later=str(error))
+
+
+def mismatch_ddp():
+    """One call more on one rank, so that DDP's calls meet others: an exception on every rank."""
+    start(timeout=datetime.timedelta(seconds=30))
+    model = DistributedDataParallel(network())
+    inputs, labels = batch(0)
+    loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+    try:
+        if RANK == 0:
+            dist.all_reduce(torch.ones(7))  # One call more than the others.
+        loss.backward()
+        dist.all_reduce(torch.ones(7))
+    except RuntimeError as error:
+        report(error=str(error))
+    os._exit(0)  # Threads of autograd may wait for what never comes.
+
+
+def closed():
+    start()
+    group = dist.group.WORLD if dist.group.WORLD is not None else dist.distributed_c10d._get_default_group()
+    backend = group if OLD else group._get_backend(torch.device("cpu"))
+    dist.all_reduce(torch.ones(3))
+    dist.barrier()
+    backend.shutdown()
+    try:
+        dist.all_reduce(torch.ones(3))
+    except RuntimeError as error:
+        report(error=str(error))
+
+
+def _new_group(name, ranks, port_file):
+    """A new default group among `ranks`, in processes that had another one."""
+    if RANK == ranks[0]:
+        store = dist.TCPStore("127.0.0.1", 0, len(ranks), True, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+        with open(port_file + ".part", "w") as file:
+            file.write(str(store.port))
+        os.rename(port_file + ".part", port_file)
+    else:
+        deadline = time.monotonic() + 60
+        while not os.path.exists(port_file):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with open(port_file) as file:
+            port = int(file.read())
+        store = dist.TCPStore("127.0.0.1", port, len(ranks), False, timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("netfold", store=dist.PrefixStore(name, store), rank=ranks.index(RANK), world_size=len(ranks))
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    assert (tensor == len(ranks)).all()
+    model = DistributedDataParallel(network())
+    result = train(model, 3)
+    report(again=True, sum=result.double().sum().item(), path_again=netfold.torch.path())
+    store.add("over", 1)
+    while RANK == ranks[0] and store.add("over", 0) < len(ranks):
+        time.sleep(0.01)
+
+
+def _train_until_it_fails(model, on_step):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    try:
+        for step in range(100_000):
+            on_step(step)
+            inputs, labels = batch(step % 50)
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+    except RuntimeError as error:
+        return step, error
+    raise AssertionError("nothing failed")
+
+
+def rank_death():
+    """Rank 2 of 3 is killed while DDP trains: the others get an exception, abandon the group and make a new one."""
+    start(timeout=datetime.timedelta(seconds=60))
+    model = DistributedDataParallel(network(), broadcast_buffers=False)
+    struck = []
+
+    def on_step(step):
+        struck.append(time.monotonic())
+        if RANK == 2 and step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    step, error = _train_until_it_fails(model, on_step)
+    report(step=step, error=str(error), seconds=time.monotonic() - struck[-1])
+    del model
+    dist.destroy_process_group()
+    _new_group("second", [0, 1], os.environ["NETFOLD_TEST_FILE"])
+
+
+def switch_death():
+    """The switch is killed while DDP trains: the step is finished otherwise, or every rank gets an exception."""
+    start(timeout=datetime.timedelta(seconds=60))
+    report(path=netfold.torch.path())
+    model = DistributedDataParallel(network(), broadcast_buffers=False)
+    struck = []
+    goal = int(os.environ.get("NETFOLD_TEST_STEPS", "400"))
+
+    class Enough(RuntimeError):
+        pass
+
+    def on_step(step):
+        struck.append(time.monotonic())
+        if step == 5 and RANK == 0:
+            os.kill(int(os.environ["NETFOLD_TEST_SWITCH_PID"]), signal.SIGKILL)
+        if step == goal:
+            raise Enough("the training went on")
+
+    step, error = _train_until_it_fails(model, on_step)
+    slowest = max(later - before for before, later in zip(struck, struck[1:]))
+    report(step=step, went_on=isinstance(error, Enough), error=str(error), seconds=time.monotonic() - struck[-1], slowest=slowest)
+    parameters = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    report(path_after=netfold.torch.path(), sum=parameters.double().sum().item())
+    del model
+    dist.destroy_process_group()
+    os.environ.pop("NETFOLD_CONTROLLER", None)
+    _new_group("second", list(range(WORLD)), os.environ["NETFOLD_TEST_FILE"])
+
+
+def no_switch():
+    """A controller that is not there: all ranks go on without, and say why."""
+    start()
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    assert (tensor == WORLD).all()
+    report(path=netfold.torch.path())
+
+
+def no_switch_strict():
+    try:
+        start(timeout=datetime.timedelta(seconds=20))
+    except RuntimeError as error:
+        report(error=str(error))
+
+
+def aborted():
+    """abort() from another thread ends what waits."""
+    import threading
+
+    start(timeout=datetime.timedelta(seconds=60))
+    group = dist.group.WORLD if dist.group.WORLD is not None else dist.distributed_c10d._get_default_group()
+    backend = group if OLD else group._get_backend(torch.device("cpu"))
+    if RANK == 0:
+        threading.Timer(0.3, backend.abort).start()
+        begun = time.monotonic()
+        try:
+            dist.all_reduce(torch.ones(10))
+        except RuntimeError as error:
+            report(error=str(error), seconds=time.monotonic() - begun)
+        if not OLD:
+            report(code=str(backend.get_error()))
+        try:
+            dist.all_reduce(torch.ones(10))
+        except RuntimeError as error:
+            report(later=str(error))
+    else:
+        time.sleep(1.0)
+        try:
+            dist.all_reduce(torch.ones(10))
+        except RuntimeError as error:
+            report(error=str(error))
+    os._exit(0)
+
+
+def fork_workers():
+    """A DataLoader whose workers are forked after the group was made."""
+    start()
+    model = DistributedDataParallel(network())
+    samples = [batch(i) for i in range(8)]
+    loader = torch.utils.data.DataLoader(samples, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    for _ in range(2):
+        for inputs, labels in loader:
+            torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+    dist.barrier()
+    report(done=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] in globals():
+        globals()[sys.argv[1]]()
+    else:
+        import torch2_ranks
+
+        getattr(torch2_ranks, sys.argv[1])()
+    # Ends without interpreter shutdown races of gloo's threads, but with our own exit handlers.
+    sys.exit(0)
