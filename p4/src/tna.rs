@@ -67,11 +67,13 @@ const RECIRCULATION_PORT: u32 = 68;
 /// When the program is not valid, or not of a shape that the chip's stages can hold; see [`Refusal`].
 pub fn print(program: &Program, chip: Chip) -> Result<String, PrintError> {
     check(program)?;
-    let lowered = lower::lower(program)?;
+    let lowered = lower::lower(program).map_err(|refusal| refusal.named(program))?;
     let fields = Containers::new(&lowered.program);
     let mut printer = Printer { chip, fields, l: lowered, w: Writer::default() };
-    printer.program()?;
-    Ok(printer.w.finish())
+    match printer.program() {
+        Ok(()) => Ok(printer.w.finish()),
+        Err(refusal) => Err(refusal.named(printer.p()).into()),
+    }
 }
 
 fn refusal(construct: impl Into<String>, limit: impl Into<String>) -> Refusal {

@@ -40,6 +40,8 @@ pub struct Rules {
     pub waits: bool,
     /// The slot was moved on to the chunk before the job's first.
     pub advanced: bool,
+    /// A position that is sent once more, because its sum saturated, has the slot's next number rather than its own again.
+    pub moves_on: bool,
 }
 
 impl Default for Rules {
@@ -52,6 +54,7 @@ impl Default for Rules {
             repeated: true,
             waits: true,
             advanced: true,
+            moves_on: true,
         }
     }
 }
@@ -61,8 +64,10 @@ impl Default for Rules {
 pub struct Model {
     /// Workers, 1 to [`WORKERS_MAX`].
     pub workers: usize,
-    /// Chunks of the stream, at most 7: fewer than half the numbers.
+    /// Chunks of the stream, at most 7: fewer than half the numbers. Those that are sent twice count twice.
     pub chunks: u8,
+    /// Bit `c`: chunk `c` is chunk `c - 1` sent once more, with other content.
+    pub again: u8,
     /// Number of the first chunk, below 16; numbers wrap at 16.
     pub first: u8,
     /// The rules.
@@ -141,6 +146,8 @@ struct Lanes {
 struct Occupant {
     /// Chunk number, as on the wire.
     number: u8,
+    /// Whose content it is: differs from the number where a number stands for two chunks.
+    chunk: u8,
     seen: u8,
     lanes: Lanes,
 }
@@ -173,12 +180,13 @@ impl Model {
     fn start(&self) -> State {
         let before =
             if self.rules.advanced { self.first + NUMBERS - 1 } else { self.first + self.chunks } % NUMBERS;
-        let idle = Occupant { number: before, seen: 0, lanes: Lanes::default() };
+        let idle = Occupant { number: before, chunk: 0, seen: 0, lanes: Lanes::default() };
         State { sets: [idle; 2], next: [0; WORKERS_MAX], coming: [None; WORKERS_MAX] }
     }
 
     fn number(&self, position: u8) -> u8 {
-        (self.first + position) % NUMBERS
+        let earlier = if self.rules.moves_on { 0 } else { self.again & ((2 << position) - 1) as u8 };
+        (self.first + position - earlier.count_ones() as u8) % NUMBERS
     }
 
     fn newer(&self, a: u8, b: u8) -> bool {
@@ -235,16 +243,18 @@ impl Model {
             if state.next[..self.workers].iter().any(needed) {
                 return Err(Broken::SafeReuse);
             }
-            *place = Occupant { number, seen: bit, lanes: share };
+            *place = Occupant { number, chunk, seen: bit, lanes: share };
         } else if number != place.number {
             return if chunk == state.next[worker] { Err(Broken::Stale) } else { Ok(()) };
         } else if place.seen & bit != 0 && self.rules.deduplicated {
+            place.lanes.foreign |= place.chunk != chunk;
             if place.seen == full && self.rules.repeated {
                 self.send(state, set, chunk, kept & bit)?;
             }
             return Ok(());
         } else {
             place.seen |= bit;
+            place.lanes.foreign |= place.chunk != chunk;
             place.lanes.times[worker] = (place.lanes.times[worker] + 1).min(3);
         }
         if state.sets[set].seen == full { self.send(state, set, chunk, kept) } else { Ok(()) }
@@ -276,7 +286,7 @@ struct Search {
 impl Default for Model {
     /// Two workers, four chunks whose numbers wrap, the protocol's rules.
     fn default() -> Self {
-        Self { workers: 2, chunks: 4, first: NUMBERS - 2, rules: Rules::default() }
+        Self { workers: 2, chunks: 4, first: NUMBERS - 2, again: 0, rules: Rules::default() }
     }
 }
 
@@ -374,6 +384,18 @@ mod tests {
         assert_eq!(broken(|rules| rules.repeated = false), [Broken::Deadlock; 3]);
         assert_eq!(broken(|rules| rules.waits = false), [Broken::SafeReuse; 2]);
         assert_eq!(broken(|rules| rules.advanced = false), [Broken::Stale; 3]);
+    }
+
+    /// The second and the last of five chunks are the ones before them, sent once more.
+    #[test]
+    fn what_saturated_is_sent_again_under_another_number() {
+        for workers in 1..=WORKERS_MAX {
+            let model = Model { workers, chunks: 5, again: 0b1_0010, ..Model::default() };
+            assert!(model.check().is_ok(), "{workers} workers");
+            let rules = Rules { moves_on: false, ..Rules::default() };
+            let violation = Model { rules, ..model }.check().expect_err("a number for two chunks");
+            assert_eq!(violation.broken, Broken::ExactlyOnce, "{workers} workers: {violation}");
+        }
     }
 
     #[test]

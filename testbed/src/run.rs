@@ -165,7 +165,7 @@ pub enum RunError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A switch has stopped unasked.
-    #[error("switch {switch} has stopped: its last words are above")]
+    #[error("switch {switch} has stopped unasked; start the run again")]
     SwitchGone {
         /// Its number.
         switch: usize,
@@ -228,8 +228,16 @@ pub struct Outcome {
     pub resent: u64,
     /// Results that workers took.
     pub results: u64,
+    /// Of those, results whose sum had left the range, and which were asked for once more.
+    pub saturated: u64,
     /// What each switch did.
     pub switches: Vec<SwitchReport>,
+}
+
+/// Removes what this process' runs have made in the machine's network, for a process that is about to exit in their midst.
+/// Switches end with the process. A run that was killed leaves that to the next one.
+pub fn abandon() {
+    veth::sweep(|owner| owner == std::process::id());
 }
 
 /// A job on running switches.
@@ -316,7 +324,10 @@ impl Run {
         let mut round = Round::default();
         for (rank, outcome) in (0..).zip(outcomes) {
             let outcome = outcome.map_err(|_| RunError::WorkerPanicked { rank })?;
-            let (wrong, checked, elapsed) = outcome.map_err(|source| RunError::Worker { rank, source })?;
+            let (wrong, checked, elapsed) = outcome.map_err(|source| match self.fabric.keeper.gone() {
+                Some(switch) => RunError::SwitchGone { switch },
+                None => RunError::Worker { rank, source },
+            })?;
             round.wrong += wrong;
             round.checked += checked;
             round.elapsed = round.elapsed.max(elapsed);
@@ -330,7 +341,7 @@ impl Run {
     ///
     /// When a worker or a switch does not play its part to the end.
     pub fn finish(mut self) -> Result<Outcome, RunError> {
-        let mut outcome = Outcome { sent: 0, resent: 0, results: 0, switches: Vec::new() };
+        let mut outcome = Outcome { sent: 0, resent: 0, results: 0, saturated: 0, switches: Vec::new() };
         // Switches on rings stop when the last worker leaves, so they are asked first.
         for (switch, place) in self.fabric.plan.places().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
@@ -342,6 +353,7 @@ impl Run {
             outcome.sent += stats.sent;
             outcome.resent += stats.resent;
             outcome.results += stats.results;
+            outcome.saturated += stats.saturated;
             comm.leave().map_err(|source| RunError::Worker { rank, source })?;
         }
         Ok(outcome)

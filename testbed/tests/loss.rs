@@ -65,3 +65,27 @@ fn loss_costs_within_bounds() {
     }
     assert!(broken.is_empty(), "out of bounds (loss, ranks, time, packets): {broken:?}");
 }
+
+/// A path slower than the first time-out (20 ms), on which nothing is lost: the back-off stands until a chunk is answered
+/// that was sent once (RFC 6298 section 5.5), and from then on nothing is sent again.
+#[test]
+fn a_slow_path_is_measured_and_not_flooded() {
+    for (one_way_ms, packets_max) in [(15, 1.2), (40, 1.3), (80, 1.4)] {
+        let faults = Faults {
+            loss: 0.0,
+            corruption: 0.0,
+            duplication: 0.0,
+            reordering: 0.0,
+            delay: Duration::from_millis(one_way_ms),
+            jitter: Duration::from_micros(5),
+            straggle: Duration::ZERO,
+        };
+        let scenario = Scenario::plain(1, 4, SLOTS, CHUNKS, faults);
+        let mut switch =
+            ReferenceSwitch::new(SLOTS, scenario.lane_words, std::slice::from_ref(&scenario.job));
+        let report = sim::run(scenario, &mut switch);
+        let packets = report.sent as f64 / report.results as f64;
+        println!("{one_way_ms} ms each way: {packets:.3} packets for each result");
+        assert!(packets <= packets_max, "{one_way_ms} ms each way: {packets} packets for each result");
+    }
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -11,6 +12,9 @@ use crate::error::CliError;
 
 /// Exit code of a command that a signal ended.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// How often a signal is looked for.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// A request to stop, which a command looks at where it can end in order.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +42,19 @@ impl Stop {
         let stop = self.0.clone();
         on_stdin_end(move || stop.store(true, Ordering::Relaxed));
     }
+}
+
+/// Has `then` done before SIGINT or SIGTERM ends this process; a second signal ends it at once.
+pub(crate) fn before_exit_on_signal(then: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+    let stop = Stop::on_signals()?;
+    thread::spawn(move || {
+        while !stop.requested() {
+            thread::sleep(GLANCE);
+        }
+        then();
+        std::process::exit(i32::from(INTERRUPTED));
+    });
+    Ok(())
 }
 
 /// Ends this process when standard input ends.

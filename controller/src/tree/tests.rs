@@ -295,3 +295,18 @@ fn the_first_chunk_is_newer_at_every_switch() {
         }
     }
 }
+
+#[test]
+fn wide_sums_are_shifted_alike_at_each_depth() {
+    // Leaves of three and two workers, and one switch between them and the root.
+    let shape = Shape { above: vec![None, Some(0), Some(1), Some(1)], workers: vec![2, 2, 2, 3, 3] };
+    let shifts = |plan: &Plan| plan.places().iter().map(|place| place.node.shift).collect::<Vec<_>>();
+    let words = plan(&shape).unwrap().with_numerics(Numerics::Saturating).unwrap();
+    assert_eq!((shifts(&words), words.admission(0, 1, 1).shift), (vec![None; 4], 0));
+    let wide = plan(&shape).unwrap().with_numerics(Numerics::Wide).unwrap();
+    assert_eq!(shifts(&wide), [Some(0), Some(1), Some(2), Some(2)]);
+    assert_eq!(wide.admission(4, 1, 1).shift, 3);
+    let uneven = Shape { above: vec![None, Some(0)], workers: vec![1, 1, 0] };
+    let refused = plan(&uneven).unwrap().with_numerics(Numerics::Wide).unwrap_err();
+    assert_eq!(refused, TreeError::Shift { switch: 0 });
+}

@@ -192,6 +192,11 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
     refused(|ask| ask.world = 33, Refusal::Argument, "1 to 32");
     refused(|ask| ask.world = 3, Refusal::WorldMismatch, "has 2 workers");
     refused(|ask| ask.mode = Mode::I32, Refusal::ModeMismatch, "mode bfp16");
+    refused(
+        |ask| ask.mode = Mode::Wide,
+        Refusal::Numerics,
+        "give mode i32, bfp32 or bfp16, or start the switch with --numerics wide",
+    );
     refused(|ask| ask.slots = 0, Refusal::Argument, "power of two");
     refused(|ask| ask.slots = 100, Refusal::Argument, "power of two");
     refused(|ask| ask.slots = 128, Refusal::Argument, "asks for 256 slots");

@@ -412,3 +412,127 @@ proptest! {
         }
     }
 }
+
+/// What a switch makes of shares in layouts other than plain words, and whether it says that they saturated.
+fn switch(lanes: Lanes, shares: &[Vec<u8>]) -> (Vec<u8>, bool) {
+    let spread = (shares.len() as u16).next_power_of_two().trailing_zeros();
+    let width = lanes.element_bytes();
+    let mut saturated = false;
+    let mut folded = Vec::new();
+    for at in (0..shares[0].len()).step_by(width) {
+        let lane = |share: &Vec<u8>| {
+            share[at..at + width].iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
+        };
+        let bits = shares.iter().map(lane);
+        match lanes {
+            Lanes::Saturating => {
+                let at_end = |word: i32| word == i32::MIN || word == i32::MAX;
+                let sum = bits.map(u32::cast_signed).reduce(|a, b| match (at_end(a), at_end(b)) {
+                    (true, _) => a,
+                    (_, true) => b,
+                    _ => a.saturating_add(b),
+                });
+                saturated |= sum.is_some_and(at_end);
+                folded.extend(sum.unwrap().to_be_bytes());
+            }
+            Lanes::Wide => {
+                let sum: u32 = bits.sum();
+                folded.extend((((sum + (1 << spread >> 1)) >> spread) as u16).to_be_bytes());
+            }
+            Lanes::Half => {
+                let fixed = |bits: u32| (f16::from_bits(bits as u16).to_f64() * 32768.0).round_ties_even();
+                folded.extend(f16::from_f64(bits.map(fixed).sum::<f64>() / 32768.0).to_be_bytes());
+            }
+            _ => {
+                let sum: f64 = bits.map(|bits| f64::from(f32::from_bits(bits))).sum();
+                folded.extend((sum as f32).to_be_bytes());
+            }
+        }
+    }
+    (folded, saturated)
+}
+
+/// The bounds of docs/numerics.md for `f32` tensors and one level, and how often a block is redone.
+#[test]
+fn modes_stay_within_their_bounds() {
+    let mut rng = SmallRng::seed_from_u64(11);
+    let (mut blocks_seen, mut redone) = (0, 0);
+    for world in [1u16, 2, 3, 4, 8, 13, 32] {
+        let (n, h) = (f64::from(world), i32::from(world.next_power_of_two().trailing_zeros() as u8));
+        for round in 0..40 {
+            let block = |rng: &mut SmallRng| -> Vec<f32> {
+                // Sums of uniform numbers, near enough to normal ones; every fourth block is of all magnitudes.
+                if round % 4 == 0 {
+                    return random(rng, 352).iter().map(|v| v.clamp(-1e30, 1e30)).collect();
+                }
+                (0..352).map(|_| (0..6).map(|_| rng.random_range(-1.0f32..1.0)).sum()).collect()
+            };
+            let inputs: Vec<Vec<f32>> = (0..world).map(|_| block(&mut rng)).collect();
+            for lanes in [Lanes::Saturating, Lanes::Wide, Lanes::Half, Lanes::Float] {
+                let first = Quantizer::new(lanes, world);
+                let exp = inputs.iter().map(|input| first.exponent(input)).max().unwrap();
+                let largest = inputs.iter().flatten().fold(0.0f32, |b, v| b.max(v.abs()));
+                let e = i32::from(f32::exponent_of(largest.magnitude_bits()).max(EXPONENT_MIN)) - 126;
+                let fold = |q: &Quantizer| {
+                    let share = |input: &Vec<f32>| {
+                        let mut share = vec![0xa5; 352 * lanes.element_bytes()];
+                        q.pack(input, exp, &mut share);
+                        share
+                    };
+                    switch(lanes, &inputs.iter().map(share).collect::<Vec<_>>())
+                };
+                let (mut q, (mut sum, saturated)) = (first, fold(&first));
+                if saturated {
+                    q = first.again();
+                    sum = fold(&q).0;
+                }
+                if lanes == Lanes::Saturating && round % 4 != 0 && world > 1 {
+                    (blocks_seen, redone) = (blocks_seen + 1, redone + u32::from(saturated));
+                }
+                let mut result = vec![0.0f32; 352];
+                q.unpack(&sum, exp, world, &mut result);
+                for (at, got) in result.iter().enumerate() {
+                    let exact: f64 = inputs.iter().map(|input| f64::from(input[at])).sum();
+                    let magnitudes: f64 = inputs.iter().map(|input| f64::from(input[at].abs())).sum();
+                    let bound = match lanes {
+                        Lanes::Saturating => {
+                            let shares = n * f64::from(q.quantum(exp)) / 2.0;
+                            shares + (exact.abs() + shares) * 2f64.powi(-24)
+                        }
+                        Lanes::Wide => n * 2f64.powi(e - 15) + 2f64.powi(h - 1 + e - 15),
+                        Lanes::Half => {
+                            2.0 * (1.0 + 2f64.powi(-8)) * 2f64.powi(-11) * magnitudes
+                                + n * 2f64.powi(e + h - 30)
+                        }
+                        _ => 2.5 * n * 2f64.powi(e - 24),
+                    };
+                    let off = (f64::from(*got) - exact).abs();
+                    assert!(
+                        off <= bound,
+                        "{lanes:?}, {world} workers, element {at}: off by {off}, bound {bound}"
+                    );
+                }
+            }
+        }
+    }
+    println!("{redone} of {blocks_seen} blocks were redone");
+    assert!(redone > 0 && redone * 8 < blocks_seen, "{redone} of {blocks_seen}");
+}
+
+#[test]
+fn where_all_ranks_agree_a_saturated_block_is_redone_and_right() {
+    let q = Quantizer::new(Lanes::Saturating, 4);
+    let input = vec![1.5f32; 8];
+    let exp = q.exponent(&input);
+    let share = |q: &Quantizer| {
+        let mut share = vec![0; 32];
+        q.pack(&input, exp, &mut share);
+        vec![share; 4]
+    };
+    assert!(switch(Lanes::Saturating, &share(&q)).1);
+    let (sum, saturated) = switch(Lanes::Saturating, &share(&q.again()));
+    assert!(!saturated);
+    let mut result = [0.0f32; 8];
+    q.again().unpack(&sum, exp, 4, &mut result);
+    assert_eq!(result, [6.0; 8]);
+}

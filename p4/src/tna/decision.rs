@@ -4,7 +4,7 @@
 //! true side under those patterns, and then those of its false side under none: the first match wins.
 
 use crate::ir::*;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, sketch};
 
 /// Bits of one key that are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<L: Clone + PartialEq> Tree<L> {
         let (patterns, first, second) = if swap { (no, otherwise, then) } else { (yes, then, otherwise) };
         if patterns.len() > PATTERNS_MAX {
             return Err(super::refusal(
-                format!("condition {cond:?}"),
+                format!("condition {}", sketch(cond)),
                 format!("{} ternary patterns; {PATTERNS_MAX} are allowed", patterns.len()),
             ));
         }
@@ -157,7 +157,7 @@ fn patterns(cond: &Expr, want: bool) -> Result<Vec<Pattern>, Refusal> {
     let constant = |holds: bool| if holds == want { vec![vec![]] } else { vec![] };
     let unknown = || {
         Err(super::refusal(
-            format!("condition {cond:?}"),
+            format!("condition {}", sketch(cond)),
             "a match stage compares one packet value with constants",
         ))
     };

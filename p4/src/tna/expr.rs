@@ -3,7 +3,7 @@
 use super::{Printer, refusal};
 use crate::check::width;
 use crate::ir::*;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, sketch};
 
 impl Printer {
     /// A place; part of a container as a slice.
@@ -70,7 +70,10 @@ impl Printer {
                     format!("hdr.{}.{}", self.p().header(header).name, container.name)
                 }
                 None => {
-                    return Err(refusal(format!("concatenation {expr:?}"), "neighbours of one container"));
+                    return Err(refusal(
+                        format!("concatenation {}", sketch(expr)),
+                        "neighbours of one container",
+                    ));
                 }
             },
             Expr::Binary(op, left, right) => {
@@ -82,18 +85,18 @@ impl Printer {
                     BinOp::Xor => "^",
                     _ => {
                         return Err(refusal(
-                            format!("operator {op:?} in an action"),
+                            format!("operation {} in an action", sketch(expr)),
                             "sums and bit operations",
                         ));
                     }
                 };
                 let nested = |side: &Expr| matches!(side, Expr::Binary(..));
                 if nested(left) || nested(right) {
-                    return Err(refusal(format!("{expr:?}"), "an action does one operation on a field"));
+                    return Err(refusal(sketch(expr), "an action does one operation on a field"));
                 }
                 format!("{} {symbol} {}", self.value(left, params)?, self.value(right, params)?)
             }
-            _ => return Err(refusal(format!("value {expr:?}"), "fields, variables, constants")),
+            _ => return Err(refusal(format!("value {}", sketch(expr)), "fields, variables, constants")),
         })
     }
 

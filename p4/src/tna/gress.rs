@@ -6,7 +6,7 @@ use super::decision::Tree;
 use super::lower::{Path, To};
 use super::{Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, sketch};
 use crate::v1model::{applied, visit};
 use crate::writer::joined;
 
@@ -399,7 +399,9 @@ impl Printer {
             let index = match index {
                 Expr::Cast(_, inner) => self.value(inner, &[])?,
                 Expr::Const(value, _) => format!("8w{value:#x}"),
-                other => return Err(refusal(format!("counter index {other:?}"), "a constant or a byte")),
+                other => {
+                    return Err(refusal(format!("counter index {}", sketch(other)), "a constant or a byte"));
+                }
             };
             self.w.line(format!("meta.x_counts_{name} = 1;"));
             self.w.line(format!("meta.x_{name}_index = {index};"));

@@ -4,7 +4,7 @@ use super::decision::Tree;
 use super::lower::{Path, To};
 use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
 use crate::ir::*;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, sketch};
 
 /// What a path does to one register.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -408,10 +408,12 @@ impl Printer {
                     self.cell_value(left, cell)?,
                     self.cell_value(right, cell)?
                 )),
-                other => Err(refusal(format!("condition {other:?} in a register action"), "differences")),
+                other => {
+                    Err(refusal(format!("condition {} in a register action", sketch(other)), "differences"))
+                }
             },
             other => Err(refusal(
-                format!("condition {other:?} in a register action"),
+                format!("condition {} in a register action", sketch(other)),
                 "equal, or a difference above 0",
             )),
         }

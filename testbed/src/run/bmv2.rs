@@ -189,12 +189,16 @@ struct Switches {
     inboxes: Vec<Arc<Inbox>>,
     /// Kept for their ends.
     _planes: Vec<Arc<DataPlane>>,
-    _processes: Vec<Bmv2>,
+    processes: Vec<Bmv2>,
 }
 
 impl Keeper for Switches {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
         self.drivers[switch].counted(switch)
+    }
+
+    fn gone(&mut self) -> Option<usize> {
+        self.processes.iter_mut().position(|process| !process.is_running())
     }
 }
 
@@ -237,7 +241,7 @@ pub(super) fn start(config: &Config, note: Option<String>) -> Result<Fabric, Run
         drivers: drivers.clone(),
         inboxes: inboxes.clone(),
         _planes: planes.clone(),
-        _processes: processes,
+        processes,
     };
     for switch in 0..planes.len() {
         let mover = Mover {

@@ -69,6 +69,11 @@ pub struct Counted {
 pub(super) trait Keeper: Send {
     /// What a switch has counted so far.
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError>;
+
+    /// A switch that has stopped unasked, if that can be seen.
+    fn gone(&mut self) -> Option<usize> {
+        None
+    }
 }
 
 /// Running switches that hold no job yet.

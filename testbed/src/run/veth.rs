@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::File;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -69,6 +70,7 @@ struct Namespaces {
 impl Namespaces {
     fn new() -> Self {
         static RUNS: AtomicU32 = AtomicU32::new(0);
+        sweep(|owner| !Path::new(&format!("/proc/{owner}")).exists());
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         Self { prefix: format!("netfold-{}-{run}", std::process::id()), names: Vec::new() }
     }
@@ -86,6 +88,29 @@ impl Namespaces {
             "ip netns exec {name} sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
         ))
     }
+}
+
+/// Where `ip netns` keeps the names of namespaces.
+const NAMES: &str = "/var/run/netns";
+
+/// Removes the namespaces that runs of the processes in question have made, and their interfaces with them.
+pub(super) fn sweep(of: impl Fn(u32) -> bool) {
+    for entry in std::fs::read_dir(NAMES).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if owner(&name).is_some_and(&of) {
+            // There is nobody to tell; what is left shows in `ip netns`.
+            let _ = command(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+/// The process whose run made a namespace of this name; `None` when no run did.
+fn owner(name: &str) -> Option<u32> {
+    let mut parts = name.strip_prefix("netfold-")?.split('-');
+    let (process, run, place) = (parts.next()?, parts.next()?, parts.next()?);
+    let placed = place.strip_prefix(['s', 'w', 't'])?;
+    run.parse::<u32>().and(placed.parse::<u32>()).ok().filter(|_| parts.next().is_none())?;
+    process.parse().ok()
 }
 
 impl Drop for Namespaces {
@@ -158,6 +183,10 @@ impl Keeper for Switches {
             return Err(RunError::SwitchGone { switch });
         }
         self.drivers[switch].counted(switch)
+    }
+
+    fn gone(&mut self) -> Option<usize> {
+        self.processes.iter_mut().position(|process| !process.is_running())
     }
 }
 
@@ -266,4 +295,26 @@ fn host(
 fn colons(mac: u64) -> String {
     let bytes: Vec<_> = mac.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_run_has_named_is_swept() {
+        assert_eq!(owner("netfold-123-0-w17"), Some(123));
+        assert_eq!(owner("netfold-4294967295-2-s0"), Some(u32::MAX));
+        for other in [
+            "netfold",
+            "netfold-1-0",
+            "netfold-x-0-w1",
+            "netfold-1-0-q1",
+            "netfold-1-0-w",
+            "mine-1-0-w1",
+            "netfold-1-0-w1-x",
+        ] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
 }

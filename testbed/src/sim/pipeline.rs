@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Child, Node, Parent};
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Numerics, Profile};
 use netfold_switch::switch::CONTROLLER_PORT;
-use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline};
+use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline, numeric_pipeline};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_digest};
@@ -30,6 +30,15 @@ impl PipelineSwitch {
     /// When the job table does not take the jobs, or the controller's packets go unanswered.
     pub fn new(lane_words: u32, jobs: &[JobSetup]) -> Option<Self> {
         Some(Self::with(datagram_pipeline(4 * lane_words)?, jobs))
+    }
+
+    /// The pipeline of these numerics, as [`Self::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::new`].
+    pub fn numeric(lane_words: u32, numerics: Numerics, jobs: &[JobSetup]) -> Option<Self> {
+        Some(Self::with(numeric_pipeline(4 * lane_words, numerics)?, jobs))
     }
 
     /// The same program under the interpreter.

@@ -11,6 +11,8 @@ use super::switch::{JobSetup, SimSwitch, fold_digest};
 #[derive(Debug)]
 pub struct ReferenceSwitch {
     lane_words: usize,
+    /// Sums stop at the ends of the range and stay there, and such a result says so.
+    saturating: bool,
     jobs: Vec<JobSetup>,
     /// Both sets of each slot: index 2 x slot + set.
     places: Vec<Occupant>,
@@ -51,7 +53,13 @@ impl ReferenceSwitch {
                 place.settled = place.chunk;
             }
         }
-        Self { lane_words, jobs: jobs.to_vec(), places }
+        Self { lane_words, saturating: false, jobs: jobs.to_vec(), places }
+    }
+
+    /// The same with sums that saturate.
+    #[must_use]
+    pub fn saturating(self) -> Self {
+        Self { saturating: true, ..self }
     }
 
     /// The job that a packet belongs to and the rank of the child that sent it, none if the switch above did; or what to
@@ -90,7 +98,7 @@ impl ReferenceSwitch {
     /// The four rules of the slot machine.
     fn fold(&mut self, number: usize, rank: usize, packet: &Packet<&[u8]>) -> Answer {
         let (full, leaf) = (self.jobs[number].full(), self.jobs[number].parent.is_some());
-        let at = self.place(number, packet);
+        let (at, saturating) = (self.place(number, packet), self.saturating);
         let place = &mut self.places[at];
         let share = || {
             packet
@@ -115,6 +123,11 @@ impl ReferenceSwitch {
             place.exponent = place.exponent.max(packet.exp_next());
             for (lane, new) in place.lanes.iter_mut().zip(share()) {
                 *lane = match packet.op() {
+                    0 if saturating => match (at_end(*lane), at_end(new)) {
+                        (true, _) => *lane,
+                        (false, true) => new,
+                        (false, false) => lane.saturating_add(new),
+                    },
                     0 => lane.wrapping_add(new),
                     1 => new.min(*lane),
                     _ => new.max(*lane),
@@ -158,11 +171,14 @@ impl ReferenceSwitch {
         let place = &self.places[self.place(number, packet)];
         let mut bytes = header_of(packet, Kind::Result);
         let mut result = Packet::new_unchecked(&mut bytes[..]);
-        result.set_flags(packet.flags().without(Flags::RESEND));
+        let bare = packet.flags().contains(Flags::BARE);
+        let saturated = self.saturating && !bare && place.lanes.iter().any(|lane| at_end(*lane));
+        let flags = packet.flags().without(Flags::RESEND);
+        result.set_flags(if saturated { flags.with(Flags::SATURATED) } else { flags });
         result.set_bitmap(self.jobs[number].full());
         result.set_count(self.jobs[number].world);
         result.set_exp_next(place.exponent);
-        if !packet.flags().contains(Flags::BARE) {
+        if !bare {
             bytes.extend(place.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
         }
         bytes
@@ -205,6 +221,10 @@ impl SimSwitch for ReferenceSwitch {
     fn slots(&self) -> u32 {
         (self.places.len() / 2) as u32
     }
+}
+
+fn at_end(lane: i32) -> bool {
+    lane == i32::MIN || lane == i32::MAX
 }
 
 fn header_of(packet: &Packet<&[u8]>, kind: Kind) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use netfold_proto::{AbortReason, Handled, Instant, OpId, Worker, WorkerConfig, WorkerEvent};
-use netfold_wire::control::Admission;
+use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -37,6 +37,8 @@ pub struct Report {
     pub resent: u64,
     /// Results that ranks took.
     pub results: u64,
+    /// Of those, results whose sum had saturated.
+    pub saturated: u64,
     /// Datagrams that ranks ignored.
     pub ignored: u64,
     /// Forged packets slipped in.
@@ -145,6 +147,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             let admission = Admission { bitmap: own.full(), ..admission.clone() };
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
+            config.numerics = scenario.numerics;
             Rank {
                 worker: Worker::new(config).expect("scenarios are drawn within bounds"),
                 tensors: Tensors::new(usize::from(rank), scenario.lane_words as usize, Rc::clone(&plans)),
@@ -154,10 +157,15 @@ impl<'s, 'd> Simulation<'s, 'd> {
                 deadline: None,
             }
         };
-        let positions = plans.iter().map(|plan| plan.positions(job.slots)).sum();
+        let positions: u64 = plans.iter().map(|plan| plan.positions(job.slots)).sum();
+        // Chunk numbers: where sums saturate, a slot makes two steps for some of its positions.
+        let numbers = match scenario.numerics {
+            Numerics::Saturating => 2 * (positions + u64::from(job.slots)),
+            _ => positions,
+        };
         Self {
             ranks: (0..scenario.world).map(rank).collect(),
-            referee: Referee::new(jobs.iter().map(|[job, _]| job.clone()).collect(), positions),
+            referee: Referee::new(jobs.iter().map(|[job, _]| job.clone()).collect(), numbers),
             plans,
             scenario,
             switches,
@@ -387,6 +395,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             self.report.sent += stats.sent;
             self.report.resent += stats.resent;
             self.report.results += stats.results;
+            self.report.saturated += stats.saturated;
             if !rank.alive || self.is_done(index) {
                 continue;
             }

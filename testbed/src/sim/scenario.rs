@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use netfold_controller::tree::Shape;
 use netfold_wire::LaneOp;
+use netfold_wire::control::Numerics;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -52,6 +53,8 @@ pub struct Scenario {
     pub slots: u32,
     /// Lanes a packet.
     pub lane_words: u32,
+    /// How switches fold lanes: words, or words that saturate.
+    pub numerics: Numerics,
     /// The job as the root knows it, which in a tree stands for all switches in what is the same at all of them.
     pub job: JobSetup,
     /// Another job, on each switch by itself.
@@ -82,6 +85,23 @@ impl Scenario {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let world = pick(&mut rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
         Self::draw(seed, &mut rng, world)
+    }
+
+    /// The same at switches whose sums saturate, with tensors of which some chunks do.
+    pub fn saturating(mut self) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ SATURATING_SEED);
+        self.numerics = Numerics::Saturating;
+        self.lane_words = SATURATING_LANE_WORDS;
+        let lane_words = self.lane_words as usize;
+        for plan in &mut self.plans {
+            let (chunks, exponents) = (plan.spec.data_chunks as usize, plan.spec.exponents);
+            let elements = (chunks * lane_words).saturating_sub(rng.random_range(0..lane_words));
+            // Sums of integers are for switches of plain words.
+            let lane_op = if exponents || chunks == 0 { LaneOp::Sum } else { LaneOp::Max };
+            let drawn = OpPlan::draw(&mut rng, self.world, lane_words, elements, lane_op, exponents);
+            *plan = drawn.saturating(&mut rng, lane_words);
+        }
+        self
     }
 
     fn draw(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {
@@ -140,6 +160,7 @@ impl Scenario {
             shape: flat(world),
             slots,
             lane_words,
+            numerics: Numerics::Word,
             job,
             neighbour,
             plans,
@@ -180,6 +201,7 @@ impl Scenario {
             shape: flat(world),
             slots,
             lane_words: lane_words as u32,
+            numerics: Numerics::Word,
             job,
             neighbour,
             plans,
@@ -232,6 +254,12 @@ impl Scenario {
 
 /// Sets the seeds of trees apart from those of single switches.
 const TREE_SEED: u64 = 0x7472_6565;
+
+/// Sets what is drawn for saturating switches apart from what is drawn for others.
+const SATURATING_SEED: u64 = 0x7361_7475;
+
+/// Lanes of the generated saturating pipeline.
+const SATURATING_LANE_WORDS: u32 = 352;
 
 /// One switch.
 fn flat(world: u16) -> Shape {

@@ -1,5 +1,6 @@
 //! Tensors whose results are known beforehand, and the codec that hands them to a worker.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
@@ -26,7 +27,18 @@ pub struct OpPlan {
     inputs: Vec<Vec<i32>>,
     exponents: Vec<Vec<u8>>,
     expected: Vec<i32>,
+    /// Bits by which values are shifted right in chunks that are sent again after their sum saturated; `None` at a switch
+    /// whose sums wrap around.
+    headroom: Option<u32>,
+    /// What such chunks come to.
+    expected_again: Vec<i32>,
+    /// Which of both each chunk came to, on the first rank that was told.
+    again: RefCell<Vec<Option<bool>>>,
 }
+
+/// Largest magnitude of values in chunks whose sums may saturate, and in others.
+const HOT: i32 = 1 << 30;
+const COLD: i32 = 1 << 20;
 
 impl OpPlan {
     /// Draws the tensors of `world` ranks, `elements` each, in chunks of `lane_words` elements.
@@ -41,7 +53,8 @@ impl OpPlan {
         let data_chunks = elements.div_ceil(lane_words) as u32;
         let (mode, dtype) = if exponents { (Mode::Bfp32, DType::F32) } else { (Mode::I32, DType::I32) };
         let kind = if elements == 0 { OpKind::Barrier } else { OpKind::AllReduce };
-        let descriptor = Descriptor { kind, dtype, mode, lane_op, root: 0, average: false, elements: elements as u64 };
+        let descriptor =
+            Descriptor { kind, dtype, mode, lane_op, root: 0, average: false, elements: elements as u64 };
         let spec = OpSpec { descriptor, data_chunks, exponents, class: rng.random_range(0..16), lane_op };
         let mut input = |rank: usize| -> Vec<i32> {
             let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
@@ -54,17 +67,47 @@ impl OpPlan {
         let mut block = |_| if rng.random_bool(0.02) { 255 } else { rng.random_range(30..=254) };
         let mut proposals = |_| (0..data_chunks).map(&mut block).collect();
         let exponents = if exponents { (0..world).map(&mut proposals).collect() } else { Vec::new() };
-        let mut plan = Self { spec, elements, inputs, exponents, expected: Vec::new() };
-        plan.expected = (0..elements).map(|at| plan.expect(at, lane_words)).collect();
+        let again = RefCell::new(vec![None; data_chunks as usize]);
+        let (expected, expected_again) = (Vec::new(), Vec::new());
+        let mut plan =
+            Self { spec, elements, inputs, exponents, expected, headroom: None, expected_again, again };
+        plan.expected = (0..elements).map(|at| plan.expect(at, lane_words, false)).collect();
         plan
     }
 
-    fn expect(&self, at: usize, lane_words: usize) -> i32 {
+    /// The same for a switch whose sums saturate: every third chunk or so has values with which they may.
+    pub fn saturating(mut self, rng: &mut Xoshiro256PlusPlus, lane_words: usize) -> Self {
+        if !self.spec.exponents {
+            return self;
+        }
+        self.headroom = Some(self.inputs.len().next_power_of_two().trailing_zeros());
+        let hot: Vec<bool> = (0..self.spec.data_chunks).map(|_| rng.random_bool(0.3)).collect();
+        for input in &mut self.inputs {
+            for (at, value) in input.iter_mut().enumerate().filter(|(at, _)| at % lane_words >= TALLY) {
+                let most = if hot[at / lane_words] { HOT } else { COLD };
+                *value = rng.random_range(-most..=most);
+            }
+        }
+        let all = |again| (0..self.elements).map(|at| self.expect(at, lane_words, again)).collect();
+        (self.expected, self.expected_again) = (all(false), all(true));
+        self
+    }
+
+    /// What a rank sends of its value `value` at element `at`.
+    fn share(&self, value: i32, at: usize, lane_words: usize, exp: u8, again: bool) -> i32 {
+        match self.headroom {
+            None => value.wrapping_add(weight(exp)),
+            Some(headroom) if again && at % lane_words >= TALLY => (value >> headroom) + i32::from(exp),
+            Some(_) => value + i32::from(exp),
+        }
+    }
+
+    fn expect(&self, at: usize, lane_words: usize, again: bool) -> i32 {
         let exp = self.agreed((at / lane_words) as u32);
         if exp == 255 {
             return NOT_A_NUMBER;
         }
-        let shares = self.inputs.iter().map(|input| input[at].wrapping_add(weight(exp)));
+        let shares = self.inputs.iter().map(|input| self.share(input[at], at, lane_words, exp, again));
         match self.spec.lane_op {
             LaneOp::Sum => shares.fold(0, i32::wrapping_add),
             LaneOp::Min => shares.min().unwrap_or(0),
@@ -112,11 +155,49 @@ impl Tensors {
             "rank {} reported operation {op} too early",
             self.rank
         );
+        let plan = &self.plans[op];
+        let again = plan.again.borrow();
+        let wrong = self.data[op].iter().enumerate().find(|(at, value)| {
+            let redone = again[at / self.lane_words] == Some(true);
+            **value != if redone { plan.expected_again[*at] } else { plan.expected[*at] }
+        });
+        assert!(wrong.is_none(), "rank {} has a wrong result of operation {op}: {wrong:?}", self.rank);
+    }
+
+    fn pack_one(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8], again: bool) {
+        let op = op.0 as usize;
+        assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
+        let plan = &self.plans[op];
+        assert_eq!(exp, plan.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        assert!(!again || plan.headroom.is_some(), "nothing saturates here");
+        assert_eq!(lanes.len(), 4 * self.lane_words);
+        lanes.fill(0);
+        if exp < 255 {
+            for (word, at) in lanes.chunks_exact_mut(4).zip(self.block(op, chunk)) {
+                let share = plan.share(self.data[op][at], at, self.lane_words, exp, again);
+                word.copy_from_slice(&share.to_be_bytes());
+            }
+        }
+    }
+
+    fn take(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8], again: bool) {
+        let op = op.0 as usize;
         assert!(
-            self.data[op] == self.plans[op].expected,
-            "rank {} has a wrong result of operation {op}",
-            self.rank
+            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
+            "chunk {chunk} is delivered twice"
         );
+        let plan = &self.plans[op];
+        assert_eq!(usize::from(count), plan.inputs.len(), "every rank's share is in it");
+        assert_eq!(exp, plan.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(again);
+        assert_eq!(first, again, "all ranks send chunk {chunk} again, or none");
+        for (at, word) in self.block(op, chunk).zip(lanes.chunks_exact(4)) {
+            let lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+            let value = if exp == 255 { NOT_A_NUMBER } else { lane };
+            let want = if again { plan.expected_again[at] } else { plan.expected[at] };
+            assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
+            self.data[op][at] = value;
+        }
     }
 
     fn block(&self, op: usize, chunk: u32) -> std::ops::Range<usize> {
@@ -133,33 +214,18 @@ impl Codec for Tensors {
     }
 
     fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        let op = op.0 as usize;
-        assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
-        assert_eq!(exp, self.plans[op].agreed(chunk), "the agreed exponent of chunk {chunk}");
-        assert_eq!(lanes.len(), 4 * self.lane_words);
-        lanes.fill(0);
-        if exp < 255 {
-            for (word, value) in lanes.chunks_exact_mut(4).zip(&self.data[op][self.block(op, chunk)]) {
-                word.copy_from_slice(&value.wrapping_add(weight(exp)).to_be_bytes());
-            }
-        }
+        self.pack_one(op, chunk, exp, lanes, false);
     }
 
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        let op = op.0 as usize;
-        assert!(
-            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
-            "chunk {chunk} is delivered twice"
-        );
-        assert_eq!(usize::from(count), self.plans[op].inputs.len(), "every rank's share is in it");
-        assert_eq!(exp, self.plans[op].agreed(chunk), "the agreed exponent of chunk {chunk}");
-        let range = self.block(op, chunk);
-        for (at, word) in range.zip(lanes.chunks_exact(4)) {
-            let lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
-            let value = if exp == 255 { NOT_A_NUMBER } else { lane };
-            let want = self.plans[op].expected[at];
-            assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
-            self.data[op][at] = value;
-        }
+        self.take(op, chunk, exp, count, lanes, false);
+    }
+
+    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+        self.pack_one(op, chunk, exp, lanes, true);
+    }
+
+    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        self.take(op, chunk, exp, count, lanes, true);
     }
 }

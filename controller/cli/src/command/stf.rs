@@ -1,5 +1,6 @@
 //! `netfold testbed stf`: scripts of packets and expectations, written and executed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -168,8 +169,13 @@ impl Run {
 }
 
 fn read(path: &Path) -> Result<Script, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| CliError::Read { path: path.to_path_buf(), source })?;
+    let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
+        ErrorKind::InvalidData => CliError::Usage(format!(
+            "{} is no text: a script is UTF-8, one command a line; begin with 'netfold testbed stf write'",
+            path.display()
+        )),
+        _ => CliError::Read { path: path.to_path_buf(), source },
+    })?;
     Script::parse(&text).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))
 }
 

@@ -10,6 +10,7 @@ use netfold_testbed::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, 
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::lifetime;
 use crate::output::{Output, Tone};
 use crate::size::{self, Bytes, grouped};
 
@@ -135,6 +136,7 @@ struct Summary {
     sent: u64,
     resent: u64,
     results: u64,
+    saturated: u64,
     switches: Vec<SwitchSummary>,
 }
 
@@ -162,6 +164,7 @@ impl Testbed {
 impl RunOptions {
     fn run(&self, output: &Output) -> Result<(), CliError> {
         let config = self.config()?;
+        lifetime::before_exit_on_signal(netfold_testbed::run::abandon)?;
         let shape = config.shape.clone();
         let (elements, payload_bytes, slots, loss) =
             (config.elements, config.payload_bytes, config.slots, config.faults.loss);
@@ -246,6 +249,7 @@ fn show(output: &Output, outcome: &Outcome, checked: u64, wrong: u64, seconds: f
         sent: outcome.sent,
         resent: outcome.resent,
         results: outcome.results,
+        saturated: outcome.saturated,
         switches: outcome.switches.iter().map(summarised).collect(),
     };
     output.event(&summary)?;
@@ -273,8 +277,12 @@ fn show(output: &Output, outcome: &Outcome, checked: u64, wrong: u64, seconds: f
     } else {
         output.paint(Tone::Bad, &format!("{} wrong", grouped(wrong)))
     };
+    let saturated = match outcome.saturated {
+        0 => String::new(),
+        results => format!("; {} results had left the range and were redone", grouped(results)),
+    };
     output.line(format_args!(
-        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, {} of them again",
+        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, {} of them again{saturated}",
         grouped(checked),
         grouped(outcome.sent),
         grouped(outcome.resent)
@@ -297,7 +305,10 @@ fn summarised(report: &SwitchReport) -> SwitchSummary {
 impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Payload { .. } | RunError::Carrier { .. } | RunError::Profile(_) | RunError::Tree(_) => {
+            RunError::Payload { .. }
+            | RunError::Carrier { .. }
+            | RunError::Profile(_)
+            | RunError::Tree(_) => {
                 let mut text = error.to_string();
                 let mut source = std::error::Error::source(&error);
                 while let Some(cause) = source {

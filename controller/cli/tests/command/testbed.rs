@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{netfold, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 /// Runs it and checks what must hold of every run: the exit code, the keys, and that nothing is wrong.
 fn right(options: &str, workers: f64, elements: f64) -> Value {
@@ -113,4 +113,44 @@ fn bmv2_switches_do_the_same() {
     // Interfaces where this machine has them, else what needs no privilege.
     right("--switch bmv2 --mode bfp32 --elements 2000 --iterations 1 --workers 2", 2.0, 2000.0);
     right("--switch bmv2 --mode i32 --elements 2000 --iterations 1 --workers 4 --levels 2", 4.0, 2000.0);
+}
+
+#[test]
+fn every_numerics_of_a_switch_is_a_mode() {
+    for mode in ["saturating", "wide", "half", "float"] {
+        for tree in ["--levels 1", "--levels 2 --io udp --loss 0.02"] {
+            let summary = right(&format!("--mode {mode} {tree} --workers 6 --bytes 256KiB"), 6.0, 65536.0);
+            assert_eq!(number(&summary, "saturated") > 0.0, mode == "saturating", "{mode} {tree}: {summary}");
+        }
+    }
+    right("--mode wide --switch interpreter --payload 256 --levels 3 --workers 9 --elements 999", 9.0, 999.0);
+}
+
+/// The process that bears this name below the process `of`, if there is one.
+fn descendant(of: u32, name: &str) -> Option<u32> {
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = |id: u32| std::fs::read_to_string(format!("/proc/{id}/stat")).ok();
+        let parent = |id: u32| stat(id)?.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok();
+        let named = stat(id)?.contains(&format!("({name})"));
+        (named && (parent(id)? == of || parent(parent(id)?)? == of)).then_some(id)
+    })
+}
+
+#[test]
+fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
+    if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
+        println!("skipped: {tool} is not on PATH (see p4.org)");
+        return;
+    }
+    let long = "testbed run --switch bmv2 --io grpc --workers 2 --bytes 64MiB --stall 10";
+    let mut process = Process::start(long);
+    process.event("topology");
+    // As the kernel cuts the name `simple_switch_grpc`.
+    let switch = descendant(process.child.id(), "simple_switch_g").expect("the switch runs");
+    let killed = std::process::Command::new("kill").args(["-9", &switch.to_string()]).status().unwrap();
+    assert!(killed.success());
+    let error = process.event("error");
+    assert!(text(&error, "message").contains("switch 0"), "{error}");
+    assert_eq!(process.wait().code(), Some(1));
 }

@@ -37,6 +37,9 @@ pub(crate) struct Fold {
 
 impl Fold {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        if let Some(tool) = missing_tool().filter(|_| self.bmv2) {
+            return Err(CliError::Usage(format!("--bmv2 needs {tool} on the PATH: see p4.org")));
+        }
         output.line(format_args!(
             "{:>10}{:>12}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
             "payload B",
@@ -58,11 +61,7 @@ impl Fold {
             }
         })?;
         shown?;
-        match missing_tool() {
-            _ if !self.bmv2 => Ok(()),
-            Some(tool) => Err(CliError::Usage(format!("--bmv2 needs {tool} on the PATH: see p4.org"))),
-            None => show_bmv2(output),
-        }
+        if self.bmv2 { show_bmv2(output) } else { Ok(()) }
     }
 }
 
