@@ -224,7 +224,11 @@ impl SwitchCommand {
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
         ))?;
-        output.line(format_args!("  numerics  {}: for jobs of mode {}", info.numerics, info.numerics.modes()))?;
+        output.line(format_args!(
+            "  numerics  {}: for jobs of mode {}",
+            info.numerics,
+            info.numerics.modes()
+        ))?;
         let how = match running.engine {
             Engine::Generated => "code generated from it",
             Engine::Interpreter => "interpreted",
