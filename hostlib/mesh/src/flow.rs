@@ -21,6 +21,9 @@ const READS_MAX: usize = 4;
 /// How long a failing rank takes to tell the others.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+#[cfg(test)]
+mod tests;
+
 /// What limits a call in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -277,6 +280,9 @@ impl<'a> Flow<'a> {
             return Err(MeshError::Protocol { rank, what: "no frame" });
         };
         if head.seq == link.seq.wrapping_add(1) {
+            if link.is_member && !link.is_done() {
+                return Err(MeshError::Protocol { rank, what: "the next operation before this one's end" });
+            }
             // The next operation, or its failure: the current one may still end well.
             link.stalled = true;
             return Ok(Digest::Stall);

@@ -407,3 +407,21 @@ impl fmt::Debug for Mesh {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::FnExchange;
+
+    #[test]
+    fn a_forked_child_is_refused_and_the_parent_goes_on() {
+        let mut exchange = FnExchange::new(0, 1, |mine: &[u8]| Ok(vec![mine.to_vec()])).unwrap();
+        let mut mesh = Mesh::connect(&mut exchange, MeshConfig::default()).unwrap();
+        // To a child, the process that made the mesh is another one.
+        let parent = std::mem::replace(&mut mesh.pid, 1);
+        let error = mesh.barrier().unwrap_err();
+        assert!(matches!(error, MeshError::Forked { .. }) && error.is_refusal());
+        mesh.pid = parent;
+        mesh.barrier().unwrap();
+    }
+}
