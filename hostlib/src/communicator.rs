@@ -45,6 +45,7 @@ pub struct Communicator {
     fate: Fate,
     /// The process that built it.
     owner: u32,
+    closed: bool,
 }
 
 impl fmt::Debug for Communicator {
@@ -101,7 +102,7 @@ impl Communicator {
 
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { place, network, host, board, fate } = parts;
-        Self { place, network, host, board, fate, owner: std::process::id() }
+        Self { place, network, host, board, fate, owner: std::process::id(), closed: false }
     }
 
     /// This worker's rank, from 0.
@@ -278,12 +279,15 @@ impl Communicator {
     }
 
     fn close(&mut self, stop: Stop) {
-        if std::process::id() != self.owner {
+        if std::process::id() != self.owner || std::mem::replace(&mut self.closed, true) {
             return; // a child of a fork has none of the threads, and no say
         }
         self.network.iter().for_each(|network| network.mailbox.stop(stop));
         self.host.iter().for_each(|host| host.mailbox.stop(stop));
-        if stop == Stop::Now {
+        let busy = self.network.as_ref().is_some_and(|network| network.mailbox.is_busy())
+            || self.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
+        if stop == Stop::Now && busy {
+            // Threads that wait for other ranks hear of nothing else.
             self.fate.end(Error::Closed);
         }
         if let Some(mut host) = self.host.take() {

@@ -140,14 +140,14 @@ impl Engine {
         let shift = worker.config().admission.shift;
         let datagram_len_max = worker.config().datagram_len_max();
         let burst = capabilities.burst_max.clamp(1, BURST_MAX);
-        let mut tensors = Tensors::new(world, lane_words as usize * 4);
+        let mut tensors = Tensors::new(world, lane_words as usize * 4).shifted(shift);
         if peers.is_some() {
             tensors.keep_tails(worker.config().admission.slots as usize);
         }
         Self {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
-            tensors: Tensors::new(world, lane_words as usize * 4).shifted(shift),
+            tensors,
             inbox: Vec::with_capacity(worker.config().ops_max),
             clock: Clock(Instant::now()),
             backlog: false,
@@ -216,6 +216,7 @@ impl Engine {
         self.mailbox.pardon();
         self.line.iter().for_each(Line::hang_up);
         let rank = self.worker.config().rank;
+        self.mailbox.set_busy();
         if let Err(error) = carry_on::settle(rank, self.worker.positions(), &mut self.tensors, peers) {
             return error;
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netfold_proto::DType;
-use netfold_reduce::ReduceOp;
 
 use crate::buffer::Parcel;
 use crate::call::{Call, Collective};

@@ -42,6 +42,8 @@ struct Inbox<T> {
     pardoned: bool,
     /// This rank's own side has ended the job.
     doom: Option<Error>,
+    /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
+    busy: bool,
     /// The engine has ended, with this.
     ended: Option<Error>,
     stats: Stats,
@@ -75,6 +77,7 @@ impl<T: Order> Mailbox<T> {
             verdict: None,
             pardoned: false,
             doom: None,
+            busy: false,
             ended: None,
             stats: Stats::default(),
         };
@@ -177,11 +180,22 @@ impl<T: Order> Mailbox<T> {
             None => Command::Work,
         };
         let count = room.min(inbox.submissions.len());
+        inbox.busy = count > 0;
         into.extend(inbox.submissions.drain(..count));
         if count > 0 {
             self.room.notify_all();
         }
         order
+    }
+
+    /// Engine: it will wait for other ranks until it collects again.
+    pub(crate) fn set_busy(&self) {
+        self.lock().busy = true;
+    }
+
+    /// Whether the engine took something when it last looked, and may be waiting for other ranks with it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().busy
     }
 
     /// Engine: posts its counters.

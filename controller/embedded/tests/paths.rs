@@ -1,0 +1,254 @@
+//! Ranks at a switch that goes away, that refuses them, and that serves one stream a host.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netfold::{Builder, Communicator, Error, Mode, Network, ReduceOp};
+use netfold_embedded::EmbeddedSwitch;
+
+/// A free address to meet at.
+fn meeting_place() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// Runs `rank` on every rank of a job of threads at a switch, each built by `build`.
+fn job<R: Send>(
+    world: u16,
+    switch: SocketAddr,
+    build: impl Fn(u16, Builder) -> Builder + Sync,
+    rank: impl Fn(Communicator) -> R + Sync,
+) -> Vec<R> {
+    let at = meeting_place();
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..world)
+            .map(|number| {
+                let (build, rank) = (&build, &rank);
+                scope.spawn(move || {
+                    let builder = Communicator::builder()
+                        .job(format!("paths {}", at.port()))
+                        .rank(number)
+                        .world_size(world)
+                        .slots(64)
+                        .join_timeout(Duration::from_secs(20))
+                        .stall_timeout(Duration::from_secs(20))
+                        .switch(switch)
+                        .unwrap()
+                        .rendezvous(at)
+                        .unwrap();
+                    rank(build(number, builder).connect().unwrap())
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn separate(_: u16, builder: Builder) -> Builder {
+    builder.shared_memory(false)
+}
+
+/// Rank `rank`'s element `index` of operation `step`: whole numbers, so that sums are exact on every path.
+fn value(rank: u16, step: usize, index: usize) -> f32 {
+    (usize::from(rank) * 3 + step + index % 101) as f32
+}
+
+fn check(tensor: &[f32], world: u16, step: usize) {
+    for (index, sum) in tensor.iter().enumerate() {
+        let expected: f32 = (0..world).map(|rank| value(rank, step, index)).sum();
+        assert_eq!(*sum, expected, "element {index} of operation {step}");
+    }
+}
+
+/// The switch stops at some moment of a stream of operations of all kinds: none is lost, none is folded twice, all ranks agree, and
+/// more operations follow.
+#[test]
+fn a_switch_that_dies_in_mid_operation_costs_no_operation() {
+    for (round, len, delay_us) in
+        [(0, 200_000, 0), (1, 200_000, 1500), (2, 1_000_000, 4000), (3, 3, 700), (4, 40_000, 9000), (5, 5000, 300)]
+    {
+        let world = 3;
+        let switch = Mutex::new(Some(EmbeddedSwitch::builder().start().unwrap()));
+        let address = switch.lock().unwrap().as_ref().unwrap().control();
+        let paths = job(world, address, separate, |comm| {
+            comm.barrier().unwrap();
+            assert_eq!(comm.path().network, Network::Switch { address: Some(address) });
+            let stop = || {
+                if comm.rank() == 0 {
+                    thread::sleep(Duration::from_micros(delay_us));
+                    drop(switch.lock().unwrap().take());
+                }
+            };
+            let started = Instant::now();
+            thread::scope(|scope| {
+                scope.spawn(stop);
+                let handles: Vec<_> = (0..12)
+                    .map(|step| {
+                        let tensor: Vec<f32> = (0..len).map(|index| value(comm.rank(), step, index)).collect();
+                        comm.all_reduce_async(tensor, ReduceOp::Sum).unwrap()
+                    })
+                    .collect();
+                let mut broadcast = vec![u64::from(comm.rank()) + 7; 1000];
+                comm.broadcast(&mut broadcast, 2).unwrap();
+                assert_eq!(broadcast, [9; 1000]);
+                for (step, handle) in handles.into_iter().enumerate() {
+                    check(&handle.wait().unwrap().0, world, step);
+                }
+            });
+            let mut mean = vec![f32::from(comm.rank()); 500];
+            comm.all_reduce(&mut mean, ReduceOp::Avg).unwrap();
+            assert_eq!(mean, [1.0; 500]);
+            let mut largest = vec![i32::from(comm.rank()); 5];
+            comm.all_reduce(&mut largest, ReduceOp::Max).unwrap();
+            assert_eq!(largest, [2; 5]);
+            let mut part = [0.0f32; 10];
+            comm.reduce_scatter(&[1.0; 30], &mut part, ReduceOp::Sum).unwrap();
+            assert_eq!(part, [3.0; 10]);
+            comm.barrier().unwrap();
+            assert!(started.elapsed() < Duration::from_secs(15), "in bounded time");
+            let path = comm.path();
+            comm.leave().unwrap();
+            path
+        });
+        for path in paths {
+            assert_eq!(path.name(), "ring", "round {round}: {path}");
+        }
+    }
+}
+
+/// Without leave to fall back the same is an error, on every rank.
+#[test]
+fn a_switch_that_dies_is_an_error_where_nothing_else_is_allowed() {
+    let switch = Mutex::new(Some(EmbeddedSwitch::builder().start().unwrap()));
+    let address = switch.lock().unwrap().as_ref().unwrap().control();
+    let kinds = job(
+        3,
+        address,
+        |rank, builder| separate(rank, builder).fall_back(false),
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                drop(switch.lock().unwrap().take());
+            }
+            let mut tensor = vec![1.0f32; 10_000];
+            let error = (0..10_000).find_map(|_| comm.all_reduce(&mut tensor, ReduceOp::Sum).err());
+            error.expect("the switch is gone").kind()
+        },
+    );
+    for kind in kinds {
+        assert!(["switch_lost", "rejected", "refused"].contains(&kind), "{kind}");
+    }
+}
+
+/// A rank that dies is an error whatever is allowed, and the others can go on as a smaller job on the same switch.
+#[test]
+fn a_rank_that_dies_is_named_and_the_others_shrink() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let errors: Vec<Option<Error>> = job(3, switch.control(), separate, |comm| {
+        comm.barrier().unwrap();
+        if comm.rank() == 1 {
+            comm.abort();
+            return None;
+        }
+        let mut tensor = vec![1.0f32; 100_000];
+        let started = Instant::now();
+        let error = (0..10_000).find_map(|_| comm.all_reduce(&mut tensor, ReduceOp::Sum).err());
+        assert!(started.elapsed() < Duration::from_secs(20), "in bounded time");
+        Some(error.expect("a rank is gone"))
+    });
+    for error in errors.into_iter().flatten() {
+        assert_eq!((error.kind(), error.peer()), ("peer_lost", Some(1)), "{error}");
+    }
+    job(2, switch.control(), separate, |comm| {
+        let mut tensor = [1.0f32; 10];
+        comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!((tensor, comm.path().name()), ([2.0; 10], "switch"));
+        comm.leave().unwrap();
+    });
+}
+
+/// Four ranks on two hosts: the switch sees two workers.
+#[test]
+fn a_host_sends_one_stream() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    for mode in [Mode::Bfp32, Mode::Bfp16] {
+        let before = switch.counters().unwrap();
+        job(
+            4,
+            switch.control(),
+            |rank, builder| builder.mode(mode).host(format!("host {}", rank / 2)),
+            |comm| {
+                let path = comm.path();
+                assert_eq!((path.name(), path.hosts, path.shared), ("switch", 2, 2), "{path}");
+                let len = 700_000;
+                let mut tensor: Vec<f32> = (0..len).map(|index| (index % 64) as f32).collect();
+                comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                for (index, sum) in tensor.iter().enumerate() {
+                    let error = (sum - 4.0 * (index % 64) as f32).abs();
+                    assert!(error <= 0.1, "element {index} is {sum}");
+                }
+                let mut mean = vec![f32::from(comm.rank()); 10];
+                comm.all_reduce(&mut mean, ReduceOp::Avg).unwrap();
+                assert!(mean.iter().all(|mean| (mean - 1.5).abs() < 1e-3), "{mean:?}");
+                let mut sums = vec![i64::from(comm.rank()) << 40; 9];
+                comm.all_reduce(&mut sums, ReduceOp::Sum).unwrap();
+                assert_eq!(sums, [6 << 40; 9]);
+                comm.barrier().unwrap();
+                comm.leave().unwrap();
+            },
+        );
+        let results = switch.counters().unwrap().results - before.results;
+        let chunks = 700_000 / if mode == Mode::Bfp16 { 704 } else { 352 };
+        assert!((chunks..2 * chunks + 5000).contains(&results), "{results} results of {chunks} chunks");
+    }
+}
+
+/// The switch dies under two hosts of two ranks.
+#[test]
+fn hosts_of_several_ranks_survive_their_switch() {
+    let switch = Mutex::new(Some(EmbeddedSwitch::builder().start().unwrap()));
+    let address = switch.lock().unwrap().as_ref().unwrap().control();
+    job(
+        4,
+        address,
+        |rank, builder| builder.host(format!("host {}", rank / 2)),
+        |comm| {
+            comm.barrier().unwrap();
+            for step in 0..30 {
+                if step == 5 && comm.rank() == 3 {
+                    drop(switch.lock().unwrap().take());
+                }
+                let mut tensor: Vec<f32> = (0..50_000).map(|index| value(comm.rank(), step, index)).collect();
+                comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                check(&tensor, 4, step);
+            }
+            comm.barrier().unwrap();
+        },
+    );
+}
+
+/// More ranks than the switch has slots for: every rank takes the ring, for the same reason.
+#[test]
+fn a_refusal_is_explained_on_every_rank() {
+    let switch = EmbeddedSwitch::builder().slots(16).start().unwrap();
+    let other = {
+        let switch = switch.control();
+        thread::spawn(move || {
+            let builder = Communicator::builder().job("first").rank(0).world_size(1).slots(16);
+            builder.switch(switch).unwrap().connect().unwrap()
+        })
+        .join()
+        .unwrap()
+    };
+    let paths = job(2, switch.control(), separate, |comm| {
+        let mut tensor = [1.0f32; 10];
+        comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(tensor, [2.0; 10]);
+        comm.path()
+    });
+    assert_eq!(paths[0], paths[1]);
+    let Network::Ring { reason } = &paths[0].network else { panic!("{}", paths[0]) };
+    assert!(reason.contains("slots"), "{reason}");
+    drop(other);
+}
