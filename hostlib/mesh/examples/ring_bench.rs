@@ -1,4 +1,5 @@
-//! All-reduces by threads over loopback: `cargo run --release -p netfold-mesh --example ring_bench [ranks] [bytes ...]`.
+//! All-reduces by threads over loopback: `cargo run --release -p netfold-mesh --example ring_bench [ranks] [bytes ...]`; or one
+//! rank of several hosts: `ring_bench join ADDRESS:PORT RANK RANKS [bytes ...]`, where rank 0 has the address.
 //!
 //! Prints for each size the median, least and greatest time of rank 0, the tensor bytes a second (algbw) and what crosses each
 //! link at that rate (busbw = algbw x 2 (n - 1) / n).
@@ -9,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use netfold_mesh::{DType, Mesh, MeshConfig, MeshError, ReduceOp, TcpRendezvous};
 
+const WAIT: Duration = Duration::from_secs(30);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<usize>());
-    let world = u16::try_from(numbers.next().transpose()?.unwrap_or(4))?;
-    let mut sizes = numbers.collect::<Result<Vec<_>, _>>()?;
-    if sizes.is_empty() {
-        sizes = vec![4 << 10, 32 << 10, 256 << 10, 1 << 20, 16 << 20, 64 << 20];
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [join, addr, rank, world, sizes @ ..] = args.as_slice()
+        && join == "join"
+    {
+        let mut exchange = TcpRendezvous::new(addr.parse()?, "bench", rank.parse()?, world.parse()?, WAIT)?;
+        return Ok(bench(&mut Mesh::connect(&mut exchange, MeshConfig::default())?, &bytes(sizes)?)?);
     }
+    let world: u16 = args.first().map_or(Ok(4), |ranks| ranks.parse())?;
+    let sizes = bytes(args.get(1..).unwrap_or_default())?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let addr = listener.local_addr()?;
-    let wait = Duration::from_secs(30);
-    println!(
-        "{world} ranks, f32 sum\n{:>10} {:>10} {:>10} {:>10} {:>9} {:>9}",
-        "bytes", "median us", "least", "greatest", "algbw", "busbw"
-    );
     thread::scope(|scope| {
         let mut others = Vec::new();
         for rank in 1..world {
             let sizes = &sizes;
             others.push(scope.spawn(move || -> Result<(), MeshError> {
-                let mut exchange = TcpRendezvous::new(addr, "bench", rank, world, wait)?;
+                let mut exchange = TcpRendezvous::new(addr, "bench", rank, world, WAIT)?;
                 bench(&mut Mesh::connect(&mut exchange, MeshConfig::default())?, sizes)
             }));
         }
-        let mut exchange = TcpRendezvous::host(listener, "bench", world, wait)?;
+        let mut exchange = TcpRendezvous::host(listener, "bench", world, WAIT)?;
         bench(&mut Mesh::connect(&mut exchange, MeshConfig::default())?, &sizes)?;
         for other in others {
             other.join().map_err(|_| "a rank panicked")??;
@@ -41,7 +42,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
+fn bytes(args: &[String]) -> Result<Vec<usize>, std::num::ParseIntError> {
+    if args.is_empty() {
+        return Ok(vec![4 << 10, 32 << 10, 256 << 10, 1 << 20, 16 << 20, 64 << 20]);
+    }
+    args.iter().map(|arg| arg.parse()).collect()
+}
+
 fn bench(mesh: &mut Mesh, sizes: &[usize]) -> Result<(), MeshError> {
+    if mesh.rank() == 0 {
+        println!("{} ranks, f32 sum", mesh.world());
+        println!("     bytes  median us      least   greatest GB/s alg  GB/s bus");
+    }
     for &bytes in sizes {
         let mut tensor = vec![0; bytes / 4 * 4];
         let rounds = ((64 << 20) / bytes.max(1)).clamp(10, 500);
