@@ -17,7 +17,7 @@ impl Printer<'_> {
             .iter()
             .map(|lane| self.expr(cond, Names::lane((&format!("{lanes}.d{lane}"), lane))))
             .collect();
-        format!("({lanes}.isValid() && ({}))", all.join(" || "))
+        format!("({lanes}.isValid() && ({}))", disjunction(&all))
     }
 
     /// The distinct statements over lanes, in order of appearance.
@@ -104,4 +104,15 @@ impl Printer<'_> {
             self.w.line(format!("lanes_{number}();"));
         }
     }
+}
+
+/// Conditions joined by "or", in halves: compilers nest their output as deeply as the expression, and readers of that have
+/// limits.
+fn disjunction(conditions: &[String]) -> String {
+    const ROW: usize = 8;
+    if conditions.len() <= ROW {
+        return conditions.join(" || ");
+    }
+    let (left, right) = conditions.split_at(conditions.len().div_ceil(2));
+    format!("({}) || ({})", disjunction(left), disjunction(right))
 }
