@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from conftest import Processes, run_ranks
+from conftest import HERE, LIMIT, Processes, run_ranks
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
@@ -80,13 +81,16 @@ def test_abort_from_another_thread():
         assert "SUCCESS" not in first["code"]
 
 
-def test_a_rank_that_is_killed_under_ddp(tmp_path):
-    processes = Processes("rank_death", 3, {"NETFOLD_TEST_FILE": str(tmp_path / "port")})
+@pytest.mark.parametrize("shared_memory", ["0", "1"])
+def test_a_rank_that_is_killed_under_ddp(tmp_path, shared_memory):
+    environment = {"NETFOLD_TEST_FILE": str(tmp_path / "port"), "NETFOLD_SHARED_MEMORY": shared_memory}
+    processes = Processes("rank_death", 3, environment)
     outcomes = processes.wait()
     assert outcomes[2].code == -9
     for outcome in outcomes[:2]:
         assert outcome.code == 0, outcome.output
         assert outcome["step"] == 5 and outcome["seconds"] < 20 and outcome["again"] is True
+        assert "rank 2" in outcome["error"]
     assert outcomes[0]["sum"] == outcomes[1]["sum"]
 
 
@@ -127,3 +131,13 @@ def test_without_a_switch_all_ranks_raise_when_told_to():
 def test_forked_data_loaders():
     for outcome in run_ranks("fork_workers"):
         assert outcome["done"]
+
+
+def test_torchrun_restarts_a_job(tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max_restarts", "1"]
+    # torch 1.13 needs both to be named under Python 3.11.
+    launch += ["--redirects", "2", "--tee", "1", "--log_dir", str(tmp_path), str(HERE / "torch_ranks.py"), "elastic"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "NETFOLD_SHARED_MEMORY": "0"}
+    done = subprocess.run(launch, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("attempt 1 is done") == 2 and "attempt 0 is done" not in done.stdout, done.stdout

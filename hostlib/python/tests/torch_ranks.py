@@ -394,6 +394,19 @@ def aborted():
     os._exit(0)
 
 
+def elastic():
+    """The first attempt loses a rank; torchrun starts all again, and the second attempt is a job of its own."""
+    start(timeout=datetime.timedelta(seconds=60))
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    if attempt == 0 and RANK == 1:
+        sys.exit(3)
+    for _ in range(200 if attempt == 0 else 1):
+        dist.all_reduce(tensor)
+    print(f"RESULT of rank {RANK}: attempt {attempt} is done over {netfold.torch.path()}", flush=True)
+
+
 def fork_workers():
     """A DataLoader whose workers are forked after the group was made."""
     start()
