@@ -65,9 +65,14 @@ fn check(tensor: &[f32], world: u16, step: usize) {
 /// more operations follow.
 #[test]
 fn a_switch_that_dies_in_mid_operation_costs_no_operation() {
-    for (round, len, delay_us) in
-        [(0, 200_000, 0), (1, 200_000, 1500), (2, 1_000_000, 4000), (3, 3, 700), (4, 40_000, 9000), (5, 5000, 300)]
-    {
+    for (round, len, delay_us) in [
+        (0, 200_000, 0),
+        (1, 200_000, 1500),
+        (2, 1_000_000, 4000),
+        (3, 3, 700),
+        (4, 40_000, 9000),
+        (5, 5000, 300),
+    ] {
         let world = 3;
         let switch = Mutex::new(Some(EmbeddedSwitch::builder().start().unwrap()));
         let address = switch.lock().unwrap().as_ref().unwrap().control();
@@ -85,7 +90,8 @@ fn a_switch_that_dies_in_mid_operation_costs_no_operation() {
                 scope.spawn(stop);
                 let handles: Vec<_> = (0..12)
                     .map(|step| {
-                        let tensor: Vec<f32> = (0..len).map(|index| value(comm.rank(), step, index)).collect();
+                        let tensor: Vec<f32> =
+                            (0..len).map(|index| value(comm.rank(), step, index)).collect();
                         comm.all_reduce_async(tensor, ReduceOp::Sum).unwrap()
                     })
                     .collect();

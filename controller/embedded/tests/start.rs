@@ -1,4 +1,5 @@
 //! A switch in this process, joined by real workers over sockets.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -8,7 +9,7 @@ use netfold::{Communicator, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
 
 fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
-    let mut comm = Communicator::builder()
+    let comm = Communicator::builder()
         .job("embedded")
         .rank(rank)
         .world_size(2)

@@ -6,6 +6,7 @@
 //! torch 2 (and torchft) from PyPI: FSDP2, DTensor, functional collectives and torchft are tested there.
 //!
 //! By hand, with any interpreter: `pip install ./hostlib/python pytest && python -m pytest hostlib/python/tests`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -144,7 +145,9 @@ fn the_wheel_installs_with_pip() {
     }
     // The profile and folder of tests: what is built for them already is used again.
     let mut install = Command::new(&pip);
-    install.args(["install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall"]).arg(here());
+    install
+        .args(["install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall"])
+        .arg(here());
     install.env("MATURIN_PEP517_ARGS", "--profile test").env("CARGO_TARGET_DIR", scratch(".."));
     let path = std::env::join_paths(
         std::iter::once(venv.join("bin")).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
