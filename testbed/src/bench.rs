@@ -2,4 +2,6 @@
 
 pub mod all_reduce;
 pub mod fold;
+pub mod perf;
 pub mod quantize;
+pub mod star;

@@ -13,6 +13,7 @@ pub mod bench;
 pub mod bmv2;
 pub mod differential;
 pub mod model;
+mod netns;
 pub mod run;
 pub mod sim;
 pub mod stf;

@@ -47,6 +47,12 @@ pub(crate) enum CliError {
     /// The switch's loop ended unasked.
     #[error("the switch's thread ended: its message is above")]
     SwitchPanicked,
+    /// A switch within this process could not be started.
+    #[error("cannot start a switch in this process")]
+    Embedded(#[source] netfold_embedded::EmbeddedError),
+    /// The comparison with peers could not be made.
+    #[error("the star of hosts could not be measured")]
+    Star(#[source] netfold_testbed::bench::star::StarError),
     /// A worker's job failed.
     #[error("rank {rank} stopped")]
     Job { rank: u16, source: netfold::Error },
@@ -145,11 +151,12 @@ impl CliError {
             Self::Program { .. } => "program",
             Self::Output(_) => "output",
             Self::Signals(_) => "signals",
-            Self::Switch(_) | Self::Control(_) | Self::SwitchPanicked => "switch",
+            Self::Switch(_) | Self::Control(_) | Self::SwitchPanicked | Self::Embedded(_) => "switch",
             Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => refusal_name(*reason),
             Self::Job { source, .. } => source.kind(),
             Self::Length | Self::Digits(_) => "bug",
             Self::Bench(error) => error.kind(),
+            Self::Star(_) => "bench",
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",

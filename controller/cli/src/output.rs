@@ -42,6 +42,11 @@ impl Output {
         Self { json, colour }
     }
 
+    /// Whether results are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints an event as one JSON object, with `--json` only.
     pub(crate) fn event(&self, event: &impl Serialize) -> Result<(), CliError> {
         if !self.json {

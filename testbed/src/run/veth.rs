@@ -5,12 +5,7 @@
 //! static, so nothing but the run's own packets is on the links.
 
 use std::fmt;
-use std::fs::File;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use netfold_controller::SwitchDriver;
@@ -21,7 +16,6 @@ use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
 use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::header;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::bmv2::{
     CONTROL_PORT, Shared, both_ways, controller_address, mac, plan, profile_and_limits, switch_address,
@@ -29,15 +23,8 @@ use super::bmv2::{
 };
 use super::fabric::{Carrier, Counted, Fabric, Keeper};
 use super::{Config, RunError};
+use crate::netns::{CommandFailed, Namespaces, command};
 use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
-
-/// Why this machine cannot have such a topology.
-#[derive(Debug, thiserror::Error)]
-#[error("`{command}` failed: {said}")]
-struct CommandFailed {
-    command: String,
-    said: String,
-}
 
 impl From<CommandFailed> for RunError {
     fn from(error: CommandFailed) -> Self {
@@ -45,94 +32,9 @@ impl From<CommandFailed> for RunError {
     }
 }
 
-/// Runs a command, words separated by spaces.
-fn command(words: &str) -> Result<(), CommandFailed> {
-    let mut parts = words.split_whitespace();
-    let failed = |said: String| CommandFailed { command: words.into(), said };
-    let output = Command::new(parts.next().unwrap_or_default())
-        .args(parts)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
-    }
-}
-
-/// Network namespaces with unique names, removed when dropped, and their interfaces with them.
-struct Namespaces {
-    prefix: String,
-    names: Vec<String>,
-}
-
-impl Namespaces {
-    fn new() -> Self {
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        sweep(|owner| !Path::new(&format!("/proc/{owner}")).exists());
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Self { prefix: format!("netfold-{}-{run}", std::process::id()), names: Vec::new() }
-    }
-
-    fn name(&self, kind: char, number: usize) -> String {
-        format!("{}-{kind}{number}", self.prefix)
-    }
-
-    fn add(&mut self, kind: char, number: usize) -> Result<(), CommandFailed> {
-        let name = self.name(kind, number);
-        command(&format!("ip netns add {name}"))?;
-        self.names.push(name.clone());
-        // No neighbour discovery, no router solicitations.
-        command(&format!(
-            "ip netns exec {name} sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
-        ))
-    }
-}
-
-/// Where `ip netns` keeps the names of namespaces.
-const NAMES: &str = "/var/run/netns";
-
-/// Removes the namespaces that runs of the processes in question have made, and their interfaces with them.
-pub(super) fn sweep(of: impl Fn(u32) -> bool) {
-    for entry in std::fs::read_dir(NAMES).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if owner(&name).is_some_and(&of) {
-            // There is nobody to tell; what is left shows in `ip netns`.
-            let _ = command(&format!("ip netns del {name}"));
-        }
-    }
-}
-
-/// The process whose run made a namespace of this name; `None` when no run did.
-fn owner(name: &str) -> Option<u32> {
-    let mut parts = name.strip_prefix("netfold-")?.split('-');
-    let (process, run, place) = (parts.next()?, parts.next()?, parts.next()?);
-    let placed = place.strip_prefix(['s', 'w', 't'])?;
-    run.parse::<u32>().and(placed.parse::<u32>()).ok().filter(|_| parts.next().is_none())?;
-    process.parse().ok()
-}
-
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for name in &self.names {
-            // There is nobody to tell; what is left shows in `ip netns`.
-            let _ = command(&format!("ip netns del {name}"));
-        }
-    }
-}
-
 /// Runs a closure on a thread of its own within a network namespace.
 fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
-    let path = format!("/var/run/netns/{namespace}");
-    let enter = move || -> std::io::Result<T> {
-        let file = File::open(path)?;
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-        Ok(make())
-    };
-    let entered = std::thread::scope(|scope| scope.spawn(enter).join());
-    let network = |error: std::io::Error| RunError::Network(Box::new(error));
-    entered.unwrap_or_else(|_| Err(std::io::Error::other("a thread failed"))).map_err(network)
+    crate::netns::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
 }
 
 /// Whether namespaces can be made here, and faults of these kinds on links between switches; else why not.

@@ -2,7 +2,9 @@
 
 mod all_reduce;
 mod fold;
+mod perf;
 mod quantize;
+mod star;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -24,7 +26,9 @@ pub(crate) struct Bench {
 enum What {
     AllReduce(all_reduce::AllReduce),
     Fold(fold::Fold),
+    Perf(perf::Perf),
     Quantize(quantize::Quantize),
+    Star(star::Star),
 }
 
 /// A row with the event's name in front.
@@ -40,7 +44,9 @@ impl Bench {
         match self.what {
             What::AllReduce(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
+            What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),
+            What::Star(bench) => bench.run(output),
         }
     }
 }

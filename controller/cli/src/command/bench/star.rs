@@ -1,0 +1,201 @@
+//! `netfold bench star`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use netfold_testbed::bench::star::{self, Config, Peers, Row};
+use serde::Serialize;
+
+use super::Tagged;
+use super::perf::rate;
+use crate::error::CliError;
+use crate::output::{Output, Tone};
+use crate::size::{Bytes, human};
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold bench star                                   4 and 8 hosts, links of 200 Mbit/s, 16 MiB
+  netfold bench star --hosts 4 --rate 1G --bytes 64M --svg star.svg
+  netfold bench star --unshaped --bytes 4K --iterations 200
+
+Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
+is. bound is the share of what the links allow: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring.
+against is the best peer's time over this one's.";
+
+/// Compare with gloo and Open MPI: a star of hosts in network namespaces, with links of a given rate.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Star {
+    /// Numbers of hosts, one star after the other.
+    #[arg(long, value_delimiter = ',', default_value = "4,8", value_parser = clap::value_parser!(u16).range(2..=32))]
+    hosts: Vec<u16>,
+    /// Rate of each link in each direction, bits a second.
+    #[arg(long, default_value = "200M", value_parser = rate)]
+    rate: f64,
+    /// Links as fast as they go.
+    #[arg(long, conflicts_with = "rate")]
+    unshaped: bool,
+    /// Tensor size of a rank, f32.
+    #[arg(long, default_value = "16M")]
+    bytes: Bytes,
+    /// Rounds, in which all systems take turns.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Timed iterations of a turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Iterations of a turn before those.
+    #[arg(long, default_value_t = 1)]
+    warmup: u32,
+    /// Measure Netfold alone.
+    #[arg(long)]
+    no_peers: bool,
+    /// Draw the result into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// A row and what it is against the best peer.
+#[derive(Serialize)]
+struct Compared<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    median_s: f64,
+    min_s: f64,
+    max_s: f64,
+    against_best_peer: Option<f64>,
+}
+
+impl Star {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        let program = std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let peers = Peers::find().map_err(CliError::Star)?;
+        for absent in &peers.absent {
+            output.line(format_args!("# not measured: {absent}"))?;
+        }
+        let mut all = Vec::new();
+        for hosts in &self.hosts {
+            let config = Config {
+                hosts: *hosts,
+                rate: (!self.unshaped).then_some(self.rate),
+                bytes: self.bytes.0,
+                rounds: self.rounds,
+                iterations: self.iterations,
+                warmup: self.warmup,
+                program: program.clone(),
+                peers: !self.no_peers,
+            };
+            let mut systems = peers.systems();
+            systems.retain(|system| config.peers || !system.is_peer());
+            let bar = output.bar(1, "{spinner} {msg}");
+            let rows = star::measure(&config, &peers, &systems, |turn| {
+                bar.set_message(turn.to_owned());
+                bar.tick();
+            });
+            bar.finish_and_clear();
+            let rows = rows.map_err(CliError::Star)?;
+            self.show(output, &config, &rows)?;
+            all.push((config, rows));
+        }
+        if let Some(path) = &self.svg {
+            let drawn = std::fs::write(path, svg(&all));
+            drawn.map_err(|source| CliError::File { path: path.clone(), source })?;
+        }
+        let wrong: u64 = all.iter().flat_map(|(_, rows)| rows).map(|row| row.wrong).sum();
+        if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
+    }
+
+    fn show(&self, output: &Output, config: &Config, rows: &[Row]) -> Result<(), CliError> {
+        let links = config.rate.map_or("unshaped".into(), |rate| format!("{} Mbit/s", rate / 1e6));
+        let heading = format!("{} hosts, links {links}, {} of f32", config.hosts, human(config.bytes));
+        output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
+        output.line(format_args!(
+            "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}",
+            "system", "median ms", "least ms", "most ms", "algbw MB/s", "bound", "against", "#wrong"
+        ))?;
+        for row in rows {
+            let ((median, least, most), against) = (row.spread(), against(row, rows));
+            output.event(&Tagged {
+                event: "star",
+                row: &Compared { row, median_s: median, min_s: least, max_s: most, against_best_peer: against },
+            })?;
+            let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
+            let times = against.map_or("-".into(), |times| format!("{times:.2}"));
+            output.line(format_args!(
+                "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}",
+                row.name,
+                median * 1e3,
+                least * 1e3,
+                most * 1e3,
+                row.algbw,
+                percent,
+                times,
+                row.wrong
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// The best peer's median over this row's.
+fn against(row: &Row, rows: &[Row]) -> Option<f64> {
+    let peers = rows.iter().filter(|row| row.system.is_peer()).map(|row| row.spread().0);
+    let best = peers.min_by(f64::total_cmp)?;
+    (!row.system.is_peer()).then(|| best / row.spread().0)
+}
+
+const WIDTH: f64 = 820.0;
+const LABEL: f64 = 210.0;
+const BAR: f64 = 20.0;
+const GAP: f64 = 6.0;
+const HEAD: f64 = 44.0;
+
+/// Bars of algbw, one group a star, with the spread of the iterations as a line.
+fn svg(stars: &[(Config, Vec<Row>)]) -> String {
+    let rows: usize = stars.iter().map(|(_, rows)| rows.len()).sum();
+    let height = HEAD * stars.len() as f64 + rows as f64 * (BAR + GAP) + 30.0;
+    let rate_of = |row: &Row, time: f64| row.bytes as f64 / time / 1e6;
+    let most = stars.iter().flat_map(|(_, rows)| rows).map(|row| rate_of(row, row.spread().1)).fold(1.0, f64::max);
+    let scale = (WIDTH - LABEL - 110.0) / most;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    let mut y = 0.0;
+    for (config, rows) in stars {
+        let links = config.rate.map_or("unshaped links".into(), |rate| format!("links of {} Mbit/s", rate / 1e6));
+        let _ = writeln!(
+            text,
+            "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} hosts, {links}, {} of f32: algbw in MB/s</text>",
+            y + 28.0,
+            config.hosts,
+            human(config.bytes)
+        );
+        y += HEAD;
+        for row in rows {
+            let (median, least, longest) = row.spread();
+            let (width, from, to) =
+                (rate_of(row, median) * scale, rate_of(row, longest) * scale, rate_of(row, least) * scale);
+            let colour = if row.system.is_peer() { "#9aa5b1" } else { "#2f6fb0" };
+            let middle = y + BAR / 2.0;
+            let _ = writeln!(
+                text,
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+                 <rect x=\"{LABEL}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
+                 <line x1=\"{:.1}\" y1=\"{middle:.1}\" x2=\"{:.1}\" y2=\"{middle:.1}\" stroke=\"black\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\">{:.1}</text>",
+                LABEL - 8.0,
+                middle + 4.0,
+                row.name,
+                LABEL + from,
+                LABEL + to,
+                LABEL + width.max(to) + 8.0,
+                middle + 4.0,
+                row.algbw
+            );
+            y += BAR + GAP;
+        }
+    }
+    text + "</svg>\n"
+}

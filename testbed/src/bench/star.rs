@@ -1,0 +1,423 @@
+//! Netfold against its peers on the same links: a star of hosts, each in a network namespace of its own, with the switch in the
+//! middle.
+//!
+//! The same all-reduce is timed the same way by all: a barrier, then the call, as long as the slowest rank takes. Systems take
+//! turns, round after round, so that whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce
+//! algorithms; the fastest counts.
+
+mod network;
+mod processes;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use netfold::Mode;
+use serde::{Deserialize, Serialize};
+
+use network::Star;
+use processes::Process;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Number of hosts, 2 to 32.
+    pub hosts: u16,
+    /// Rate of each link in each direction, bits a second; `None` for links as fast as they go.
+    pub rate: Option<f64>,
+    /// Tensor bytes.
+    pub bytes: u64,
+    /// Rounds, in which every system has one turn.
+    pub rounds: u32,
+    /// Timed iterations of a turn.
+    pub iterations: u32,
+    /// Iterations of a turn before those.
+    pub warmup: u32,
+    /// The `netfold` command.
+    pub program: PathBuf,
+    /// Whether to measure peers, too.
+    pub peers: bool,
+}
+
+/// One system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum System {
+    /// Netfold over the switch.
+    Netfold(Mode),
+    /// Netfold's own ring, without a switch.
+    Ring,
+    /// PyTorch's gloo.
+    Gloo,
+    /// Open MPI with one of its algorithms; 0 for its own choice.
+    OpenMpi(u8),
+}
+
+/// Open MPI's names of its all-reduce algorithms.
+const ALGORITHMS: [&str; 7] =
+    ["default", "linear", "nonoverlapping", "recursive doubling", "ring", "segmented ring", "rabenseifner"];
+
+impl System {
+    /// The name in tables.
+    pub fn name(self) -> String {
+        match self {
+            Self::Netfold(mode) => format!("netfold {mode}"),
+            Self::Ring => "netfold ring".into(),
+            Self::Gloo => "gloo".into(),
+            Self::OpenMpi(algorithm) => {
+                format!("open mpi, {}", ALGORITHMS.get(usize::from(algorithm)).copied().unwrap_or("?"))
+            }
+        }
+    }
+
+    /// Whether it is measured to compare with.
+    pub fn is_peer(self) -> bool {
+        matches!(self, Self::Gloo | Self::OpenMpi(_))
+    }
+
+    /// Bytes on the wire for each byte of an f32 tensor.
+    fn wire_share(self) -> f64 {
+        if self == Self::Netfold(Mode::Bfp16) { 0.5 } else { 1.0 }
+    }
+}
+
+/// What one system reached.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Which.
+    #[serde(skip)]
+    pub system: System,
+    /// Its name.
+    pub name: String,
+    /// Number of hosts.
+    pub hosts: u16,
+    /// Tensor bytes.
+    pub bytes: u64,
+    /// Rate of the links, bits a second.
+    pub rate: Option<f64>,
+    /// Seconds: every iteration of every round, ascending.
+    pub times: Vec<f64>,
+    /// Tensor bytes over the median, 10^6 bytes a second.
+    #[serde(rename = "algbw_MBps")]
+    pub algbw: f64,
+    /// Share of what the links allow: M/B through a switch (half of that in 16 bits), 2M(n-1)/(nB) in a ring.
+    pub bound_share: Option<f64>,
+    /// Wrong elements.
+    pub wrong: u64,
+}
+
+impl Row {
+    /// Median, shortest and longest time in seconds.
+    pub fn spread(&self) -> (f64, f64, f64) {
+        let times = &self.times;
+        match (times.first(), times.last()) {
+            (Some(least), Some(most)) => (times[times.len() / 2], *least, *most),
+            _ => (f64::NAN, f64::NAN, f64::NAN),
+        }
+    }
+}
+
+/// Why a star could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StarError {
+    /// The machine gives no namespaces.
+    #[error("the star of namespaces cannot be built; it needs root, iproute2 and tbf")]
+    Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A program cannot be started.
+    #[error("cannot start {name}")]
+    Start {
+        /// Which.
+        name: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("{name} {what}{}", if .said.is_empty() { String::new() } else { format!(": {said}") })]
+    Process {
+        /// Which.
+        name: String,
+        /// How.
+        what: String,
+        /// Its last words.
+        said: String,
+    },
+    /// A file for a peer cannot be written.
+    #[error("cannot write {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Longest time for one turn of one system.
+const TURN_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Peers that can be measured on this machine, and why not the others.
+#[derive(Debug, Default)]
+pub struct Peers {
+    python: Option<PathBuf>,
+    script: PathBuf,
+    mpi: Option<PathBuf>,
+    agent: PathBuf,
+    folder: Option<PathBuf>,
+    /// One line for each peer that is absent.
+    pub absent: Vec<String>,
+}
+
+impl Peers {
+    /// Looks for a Python with torch and gloo, and for Open MPI; compiles its program.
+    pub fn find() -> Result<Self, StarError> {
+        let folder = std::env::temp_dir().join(format!("netfold-star-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));
+            written.map(|()| path.clone()).map_err(|source| StarError::File { path, source })
+        };
+        let mut peers = Self::default();
+        peers.script = write("gloo.py", include_str!("star/gloo.py"))?;
+        let source = write("mpi.c", include_str!("star/mpi.c"))?;
+        peers.agent = write("agent", "#!/bin/sh\n")?;
+        let has_gloo = |python: &str| {
+            let probe = "import torch.distributed as d; assert d.is_gloo_available()";
+            Command::new(python).args(["-c", probe]).output().is_ok_and(|output| output.status.success())
+        };
+        let pythons = std::env::var("NETFOLD_TEST_TORCH").into_iter().chain(["/usr/bin/python3".into(), "python3".into()]);
+        peers.python = pythons.map(PathBuf::from).find(|python| has_gloo(&python.to_string_lossy()));
+        if peers.python.is_none() {
+            peers.absent.push("gloo: no Python with torch (python3-torch on Debian)".into());
+        }
+        let program = folder.join("mpi");
+        let compiled = Command::new("mpicc").args(["-O2", "-o"]).arg(&program).arg(&source).output();
+        match compiled {
+            Ok(output) if output.status.success() => peers.mpi = Some(program),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                peers.absent.push(format!("open mpi: mpicc failed: {said}"));
+            }
+            Err(_) => peers.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into()),
+        }
+        peers.folder = Some(folder);
+        Ok(peers)
+    }
+
+    /// Every system that can be measured.
+    pub fn systems(&self) -> Vec<System> {
+        let mut systems = vec![System::Netfold(Mode::Bfp32), System::Netfold(Mode::Bfp16), System::Ring];
+        systems.extend(self.python.is_some().then_some(System::Gloo));
+        if self.mpi.is_some() {
+            systems.extend((0..ALGORITHMS.len() as u8).map(System::OpenMpi));
+        }
+        systems
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Measures `systems` on one star; `progress` is told each turn before it begins.
+///
+/// After the first round only the fastest two of Open MPI's algorithms go on.
+///
+/// # Errors
+///
+/// [`StarError`].
+pub fn measure(
+    config: &Config,
+    peers: &Peers,
+    systems: &[System],
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<Row>, StarError> {
+    let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
+    let mut rows: Vec<(System, Vec<f64>, u64)> = systems.iter().map(|system| (*system, Vec::new(), 0)).collect();
+    for round in 0..config.rounds {
+        if round == 1 {
+            keep_fastest_algorithms(&mut rows);
+        }
+        for (system, times, wrong) in &mut rows {
+            progress(&format!("{} hosts, round {}: {}", config.hosts, round + 1, system.name()));
+            let turn = turn(&star, config, peers, *system)?;
+            times.extend(turn.times);
+            *wrong += turn.wrong;
+        }
+    }
+    Ok(rows.into_iter().map(|(system, times, wrong)| row(config, system, times, wrong)).collect())
+}
+
+fn keep_fastest_algorithms(rows: &mut Vec<(System, Vec<f64>, u64)>) {
+    let median = |times: &Vec<f64>| {
+        let mut times = times.clone();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
+    };
+    let mut best: Vec<f64> =
+        rows.iter().filter(|row| matches!(row.0, System::OpenMpi(_))).map(|row| median(&row.1)).collect();
+    best.sort_by(f64::total_cmp);
+    let limit = best.get(1).copied().unwrap_or(f64::INFINITY);
+    rows.retain(|row| !matches!(row.0, System::OpenMpi(1..)) || median(&row.1) <= limit);
+}
+
+fn row(config: &Config, system: System, mut times: Vec<f64>, wrong: u64) -> Row {
+    times.sort_by(f64::total_cmp);
+    let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
+    let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
+    let bound = config.rate.map(|rate| match system {
+        System::Netfold(_) => bytes * system.wire_share() * 8.0 / rate,
+        _ => 2.0 * bytes * (n - 1.0) / n * 8.0 / rate,
+    });
+    Row {
+        system,
+        name: system.name(),
+        hosts: config.hosts,
+        bytes: config.bytes,
+        rate: config.rate,
+        algbw: bytes / median / 1e6,
+        bound_share: bound.map(|bound| bound / median),
+        times,
+        wrong,
+    }
+}
+
+/// What a turn gave.
+#[derive(Debug, Deserialize)]
+struct Turn {
+    times: Vec<f64>,
+    wrong: u64,
+}
+
+fn turn(star: &Star, config: &Config, peers: &Peers, system: System) -> Result<Turn, StarError> {
+    match system {
+        System::Netfold(mode) => netfold(star, config, Some(mode)),
+        System::Ring => netfold(star, config, None),
+        System::Gloo => gloo(star, config, peers),
+        System::OpenMpi(algorithm) => open_mpi(star, config, peers, algorithm),
+    }
+}
+
+/// Netfold through the switch in this mode, or in a ring. Each iteration is a line of its own, so that times can be merged.
+fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, StarError> {
+    let deadline = Instant::now() + TURN_TIMEOUT;
+    let program = config.program.to_string_lossy().into_owned();
+    let mut switch = None;
+    if mode.is_some() {
+        let mut command = star.on_switch(&program);
+        command.args(["--json", "switch", "--listen", &Star::switch().to_string()]);
+        let mut process = Process::start("the switch", &mut command)?;
+        process.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
+        switch = Some(process);
+    }
+    let meeting = format!("{}:20040", Star::address_of(0));
+    let mut ranks = Vec::new();
+    for rank in 0..star.hosts() {
+        let mut command = star.on_host(rank, &program);
+        command.args(["--json", "bench", "perf", "--rank", &rank.to_string(), "--world", &star.hosts().to_string()]);
+        command.args(["--rendezvous", &meeting, "--exit-with-stdin", "--each", "--in-place-only"]);
+        command.args(["-b", &config.bytes.to_string(), "-e", &config.bytes.to_string()]);
+        command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
+        if let Some(mode) = mode {
+            command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
+            command.args(["--switch", &Star::switch().to_string()]);
+        }
+        ranks.push(Process::start(&format!("rank {rank}"), &mut command)?);
+    }
+    let turn = ranks[0].expect(deadline, |line| serde_json::from_str::<Turn>(line).ok());
+    drop(ranks);
+    drop(switch);
+    turn
+}
+
+fn gloo(star: &Star, config: &Config, peers: &Peers) -> Result<Turn, StarError> {
+    let python = peers.python.as_deref().unwrap_or(Path::new("python3")).to_string_lossy().into_owned();
+    let meeting = format!("{}:20041", Star::address_of(0));
+    let mut ranks = Vec::new();
+    for rank in 0..star.hosts() {
+        let mut command = star.on_host(rank, &python);
+        command.arg(&peers.script).args([rank.to_string(), star.hosts().to_string(), meeting.clone()]);
+        command.args([config.bytes.to_string(), config.iterations.to_string(), config.warmup.to_string()]);
+        command.env("GLOO_SOCKET_IFNAME", "eth0").env("OMP_NUM_THREADS", "1");
+        ranks.push(Process::start(&format!("gloo rank {rank}"), &mut command)?);
+    }
+    ranks[0].expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())
+}
+
+fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Result<Turn, StarError> {
+    // Open MPI starts its daemons through a remote shell: this one enters the host's namespace, under a name of its own.
+    let prefix = star.host_name(0);
+    let prefix = prefix.trim_end_matches('0');
+    let agent = format!(
+        "#!/bin/sh\nhost=\"$1\"; shift\nn=$((${{host##*.}} - 1))\n\
+         exec ip netns exec {prefix}$n unshare --uts sh -c \"hostname h$n; $*\"\n"
+    );
+    let written = std::fs::write(&peers.agent, agent).and_then(|()| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&peers.agent, std::fs::Permissions::from_mode(0o755))
+    });
+    written.map_err(|source| StarError::File { path: peers.agent.clone(), source })?;
+    let hosts: Vec<String> = (0..star.hosts()).map(|host| format!("{}:1", Star::address_of(host))).collect();
+    let mut words = format!(
+        "hostname h0; exec mpirun --allow-run-as-root -np {} --host {} --mca plm_rsh_agent {} --mca btl tcp,self \
+         --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca mpi_yield_when_idle 1",
+        star.hosts(),
+        hosts.join(","),
+        peers.agent.display()
+    );
+    if algorithm > 0 {
+        words += &format!(
+            " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm {algorithm}"
+        );
+    }
+    let program = peers.mpi.clone().unwrap_or_default();
+    words += &format!(" {} {} {} {}", program.display(), config.bytes, config.iterations, config.warmup);
+    let mut command = star.on_host(0, "unshare");
+    command.args(["--uts", "sh", "-c", &words]);
+    let mut process = Process::start("mpirun", &mut command)?;
+    process.expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(hosts: u16) -> Config {
+        Config {
+            hosts,
+            rate: Some(2e8),
+            bytes: 16 << 20,
+            rounds: 1,
+            iterations: 1,
+            warmup: 0,
+            program: PathBuf::new(),
+            peers: true,
+        }
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_links() {
+        let bound = |system, median: f64| row(&config(4), system, vec![median], 0).bound_share.unwrap();
+        // 16 MiB at 200 Mbit/s: 0.671 s through a switch, half of it in 16 bits, 1.007 s in a ring of four.
+        assert!((bound(System::Netfold(Mode::Bfp32), 0.671_088_64) - 1.0).abs() < 1e-9);
+        assert!((bound(System::Netfold(Mode::Bfp16), 0.335_544_32) - 1.0).abs() < 1e-9);
+        assert!((bound(System::Gloo, 1.006_632_96) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_default_and_the_fastest_algorithms_stay() {
+        let mut rows: Vec<(System, Vec<f64>, u64)> = (0..4u8)
+            .map(|algorithm| (System::OpenMpi(algorithm), vec![4.0 - f64::from(algorithm)], 0))
+            .collect();
+        rows.push((System::Gloo, vec![100.0], 0));
+        keep_fastest_algorithms(&mut rows);
+        let left: Vec<System> = rows.iter().map(|row| row.0).collect();
+        assert_eq!(left, [System::OpenMpi(0), System::OpenMpi(2), System::OpenMpi(3), System::Gloo]);
+    }
+}

@@ -1,0 +1,36 @@
+/* All-reduces over MPI, timed as `netfold bench perf` does. Arguments: bytes iterations warmup. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int rank, world;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world);
+    long bytes = atol(argv[1]), count = bytes / 4, wrong = 0;
+    int iterations = atoi(argv[2]), warmup = atoi(argv[3]);
+    float *tensor = malloc(bytes);
+    double *times = calloc(iterations, sizeof *times), *slowest = calloc(iterations, sizeof *slowest);
+    for (int i = 0; i < iterations + warmup; i++) {
+        for (long k = 0; k < count; k++)
+            tensor[k] = (float)(rank + 1);
+        MPI_Barrier(MPI_COMM_WORLD);
+        double started = MPI_Wtime();
+        MPI_Allreduce(MPI_IN_PLACE, tensor, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        double took = MPI_Wtime() - started;
+        if (i >= warmup)
+            times[i - warmup] = took;
+        for (long k = 0; k < count; k++)
+            wrong += tensor[k] != (float)(world * (world + 1) / 2);
+    }
+    MPI_Reduce(times, slowest, iterations, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("{\"times\": [");
+        for (int i = 0; i < iterations; i++)
+            printf("%s%.9f", i ? ", " : "", slowest[i]);
+        printf("], \"wrong\": %ld}\n", wrong);
+    }
+    MPI_Finalize();
+    return 0;
+}

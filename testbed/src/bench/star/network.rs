@@ -1,0 +1,87 @@
+//! The star: a namespace for each host, and one in the middle with a bridge that joins their links.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+
+use crate::netns::{CommandFailed, Namespaces, command};
+
+/// Room for bursts in the shapers, in bytes: what late wake-ups on a busy machine cost at 200 Mbit/s.
+const BURST: u32 = 256 << 10;
+
+/// Room for packets that wait in the shapers, in bytes: more than a window.
+const LIMIT: u32 = 4 << 20;
+
+/// Hosts around a switch. Dropping it removes everything.
+pub(super) struct Star {
+    names: Namespaces,
+    hosts: u16,
+}
+
+impl Star {
+    /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go.
+    pub(super) fn build(hosts: u16, rate: Option<f64>) -> Result<Self, CommandFailed> {
+        let mut names = Namespaces::new();
+        names.add('s', 0)?;
+        let switch = names.name('s', 0);
+        command(&format!("ip -n {switch} link set lo up"))?;
+        command(&format!("ip -n {switch} link add br0 type bridge"))?;
+        command(&format!("ip -n {switch} addr add {}/24 dev br0", Self::address_of_switch()))?;
+        command(&format!("ip -n {switch} link set br0 up"))?;
+        for host in 0..hosts {
+            names.add('h', usize::from(host))?;
+            let name = names.name('h', usize::from(host));
+            command(&format!("ip link add eth0 netns {name} type veth peer name p{host} netns {switch}"))?;
+            command(&format!("ip -n {switch} link set p{host} master br0 up"))?;
+            command(&format!("ip -n {name} link set lo up"))?;
+            command(&format!("ip -n {name} addr add {}/24 dev eth0", Self::address_of(host)))?;
+            command(&format!("ip -n {name} link set eth0 up"))?;
+            if let Some(rate) = rate {
+                for (namespace, device) in [(&name, "eth0".to_owned()), (&switch, format!("p{host}"))] {
+                    command(&format!(
+                        "ip netns exec {namespace} tc qdisc add dev {device} root tbf rate {rate:.0}bit burst {BURST} limit {LIMIT}"
+                    ))?;
+                }
+            }
+        }
+        Ok(Self { names, hosts })
+    }
+
+    /// Number of hosts.
+    pub(super) fn hosts(&self) -> u16 {
+        self.hosts
+    }
+
+    pub(super) fn address_of(host: u16) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1 + host as u8))
+    }
+
+    pub(super) fn address_of_switch() -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254))
+    }
+
+    /// Where the switch listens.
+    pub(super) fn switch() -> SocketAddr {
+        SocketAddr::new(Self::address_of_switch(), 20038)
+    }
+
+    /// The namespace of a host.
+    pub(super) fn host_name(&self, host: u16) -> String {
+        self.names.name('h', usize::from(host))
+    }
+
+    /// A command in a host's namespace.
+    pub(super) fn on_host(&self, host: u16, program: &str) -> Command {
+        Self::within(&self.host_name(host), program)
+    }
+
+    /// A command in the switch's namespace.
+    pub(super) fn on_switch(&self, program: &str) -> Command {
+        Self::within(&self.names.name('s', 0), program)
+    }
+
+    fn within(namespace: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, program]);
+        command
+    }
+}
