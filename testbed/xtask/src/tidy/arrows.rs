@@ -22,7 +22,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-embedded",
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
     ),
-    ("netfold", &["netfold-wire", "netfold-proto", "netfold-io"]),
+    (
+        "netfold",
+        &["netfold-wire", "netfold-proto", "netfold-io", "netfold-reduce", "netfold-mesh", "netfold-shared"],
+    ),
+    ("netfold-c", &["netfold"]),
     ("netfold-python", &["netfold", "netfold-embedded"]),
     (
         "netfold-testbed",

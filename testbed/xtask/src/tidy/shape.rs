@@ -12,13 +12,27 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Names that say nothing about what is in a module.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
 
-/// The sources that may hold unsafe code; tests may, too. docs/architecture.md names them.
+/// The sources and folders that may hold unsafe code; tests may, too. docs/architecture.md names them.
 const UNSAFE_FILES: &[&str] = &[
     "dataplane/io/src/udp/syscall.rs",
+    // Bindings: all that they do is to work on foreign pointers.
+    "hostlib/c/src",
+    "hostlib/mpi",
+    "hostlib/nccl/src",
+    "hostlib/python/src",
     "hostlib/reduce/src/x86.rs",
+    "hostlib/shared/src/hierarchy.rs",
+    "hostlib/shared/src/mapping.rs",
+    "hostlib/shared/src/pipeline.rs",
+    "hostlib/shared/src/sys.rs",
     "hostlib/src/buffer.rs",
+    "hostlib/src/communicator.rs",
+    "hostlib/src/host.rs",
+    "hostlib/src/leader.rs",
+    "hostlib/src/lower.rs",
     "hostlib/src/quantize/vector_avx2.rs",
     "testbed/src/bench/fold.rs",
+    "testbed/src/bench/perf.rs",
 ];
 
 /// Files and functions that have grown too long.
@@ -88,7 +102,7 @@ pub(super) fn safety() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for source in source::all()? {
         let lines: Vec<&str> = source.text.lines().collect();
-        let known = UNSAFE_FILES.iter().any(|file| source.path == Path::new(file))
+        let known = UNSAFE_FILES.iter().any(|place| source.path.starts_with(Path::new(place)))
             || source.path.iter().any(|part| part == "tests");
         let holds = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
             .iter()
