@@ -1,11 +1,13 @@
 //! How a communicator comes about.
 
 use std::ffi::{c_char, c_void};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use netfold::{Builder, Communicator, Mode};
 
 use crate::communicator::netfold_comm;
+use crate::exchange::{CallerExchange, Gather, ip_towards};
 use crate::guard::{exclusive, guard, put, text};
 use crate::result::{Failure, netfold_result};
 
@@ -19,10 +21,26 @@ pub enum netfold_mode {
     Bfp32 = 1,
     /// Block floating point, 16 bits an element.
     Bfp16 = 2,
+    /// Block floating point, 32 bits an element, at a switch whose sums saturate.
+    Saturating = 3,
+    /// Block floating point, 16 bits an element, at a switch with 32-bit sums.
+    Wide = 4,
+    /// binary16 as it is, at a switch that can.
+    Half = 5,
+    /// binary32 as it is, at a switch that can.
+    Float = 6,
 }
 
 /// What a communicator is made from. Used by one thread at a time.
-pub struct netfold_builder(Option<Builder>);
+pub struct netfold_builder {
+    /// None after a setter failed.
+    builder: Option<Builder>,
+    rank: Option<u16>,
+    world: Option<u16>,
+    switch: Option<String>,
+    local_ip: Option<IpAddr>,
+    gather: Option<Gather>,
+}
 
 /// Gathers `len` bytes of every rank, in order of rank, into `all`, which has room for `len` times the world size: an MPI_Allgather
 /// of bytes. Returns 0, or anything else when it failed. Called on the thread that connects.
@@ -40,9 +58,16 @@ pub unsafe extern "C" fn netfold_builder_new(out: *mut *mut netfold_builder) -> 
         if out.is_null() {
             return Err(Failure::null("out"));
         }
-        let builder = Box::into_raw(Box::new(netfold_builder(Some(Communicator::builder()))));
+        let builder = netfold_builder {
+            builder: Some(Communicator::builder()),
+            rank: None,
+            world: None,
+            switch: None,
+            local_ip: None,
+            gather: None,
+        };
         // SAFETY: by this function's contract.
-        unsafe { put(out, builder, "out") }
+        unsafe { put(out, Box::into_raw(Box::new(builder)), "out") }
     })
 }
 
@@ -59,18 +84,23 @@ pub unsafe extern "C" fn netfold_builder_free(builder: *mut netfold_builder) {
     }
 }
 
+/// Has `edit` change the builder, which is of no use any more if that fails.
+///
 /// # Safety
 ///
 /// `builder` is null or a builder that was not freed, and is used by nothing else meanwhile.
 unsafe fn edit(
     builder: *mut netfold_builder,
-    edit: impl FnOnce(Builder) -> Result<Builder, Failure>,
+    edit: impl FnOnce(&mut netfold_builder, Builder) -> Result<Builder, Failure>,
 ) -> netfold_result {
     guard(|| {
         // SAFETY: by this function's contract.
         let builder = unsafe { exclusive(builder, "builder") }?;
-        let old = builder.0.take().ok_or_else(|| Failure::argument("the builder failed before; free it"))?;
-        builder.0 = Some(edit(old)?);
+        let old = builder
+            .builder
+            .take()
+            .ok_or_else(|| Failure::argument("a setter of the builder failed before; free it"))?;
+        builder.builder = Some(edit(builder, old)?);
         Ok(())
     })
 }
@@ -86,7 +116,7 @@ pub unsafe extern "C" fn netfold_builder_set_job(
     name: *const c_char,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.job(text(name, "name")?))) }
+    unsafe { edit(builder, |_, builder| Ok(builder.job(text(name, "name")?))) }
 }
 
 /// This worker's rank, from 0, each once.
@@ -95,9 +125,17 @@ pub unsafe extern "C" fn netfold_builder_set_job(
 ///
 /// `builder` is null or a builder in use by this thread alone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn netfold_builder_set_rank(builder: *mut netfold_builder, rank: u16) -> netfold_result {
+pub unsafe extern "C" fn netfold_builder_set_rank(
+    builder: *mut netfold_builder,
+    rank: u16,
+) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.rank(rank))) }
+    unsafe {
+        edit(builder, |all, builder| {
+            all.rank = Some(rank);
+            Ok(builder.rank(rank))
+        })
+    }
 }
 
 /// Number of workers, the same on all ranks.
@@ -111,7 +149,12 @@ pub unsafe extern "C" fn netfold_builder_set_world_size(
     workers: u16,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.world_size(workers))) }
+    unsafe {
+        edit(builder, |all, builder| {
+            all.world = Some(workers);
+            Ok(builder.world_size(workers))
+        })
+    }
 }
 
 /// How floating-point tensors travel (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
@@ -120,15 +163,22 @@ pub unsafe extern "C" fn netfold_builder_set_world_size(
 ///
 /// `builder` is null or a builder in use by this thread alone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn netfold_builder_set_mode(builder: *mut netfold_builder, mode: i32) -> netfold_result {
+pub unsafe extern "C" fn netfold_builder_set_mode(
+    builder: *mut netfold_builder,
+    mode: i32,
+) -> netfold_result {
     let mode = match mode {
         0 => Ok(Mode::I32),
         1 => Ok(Mode::Bfp32),
         2 => Ok(Mode::Bfp16),
+        3 => Ok(Mode::Saturating),
+        4 => Ok(Mode::Wide),
+        5 => Ok(Mode::Half),
+        6 => Ok(Mode::Float),
         _ => Err(Failure::argument(format!("{mode} is no mode; give a netfold_mode"))),
     };
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.mode(mode?))) }
+    unsafe { edit(builder, |_, builder| Ok(builder.mode(mode?))) }
 }
 
 /// Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
@@ -137,9 +187,12 @@ pub unsafe extern "C" fn netfold_builder_set_mode(builder: *mut netfold_builder,
 ///
 /// `builder` is null or a builder in use by this thread alone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn netfold_builder_set_slots(builder: *mut netfold_builder, slots: u32) -> netfold_result {
+pub unsafe extern "C" fn netfold_builder_set_slots(
+    builder: *mut netfold_builder,
+    slots: u32,
+) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.slots(slots))) }
+    unsafe { edit(builder, |_, builder| Ok(builder.slots(slots))) }
 }
 
 /// Address of the switch's control port, "HOST:PORT". Names are resolved now.
@@ -153,7 +206,14 @@ pub unsafe extern "C" fn netfold_builder_set_switch(
     address: *const c_char,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.switch(text(address, "address")?.to_owned())?)) }
+    unsafe {
+        edit(builder, |all, builder| {
+            let address = text(address, "address")?;
+            let builder = builder.switch(address.to_owned())?;
+            all.switch = Some(address.to_owned());
+            Ok(builder)
+        })
+    }
 }
 
 /// How long to wait for the other ranks to join, in milliseconds. The default is 60,000.
@@ -167,7 +227,7 @@ pub unsafe extern "C" fn netfold_builder_set_join_timeout(
     timeout_ms: u64,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.join_timeout(Duration::from_millis(timeout_ms)))) }
+    unsafe { edit(builder, |_, builder| Ok(builder.join_timeout(Duration::from_millis(timeout_ms)))) }
 }
 
 /// How long an operation may make no progress before the job is given up, in milliseconds. The default is 60,000.
@@ -181,7 +241,113 @@ pub unsafe extern "C" fn netfold_builder_set_stall_timeout(
     timeout_ms: u64,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { edit(builder, |builder| Ok(builder.stall_timeout(Duration::from_millis(timeout_ms)))) }
+    unsafe { edit(builder, |_, builder| Ok(builder.stall_timeout(Duration::from_millis(timeout_ms)))) }
+}
+
+/// Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
+/// ranks of one host fold in shared memory, a switch is optional, hosts do everything that a switch cannot, and the loss
+/// of a switch is survived. Names are resolved now.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_rendezvous(
+    builder: *mut netfold_builder,
+    address: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.rendezvous(text(address, "address")?.to_owned())?)) }
+}
+
+/// Has the ranks find each other by `gather`, over something that they have in common already, instead of a rendezvous. Every
+/// rank calls it equally often while it connects, and each time with the same `len`, unless one fails: `gather` must end in
+/// bounded time then, too. `context` is passed on as it is.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `gather` is null, or does what netfold_all_gather_fn says, with
+/// `context`, until netfold_builder_connect or netfold_builder_free returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_exchange(
+    builder: *mut netfold_builder,
+    gather: netfold_all_gather_fn,
+    context: *mut c_void,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe {
+        edit(builder, |all, builder| {
+            let call = gather.ok_or_else(|| Failure::null("gather"))?;
+            all.gather = Some(Gather { call, context });
+            Ok(builder)
+        })
+    }
+}
+
+/// This host's IP address, at which the other ranks can reach it: needed with an exchange, ranks on several hosts, and no switch.
+/// The default is the address from which this host reaches the switch, or the loopback's.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_local_ip(
+    builder: *mut netfold_builder,
+    address: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe {
+        edit(builder, |all, builder| {
+            let address = text(address, "address")?;
+            let ip = address.parse();
+            all.local_ip = Some(ip.map_err(|_| Failure::argument(format!("{address:?} is no IP address")))?);
+            Ok(builder)
+        })
+    }
+}
+
+/// Names this rank's host: ranks that give the same name are taken to share memory. The default is what the system says, or
+/// the variable NETFOLD_HOST_ID.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_host(
+    builder: *mut netfold_builder,
+    name: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.host(text(name, "name")?))) }
+}
+
+/// Whether ranks of one host fold in shared memory first, the same on all ranks. The default is true.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_shared_memory(
+    builder: *mut netfold_builder,
+    on: bool,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.shared_memory(on))) }
+}
+
+/// Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot go on with, the same on all ranks. The
+/// default is true; without, it is an error.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_fall_back(
+    builder: *mut netfold_builder,
+    on: bool,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.fall_back(on))) }
 }
 
 /// Joins the job, waits for all ranks, and writes the communicator to `*out`. Frees the builder in any case.
@@ -203,9 +369,20 @@ pub unsafe extern "C" fn netfold_builder_connect(
         if out.is_null() {
             return Err(Failure::null("out"));
         }
-        let builder = builder.0.ok_or_else(|| Failure::argument("the builder failed before"))?;
-        let comm = Box::into_raw(Box::new(netfold_comm(builder.connect()?)));
+        let comm = Box::into_raw(Box::new(netfold_comm(connect(*builder)?)));
         // SAFETY: by this function's contract.
         unsafe { put(out, comm, "out") }
     })
+}
+
+fn connect(all: netfold_builder) -> Result<Communicator, Failure> {
+    let mut builder =
+        all.builder.ok_or_else(|| Failure::argument("a setter of the builder failed before"))?;
+    if let Some(gather) = all.gather {
+        let rank = all.rank.ok_or_else(|| Failure::argument("set the rank: an exchange needs it"))?;
+        let world = all.world.ok_or_else(|| Failure::argument("set the world size: an exchange needs it"))?;
+        let local_ip = all.local_ip.or_else(|| ip_towards(all.switch.as_deref()?));
+        builder = builder.exchange(Box::new(CallerExchange::new(rank, world, gather, local_ip)?));
+    }
+    Ok(builder.connect()?)
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use netfold::{Call, Collective, Communicator, DType, ReduceOp, Work};
+use netfold::{Call, Collective, Communicator, DType, Network, ReduceOp, Work};
 
 use crate::guard::{guard, put, reference};
 use crate::result::{Failure, netfold_result};
@@ -63,6 +63,20 @@ pub enum netfold_op {
     BitXor = 7,
 }
 
+/// What joins the ranks of a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_network {
+    /// There is no other rank.
+    Alone = 0,
+    /// All ranks are on one host and share memory.
+    SharedMemory = 1,
+    /// A switch folds; ranks of one host are folded in shared memory before.
+    Switch = 2,
+    /// The hosts fold, in a ring over TCP.
+    Ring = 3,
+}
+
 /// Collectives. `count` is, in elements: of the tensor (all-reduce, reduce, broadcast), what each rank sends (all-gather), what
 /// each rank receives (reduce-scatter), for each peer (all-to-all).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +107,15 @@ fn call(collective: i32, count: usize, dtype: i32, op: i32, root: u16) -> Result
         5 => Collective::ReduceScatter,
         6 => Collective::AllToAll,
         7 => return Ok(Call::BARRIER),
-        _ => return Err(Failure::argument(format!("{collective} is no collective; give a netfold_collective"))),
+        _ => {
+            return Err(Failure::argument(format!(
+                "{collective} is no collective; give a netfold_collective"
+            )));
+        }
     };
     let named = DType::ALL.iter().find(|known| **known as i32 == dtype && dtype != 0);
-    let dtype = named.ok_or_else(|| Failure::argument(format!("{dtype} is no element type; give a netfold_dtype")))?;
+    let dtype = named
+        .ok_or_else(|| Failure::argument(format!("{dtype} is no element type; give a netfold_dtype")))?;
     let op = u8::try_from(op).ok().and_then(ReduceOp::from_code);
     let op = op.ok_or_else(|| Failure::argument("the operation is none; give a netfold_op"))?;
     Ok(Call::new(collective, *dtype, op, count))
@@ -170,7 +189,9 @@ pub unsafe extern "C" fn netfold_comm_all_reduce(
     op: i32,
 ) -> netfold_result {
     // SAFETY: by this function's contract.
-    unsafe { netfold_comm_run(comm, netfold_collective::AllReduce as i32, tensor, tensor, count, dtype, op, 0) }
+    unsafe {
+        netfold_comm_run(comm, netfold_collective::AllReduce as i32, tensor, tensor, count, dtype, op, 0)
+    }
 }
 
 /// Returns when every rank has called it.
@@ -252,6 +273,27 @@ pub unsafe extern "C" fn netfold_comm_path(
             }
         }
         Ok(())
+    })
+}
+
+/// What joins the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_network(comm: *const netfold_comm, out: *mut i32) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let path = unsafe { reference(comm, "comm") }?.0.path();
+        let network = match path.network {
+            Network::None if path.shared == 1 => netfold_network::Alone,
+            Network::None => netfold_network::SharedMemory,
+            Network::Switch { .. } => netfold_network::Switch,
+            _ => netfold_network::Ring,
+        };
+        // SAFETY: by this function's contract.
+        unsafe { put(out, network as i32, "out") }
     })
 }
 

@@ -10,10 +10,11 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> netfold_resul
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => netfold_result::Ok,
         Ok(Err(failure)) => failure.keep(),
-        Err(_) => {
-            Failure::new(netfold_result::Panic, "the library panicked; its message is on standard error; please report it")
-                .keep()
-        }
+        Err(_) => Failure::new(
+            netfold_result::Panic,
+            "the library panicked; its message is on standard error; please report it",
+        )
+        .keep(),
     }
 }
 

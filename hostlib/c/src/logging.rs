@@ -64,7 +64,11 @@ impl log::Log for Logger {
 ///
 /// `call` may be called from any thread with `context` until it is replaced; it must not call the library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn netfold_set_log(call: netfold_log_fn, context: *mut c_void, level: i32) -> netfold_result {
+pub unsafe extern "C" fn netfold_set_log(
+    call: netfold_log_fn,
+    context: *mut c_void,
+    level: i32,
+) -> netfold_result {
     guard(|| {
         let filter = match level {
             1 => log::LevelFilter::Error,

@@ -118,14 +118,14 @@ impl From<Error> for Failure {
         let result = match error.kind() {
             "argument" | "root" => netfold_result::Argument,
             "address" => netfold_result::Address,
-            "connect" => netfold_result::Connect,
-            "refused" => netfold_result::Refused,
+            "connect" | "mesh" => netfold_result::Connect,
+            "refused" | "no_switch" => netfold_result::Refused,
             "join_timeout" => netfold_result::JoinTimeout,
             "control" => netfold_result::Protocol,
-            "io" | "thread" => netfold_result::Io,
+            "io" | "thread" | "shared_memory" => netfold_result::Io,
             "unsupported" => netfold_result::Unsupported,
             "length" => netfold_result::Length,
-            "mismatch" => netfold_result::Mismatch,
+            "mismatch" | "differs" => netfold_result::Mismatch,
             "peer_lost" => netfold_result::PeerLost,
             "switch_lost" => netfold_result::SwitchLost,
             "stalled" | "stale" | "rejected" | "aborted" => netfold_result::Aborted,
@@ -162,7 +162,10 @@ pub extern "C" fn netfold_last_error() -> *const c_char {
 /// The rank that caused this thread's last failed call, or -1 when none is known.
 #[unsafe(no_mangle)]
 pub extern "C" fn netfold_last_error_peer() -> i32 {
-    LAST.try_with(|last| last.try_borrow().ok().and_then(|last| last.peer)).ok().flatten().map_or(-1, i32::from)
+    LAST.try_with(|last| last.try_borrow().ok().and_then(|last| last.peer))
+        .ok()
+        .flatten()
+        .map_or(-1, i32::from)
 }
 
 /// What to do about this thread's last failed call.

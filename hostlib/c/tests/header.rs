@@ -1,7 +1,8 @@
-//! The committed header is what the code says. `UPDATE_SNAPSHOTS=1` rewrites it.
+//! The committed header is what the code says, and compilers take it. `UPDATE_SNAPSHOTS=1` rewrites it.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn the_header_is_generated_from_the_code() {
@@ -34,4 +35,41 @@ fn the_header_is_generated_from_the_code() {
 
 fn without_safety_sections(header: &str) -> String {
     header.replace("* # Safety\n *\n * ", "* Memory: ")
+}
+
+/// Alone in a translation unit, included twice, with every warning an error.
+#[test]
+fn compilers_take_the_header_without_a_warning() {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    for (compiler, standard, ending) in
+        [("gcc", "c11", "c"), ("clang", "c11", "c"), ("g++", "c++17", "cpp"), ("clang++", "c++17", "cpp")]
+    {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            println!("skipped: the header under {compiler}, which is absent");
+            continue;
+        }
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header_{compiler}.{ending}"));
+        let text = "#include <netfold/netfold.h>\n#include <netfold/netfold.h>\n\
+            int main(void) { return netfold_abi_version() != NETFOLD_ABI_VERSION; }\n";
+        fs::write(&source, text).unwrap();
+        let compiled = Command::new(compiler)
+            .args([
+                &format!("-std={standard}"),
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-pedantic",
+                "-fsyntax-only",
+                "-I",
+            ])
+            .arg(&include)
+            .arg(&source)
+            .output()
+            .unwrap();
+        assert!(
+            compiled.status.success(),
+            "{compiler} -std={standard}: {}",
+            String::from_utf8_lossy(&compiled.stderr)
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! The host library for C, where C compilers find it: libraries, header and pkg-config file.
+//! The host library for C, where C compilers find it: libraries, header and pkg-config file; and the shim for MPI programs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{cargo, heading, run};
 use crate::tree;
 
-/// Install libnetfold.so, libnetfold.a, netfold.h and netfold.pc
+/// Install libnetfold.so, libnetfold.a, netfold.h and netfold.pc, and libnetfold-mpi.so if that is wanted
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Folder under which lib/ and include/ lie
@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Build without optimisation for the machine's users: faster to build
     #[arg(long)]
     dev: bool,
+    /// Also build libnetfold-mpi.so, with mpicc or what MPICC names, for the MPI that it belongs to
+    #[arg(long)]
+    mpi: bool,
 }
 
 /// Version of the binary interface: the number in the shared library's name.
@@ -56,6 +59,9 @@ pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
     link_shared(&built, &lib)?;
     let pc = lib.join("pkgconfig/netfold.pc");
     fs::write(&pc, pkg_config(&prefix)).with_context(|| format!("cannot write {}", pc.display()))?;
+    if arguments.mpi {
+        link_mpi(&lib, &root.join("include"))?;
+    }
     println!("installed under {}", root.display());
     Ok(())
 }
@@ -64,7 +70,10 @@ pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
 fn built_folder() -> Result<PathBuf> {
     let output = cargo(&["metadata", "--format-version", "1", "--no-deps"]).output()?;
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    metadata["target_directory"].as_str().map(PathBuf::from).context("cargo metadata names no target directory")
+    metadata["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .context("cargo metadata names no target directory")
 }
 
 fn put(from: &Path, to: &Path) -> Result<()> {
@@ -95,6 +104,49 @@ fn link_shared(archive: &Path, lib: &Path) -> Result<()> {
         symlink(&file, &link).with_context(|| format!("cannot make {}", link.display()))?;
     }
     Ok(())
+}
+
+/// Builds the shim. MPI's handles differ between implementations, so it belongs to the MPI whose compiler builds it.
+fn link_mpi(lib: &Path, include: &Path) -> Result<()> {
+    let folder = tree::root().join("hostlib/mpi");
+    let sources =
+        fs::read_dir(folder.join("src")).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut sources: Vec<PathBuf> =
+        sources.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
+    sources.retain(|path| path.extension().is_some_and(|ending| ending == "c"));
+    sources.sort();
+    let compiler = std::env::var_os("MPICC").unwrap_or_else(|| "mpicc".into());
+    let mut compiler = Command::new(compiler);
+    compiler
+        .args([
+            "-std=c11",
+            "-D_GNU_SOURCE",
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-fPIC",
+            "-pthread",
+            "-shared",
+            "-o",
+        ])
+        .arg(lib.join("libnetfold-mpi.so"))
+        .arg("-I")
+        .arg(include)
+        .args(sources)
+        .arg(format!("-Wl,--version-script={}", folder.join("netfold_mpi.map").display()))
+        // It finds libnetfold.so beside itself.
+        .args([
+            "-Wl,-soname,libnetfold-mpi.so",
+            "-Wl,-rpath,$ORIGIN",
+            "-Wl,-z,nodelete",
+            "-Wl,-z,defs",
+            "-Wl,-z,now",
+        ])
+        .arg("-L")
+        .arg(lib)
+        .args(["-lnetfold", "-ldl"]);
+    run(&mut compiler).context("the shim needs an MPI's compiler: install libopenmpi-dev, or set MPICC")
 }
 
 fn pkg_config(prefix: &Path) -> String {

@@ -131,6 +131,211 @@ typedef enum {
 } netfold_advice;
 
 /**
+ * How floating-point tensors travel.
+ */
+typedef enum {
+  /**
+   * Integers alone.
+   */
+  NETFOLD_MODE_I32 = 0,
+  /**
+   * Block floating point, 32 bits an element.
+   */
+  NETFOLD_MODE_BFP32 = 1,
+  /**
+   * Block floating point, 16 bits an element.
+   */
+  NETFOLD_MODE_BFP16 = 2,
+  /**
+   * Block floating point, 32 bits an element, at a switch whose sums saturate.
+   */
+  NETFOLD_MODE_SATURATING = 3,
+  /**
+   * Block floating point, 16 bits an element, at a switch with 32-bit sums.
+   */
+  NETFOLD_MODE_WIDE = 4,
+  /**
+   * binary16 as it is, at a switch that can.
+   */
+  NETFOLD_MODE_HALF = 5,
+  /**
+   * binary32 as it is, at a switch that can.
+   */
+  NETFOLD_MODE_FLOAT = 6,
+} netfold_mode;
+
+/**
+ * Element types.
+ */
+typedef enum {
+  /**
+   * binary32.
+   */
+  NETFOLD_DTYPE_F32 = 1,
+  /**
+   * binary16.
+   */
+  NETFOLD_DTYPE_F16 = 2,
+  /**
+   * bfloat16.
+   */
+  NETFOLD_DTYPE_BF16 = 3,
+  /**
+   * 32-bit two's complement.
+   */
+  NETFOLD_DTYPE_I32 = 4,
+  /**
+   * binary64.
+   */
+  NETFOLD_DTYPE_F64 = 5,
+  /**
+   * 8-bit two's complement.
+   */
+  NETFOLD_DTYPE_I8 = 6,
+  /**
+   * 16-bit two's complement.
+   */
+  NETFOLD_DTYPE_I16 = 7,
+  /**
+   * 64-bit two's complement.
+   */
+  NETFOLD_DTYPE_I64 = 8,
+  /**
+   * 8 bits, unsigned.
+   */
+  NETFOLD_DTYPE_U8 = 9,
+  /**
+   * 16 bits, unsigned.
+   */
+  NETFOLD_DTYPE_U16 = 10,
+  /**
+   * 32 bits, unsigned.
+   */
+  NETFOLD_DTYPE_U32 = 11,
+  /**
+   * 64 bits, unsigned.
+   */
+  NETFOLD_DTYPE_U64 = 12,
+} netfold_dtype;
+
+/**
+ * How elements are combined.
+ */
+typedef enum {
+  /**
+   * Sum.
+   */
+  NETFOLD_OP_SUM = 0,
+  /**
+   * Sum divided by the number of ranks.
+   */
+  NETFOLD_OP_AVG = 1,
+  /**
+   * Product.
+   */
+  NETFOLD_OP_PRODUCT = 2,
+  /**
+   * Smallest.
+   */
+  NETFOLD_OP_MIN = 3,
+  /**
+   * Largest.
+   */
+  NETFOLD_OP_MAX = 4,
+  /**
+   * Bitwise and, of integers.
+   */
+  NETFOLD_OP_BIT_AND = 5,
+  /**
+   * Bitwise or, of integers.
+   */
+  NETFOLD_OP_BIT_OR = 6,
+  /**
+   * Bitwise exclusive or, of integers.
+   */
+  NETFOLD_OP_BIT_XOR = 7,
+} netfold_op;
+
+/**
+ * Collectives. `count` is, in elements: of the tensor (all-reduce, reduce, broadcast), what each rank sends (all-gather), what
+ * each rank receives (reduce-scatter), for each peer (all-to-all).
+ */
+typedef enum {
+  /**
+   * Every rank ends with the fold of all ranks' tensors.
+   */
+  NETFOLD_COLLECTIVE_ALL_REDUCE = 1,
+  /**
+   * The root ends with the fold of all ranks' tensors.
+   */
+  NETFOLD_COLLECTIVE_REDUCE = 2,
+  /**
+   * Every rank ends with the root's tensor.
+   */
+  NETFOLD_COLLECTIVE_BROADCAST = 3,
+  /**
+   * Every rank ends with all ranks' tensors, in order of rank.
+   */
+  NETFOLD_COLLECTIVE_ALL_GATHER = 4,
+  /**
+   * Rank r ends with part r of the fold of all ranks' tensors.
+   */
+  NETFOLD_COLLECTIVE_REDUCE_SCATTER = 5,
+  /**
+   * Rank r ends with part r of every rank's tensor.
+   */
+  NETFOLD_COLLECTIVE_ALL_TO_ALL = 6,
+  /**
+   * No rank passes before all have come.
+   */
+  NETFOLD_COLLECTIVE_BARRIER = 7,
+} netfold_collective;
+
+/**
+ * What joins the ranks of a communicator.
+ */
+typedef enum {
+  /**
+   * There is no other rank.
+   */
+  NETFOLD_NETWORK_ALONE = 0,
+  /**
+   * All ranks are on one host and share memory.
+   */
+  NETFOLD_NETWORK_SHARED_MEMORY = 1,
+  /**
+   * A switch folds; ranks of one host are folded in shared memory before.
+   */
+  NETFOLD_NETWORK_SWITCH = 2,
+  /**
+   * The hosts fold, in a ring over TCP.
+   */
+  NETFOLD_NETWORK_RING = 3,
+} netfold_network;
+
+/**
+ * How grave a log line is.
+ */
+typedef enum {
+  /**
+   * Something failed.
+   */
+  NETFOLD_LOG_LEVEL_ERROR = 1,
+  /**
+   * Something did not go as configured, and the library goes on another way.
+   */
+  NETFOLD_LOG_LEVEL_WARNING = 2,
+  /**
+   * Which path a communicator took.
+   */
+  NETFOLD_LOG_LEVEL_INFO = 3,
+  /**
+   * For debugging.
+   */
+  NETFOLD_LOG_LEVEL_DEBUG = 4,
+} netfold_log_level;
+
+/**
  * What a communicator is made from. Used by one thread at a time.
  */
 typedef struct netfold_builder netfold_builder;
@@ -144,6 +349,12 @@ typedef struct netfold_comm netfold_comm;
  * An operation in flight; freed by netfold_work_free, which does not stop it.
  */
 typedef struct netfold_work netfold_work;
+
+/**
+ * Gathers `len` bytes of every rank, in order of rank, into `all`, which has room for `len` times the world size: an MPI_Allgather
+ * of bytes. Returns 0, or anything else when it failed. Called on the thread that connects.
+ */
+typedef int32_t (*netfold_all_gather_fn)(void *context, const uint8_t *mine, uint8_t *all, size_t len);
 
 /**
  * Takes a log line: what was given to netfold_set_log, the level, and the text, valid during the call. Called from any thread.
@@ -167,42 +378,42 @@ uint32_t netfold_abi_version(void);
 /**
  * Makes a builder with nothing set.
  *
- * Memory:  * `out` is null or valid for a write.
+ * Memory: `out` is null or valid for a write.
  */
 netfold_result netfold_builder_new(netfold_builder **out);
 
 /**
  * Frees a builder that was not connected, or does nothing for NULL.
  *
- * Memory:  * `builder` is null, or a builder that was neither connected nor freed.
+ * Memory: `builder` is null, or a builder that was neither connected nor freed.
  */
 void netfold_builder_free(netfold_builder *builder);
 
 /**
  * Name of the job, 1 to 64 bytes of UTF-8, the same on all ranks.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
  */
 netfold_result netfold_builder_set_job(netfold_builder *builder, const char *name);
 
 /**
  * This worker's rank, from 0, each once.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_rank(netfold_builder *builder, uint16_t rank);
 
 /**
  * Number of workers, the same on all ranks.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_world_size(netfold_builder *builder, uint16_t workers);
 
 /**
  * How floating-point tensors travel (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_mode(netfold_builder *builder,
                                         int32_t mode);
@@ -210,36 +421,92 @@ netfold_result netfold_builder_set_mode(netfold_builder *builder,
 /**
  * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_slots(netfold_builder *builder, uint32_t slots);
 
 /**
  * Address of the switch's control port, "HOST:PORT". Names are resolved now.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
  */
 netfold_result netfold_builder_set_switch(netfold_builder *builder, const char *address);
 
 /**
  * How long to wait for the other ranks to join, in milliseconds. The default is 60,000.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_join_timeout(netfold_builder *builder, uint64_t timeout_ms);
 
 /**
  * How long an operation may make no progress before the job is given up, in milliseconds. The default is 60,000.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder,
                                                  uint64_t timeout_ms);
 
 /**
+ * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
+ * ranks of one host fold in shared memory, a switch is optional, hosts do everything that a switch cannot, and the loss
+ * of a switch is survived. Names are resolved now.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ */
+netfold_result netfold_builder_set_rendezvous(netfold_builder *builder,
+                                              const char *address);
+
+/**
+ * Has the ranks find each other by `gather`, over something that they have in common already, instead of a rendezvous. Every
+ * rank calls it equally often while it connects, and each time with the same `len`, unless one fails: `gather` must end in
+ * bounded time then, too. `context` is passed on as it is.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `gather` is null, or does what netfold_all_gather_fn says, with
+ * `context`, until netfold_builder_connect or netfold_builder_free returns.
+ */
+netfold_result netfold_builder_set_exchange(netfold_builder *builder,
+                                            netfold_all_gather_fn gather,
+                                            void *context);
+
+/**
+ * This host's IP address, at which the other ranks can reach it: needed with an exchange, ranks on several hosts, and no switch.
+ * The default is the address from which this host reaches the switch, or the loopback's.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ */
+netfold_result netfold_builder_set_local_ip(netfold_builder *builder,
+                                            const char *address);
+
+/**
+ * Names this rank's host: ranks that give the same name are taken to share memory. The default is what the system says, or
+ * the variable NETFOLD_HOST_ID.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+ */
+netfold_result netfold_builder_set_host(netfold_builder *builder,
+                                        const char *name);
+
+/**
+ * Whether ranks of one host fold in shared memory first, the same on all ranks. The default is true.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_shared_memory(netfold_builder *builder, bool on);
+
+/**
+ * Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot go on with, the same on all ranks. The
+ * default is true; without, it is an error.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_fall_back(netfold_builder *builder,
+                                             bool on);
+
+/**
  * Joins the job, waits for all ranks, and writes the communicator to `*out`. Frees the builder in any case.
  *
- * Memory:  * `builder` is null, or a builder that was neither connected nor freed; `out` is null or valid for a write.
+ * Memory: `builder` is null, or a builder that was neither connected nor freed; `out` is null or valid for a write.
  */
 netfold_result netfold_builder_connect(netfold_builder *builder, netfold_comm **out);
 
@@ -248,7 +515,7 @@ netfold_result netfold_builder_connect(netfold_builder *builder, netfold_comm **
  * one. `send` and `recv` may be the same where input and output are equally long; an all-gather is in place when send is
  * recv + rank * count elements, a reduce-scatter when recv is send + rank * count.
  *
- * Memory:  * `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
+ * Memory: `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
  * writes until the operation is over; until then nobody writes either or reads recv. `out` is null or valid for a write.
  */
 netfold_result netfold_comm_start(const netfold_comm *comm,
@@ -264,7 +531,7 @@ netfold_result netfold_comm_start(const netfold_comm *comm,
 /**
  * The same as netfold_comm_start, and waits for the end.
  *
- * Memory:  * As for netfold_comm_start.
+ * Memory: As for netfold_comm_start.
  */
 netfold_result netfold_comm_run(const netfold_comm *comm,
                                 int32_t collective,
@@ -278,7 +545,7 @@ netfold_result netfold_comm_run(const netfold_comm *comm,
 /**
  * Replaces `count` elements at `tensor` by the reduction over all ranks, and waits for the end.
  *
- * Memory:  * As for netfold_comm_start, with `tensor` as both send and recv.
+ * Memory: As for netfold_comm_start, with `tensor` as both send and recv.
  */
 netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
                                        void *tensor,
@@ -289,21 +556,21 @@ netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
 /**
  * Returns when every rank has called it.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_barrier(const netfold_comm *comm);
 
 /**
  * This worker's rank.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
  */
 netfold_result netfold_comm_rank(const netfold_comm *comm, uint16_t *out);
 
 /**
  * Number of workers.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
  */
 netfold_result netfold_comm_world_size(const netfold_comm *comm, uint16_t *out);
 
@@ -311,7 +578,7 @@ netfold_result netfold_comm_world_size(const netfold_comm *comm, uint16_t *out);
  * Which way data go, and why, in words. Writes as much as fits in `len` bytes, always ended by a zero, and the length
  * of all of it without the zero to `*needed`, unless that is NULL.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
+ * Memory: `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
  * or valid for a write.
  */
 netfold_result netfold_comm_path(const netfold_comm *comm,
@@ -320,24 +587,32 @@ netfold_result netfold_comm_path(const netfold_comm *comm,
                                  size_t *needed);
 
 /**
+ * What joins the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ */
+netfold_result netfold_comm_network(const netfold_comm *comm,
+                                    int32_t *out);
+
+/**
  * Ends the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks learn that this
  * one is gone.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_abort(const netfold_comm *comm);
 
 /**
  * NETFOLD_RESULT_OK while the job goes on, else the error that ended it.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_failure(const netfold_comm *comm);
 
 /**
  * Finishes all pending operations, leaves the job and frees the communicator, whatever is returned.
  *
- * Memory:  * `comm` is null, or a communicator that was not freed and that no other thread uses.
+ * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses.
  */
 netfold_result netfold_comm_leave(netfold_comm *comm);
 
@@ -345,7 +620,7 @@ netfold_result netfold_comm_leave(netfold_comm *comm);
  * Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are given up, and the other
  * ranks are told; none of this rank's memory is touched afterwards.
  *
- * Memory:  * `comm` is null, or a communicator that was not freed and that no other thread uses.
+ * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses.
  */
 void netfold_comm_free(netfold_comm *comm);
 
@@ -353,7 +628,7 @@ void netfold_comm_free(netfold_comm *comm);
  * Has every log line up to `level` (a netfold_log_level) passed to `call`, or none any more when `call` is NULL. Applies to the
  * whole process. Without it nothing is logged.
  *
- * Memory:  * `call` may be called from any thread with `context` until it is replaced; it must not call the library.
+ * Memory: `call` may be called from any thread with `context` until it is replaced; it must not call the library.
  */
 netfold_result netfold_set_log(netfold_log_fn call,
                                void *context,
@@ -384,7 +659,7 @@ const char *netfold_result_name(int32_t result);
  * Waits until the operation is over, at most `timeout_ms` milliseconds (negative: without bound), and returns how it ended;
  * NETFOLD_RESULT_AGAIN when it is still under way. Any thread, any number of times.
  *
- * Memory:  * `work` is null or an operation that was not freed.
+ * Memory: `work` is null or an operation that was not freed.
  */
 netfold_result netfold_work_wait(const netfold_work *work,
                                  int64_t timeout_ms);
@@ -392,7 +667,7 @@ netfold_result netfold_work_wait(const netfold_work *work,
 /**
  * Writes whether the operation is over to `*done`, without waiting, and returns NETFOLD_RESULT_OK or how it failed.
  *
- * Memory:  * `work` is null or an operation that was not freed; `done` is null or valid for a write.
+ * Memory: `work` is null or an operation that was not freed; `done` is null or valid for a write.
  */
 netfold_result netfold_work_test(const netfold_work *work,
                                  bool *done);
@@ -400,7 +675,7 @@ netfold_result netfold_work_test(const netfold_work *work,
 /**
  * Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
  *
- * Memory:  * `work` is null, or an operation that was not freed and that no other thread uses.
+ * Memory: `work` is null, or an operation that was not freed and that no other thread uses.
  */
 void netfold_work_free(netfold_work *work);
 
@@ -429,7 +704,7 @@ const char *netfold_result_name(int32_t result);
  * Has every log line up to `level` (a netfold_log_level) passed to `call`, or none any more when `call` is NULL. Applies to the
  * whole process. Without it nothing is logged.
  *
- * Memory:  * `call` may be called from any thread with `context` until it is replaced; it must not call the library.
+ * Memory: `call` may be called from any thread with `context` until it is replaced; it must not call the library.
  */
 netfold_result netfold_set_log(netfold_log_fn call,
                                void *context,
@@ -438,42 +713,42 @@ netfold_result netfold_set_log(netfold_log_fn call,
 /**
  * Makes a builder with nothing set.
  *
- * Memory:  * `out` is null or valid for a write.
+ * Memory: `out` is null or valid for a write.
  */
 netfold_result netfold_builder_new(netfold_builder **out);
 
 /**
  * Frees a builder that was not connected, or does nothing for NULL.
  *
- * Memory:  * `builder` is null, or a builder that was neither connected nor freed.
+ * Memory: `builder` is null, or a builder that was neither connected nor freed.
  */
 void netfold_builder_free(netfold_builder *builder);
 
 /**
  * Name of the job, 1 to 64 bytes of UTF-8, the same on all ranks.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
  */
 netfold_result netfold_builder_set_job(netfold_builder *builder, const char *name);
 
 /**
  * This worker's rank, from 0, each once.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_rank(netfold_builder *builder, uint16_t rank);
 
 /**
  * Number of workers, the same on all ranks.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_world_size(netfold_builder *builder, uint16_t workers);
 
 /**
  * How floating-point tensors travel (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_mode(netfold_builder *builder,
                                         int32_t mode);
@@ -481,36 +756,92 @@ netfold_result netfold_builder_set_mode(netfold_builder *builder,
 /**
  * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_slots(netfold_builder *builder, uint32_t slots);
 
 /**
  * Address of the switch's control port, "HOST:PORT". Names are resolved now.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
  */
 netfold_result netfold_builder_set_switch(netfold_builder *builder, const char *address);
 
 /**
  * How long to wait for the other ranks to join, in milliseconds. The default is 60,000.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_join_timeout(netfold_builder *builder, uint64_t timeout_ms);
 
 /**
  * How long an operation may make no progress before the job is given up, in milliseconds. The default is 60,000.
  *
- * Memory:  * `builder` is null or a builder in use by this thread alone.
+ * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder,
                                                  uint64_t timeout_ms);
 
 /**
+ * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
+ * ranks of one host fold in shared memory, a switch is optional, hosts do everything that a switch cannot, and the loss
+ * of a switch is survived. Names are resolved now.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ */
+netfold_result netfold_builder_set_rendezvous(netfold_builder *builder,
+                                              const char *address);
+
+/**
+ * Has the ranks find each other by `gather`, over something that they have in common already, instead of a rendezvous. Every
+ * rank calls it equally often while it connects, and each time with the same `len`, unless one fails: `gather` must end in
+ * bounded time then, too. `context` is passed on as it is.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `gather` is null, or does what netfold_all_gather_fn says, with
+ * `context`, until netfold_builder_connect or netfold_builder_free returns.
+ */
+netfold_result netfold_builder_set_exchange(netfold_builder *builder,
+                                            netfold_all_gather_fn gather,
+                                            void *context);
+
+/**
+ * This host's IP address, at which the other ranks can reach it: needed with an exchange, ranks on several hosts, and no switch.
+ * The default is the address from which this host reaches the switch, or the loopback's.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ */
+netfold_result netfold_builder_set_local_ip(netfold_builder *builder,
+                                            const char *address);
+
+/**
+ * Names this rank's host: ranks that give the same name are taken to share memory. The default is what the system says, or
+ * the variable NETFOLD_HOST_ID.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+ */
+netfold_result netfold_builder_set_host(netfold_builder *builder,
+                                        const char *name);
+
+/**
+ * Whether ranks of one host fold in shared memory first, the same on all ranks. The default is true.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_shared_memory(netfold_builder *builder, bool on);
+
+/**
+ * Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot go on with, the same on all ranks. The
+ * default is true; without, it is an error.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_fall_back(netfold_builder *builder,
+                                             bool on);
+
+/**
  * Joins the job, waits for all ranks, and writes the communicator to `*out`. Frees the builder in any case.
  *
- * Memory:  * `builder` is null, or a builder that was neither connected nor freed; `out` is null or valid for a write.
+ * Memory: `builder` is null, or a builder that was neither connected nor freed; `out` is null or valid for a write.
  */
 netfold_result netfold_builder_connect(netfold_builder *builder, netfold_comm **out);
 
@@ -519,7 +850,7 @@ netfold_result netfold_builder_connect(netfold_builder *builder, netfold_comm **
  * one. `send` and `recv` may be the same where input and output are equally long; an all-gather is in place when send is
  * recv + rank * count elements, a reduce-scatter when recv is send + rank * count.
  *
- * Memory:  * `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
+ * Memory: `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
  * writes until the operation is over; until then nobody writes either or reads recv. `out` is null or valid for a write.
  */
 netfold_result netfold_comm_start(const netfold_comm *comm,
@@ -535,7 +866,7 @@ netfold_result netfold_comm_start(const netfold_comm *comm,
 /**
  * The same as netfold_comm_start, and waits for the end.
  *
- * Memory:  * As for netfold_comm_start.
+ * Memory: As for netfold_comm_start.
  */
 netfold_result netfold_comm_run(const netfold_comm *comm,
                                 int32_t collective,
@@ -549,7 +880,7 @@ netfold_result netfold_comm_run(const netfold_comm *comm,
 /**
  * Replaces `count` elements at `tensor` by the reduction over all ranks, and waits for the end.
  *
- * Memory:  * As for netfold_comm_start, with `tensor` as both send and recv.
+ * Memory: As for netfold_comm_start, with `tensor` as both send and recv.
  */
 netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
                                        void *tensor,
@@ -560,21 +891,21 @@ netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
 /**
  * Returns when every rank has called it.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_barrier(const netfold_comm *comm);
 
 /**
  * This worker's rank.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
  */
 netfold_result netfold_comm_rank(const netfold_comm *comm, uint16_t *out);
 
 /**
  * Number of workers.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
  */
 netfold_result netfold_comm_world_size(const netfold_comm *comm, uint16_t *out);
 
@@ -582,7 +913,7 @@ netfold_result netfold_comm_world_size(const netfold_comm *comm, uint16_t *out);
  * Which way data go, and why, in words. Writes as much as fits in `len` bytes, always ended by a zero, and the length
  * of all of it without the zero to `*needed`, unless that is NULL.
  *
- * Memory:  * `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
+ * Memory: `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
  * or valid for a write.
  */
 netfold_result netfold_comm_path(const netfold_comm *comm,
@@ -591,24 +922,32 @@ netfold_result netfold_comm_path(const netfold_comm *comm,
                                  size_t *needed);
 
 /**
+ * What joins the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ */
+netfold_result netfold_comm_network(const netfold_comm *comm,
+                                    int32_t *out);
+
+/**
  * Ends the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks learn that this
  * one is gone.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_abort(const netfold_comm *comm);
 
 /**
  * NETFOLD_RESULT_OK while the job goes on, else the error that ended it.
  *
- * Memory:  * `comm` is null or a communicator that was not freed.
+ * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_failure(const netfold_comm *comm);
 
 /**
  * Finishes all pending operations, leaves the job and frees the communicator, whatever is returned.
  *
- * Memory:  * `comm` is null, or a communicator that was not freed and that no other thread uses.
+ * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses.
  */
 netfold_result netfold_comm_leave(netfold_comm *comm);
 
@@ -616,7 +955,7 @@ netfold_result netfold_comm_leave(netfold_comm *comm);
  * Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are given up, and the other
  * ranks are told; none of this rank's memory is touched afterwards.
  *
- * Memory:  * `comm` is null, or a communicator that was not freed and that no other thread uses.
+ * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses.
  */
 void netfold_comm_free(netfold_comm *comm);
 
@@ -624,7 +963,7 @@ void netfold_comm_free(netfold_comm *comm);
  * Waits until the operation is over, at most `timeout_ms` milliseconds (negative: without bound), and returns how it ended;
  * NETFOLD_RESULT_AGAIN when it is still under way. Any thread, any number of times.
  *
- * Memory:  * `work` is null or an operation that was not freed.
+ * Memory: `work` is null or an operation that was not freed.
  */
 netfold_result netfold_work_wait(const netfold_work *work,
                                  int64_t timeout_ms);
@@ -632,7 +971,7 @@ netfold_result netfold_work_wait(const netfold_work *work,
 /**
  * Writes whether the operation is over to `*done`, without waiting, and returns NETFOLD_RESULT_OK or how it failed.
  *
- * Memory:  * `work` is null or an operation that was not freed; `done` is null or valid for a write.
+ * Memory: `work` is null or an operation that was not freed; `done` is null or valid for a write.
  */
 netfold_result netfold_work_test(const netfold_work *work,
                                  bool *done);
@@ -640,7 +979,7 @@ netfold_result netfold_work_test(const netfold_work *work,
 /**
  * Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
  *
- * Memory:  * `work` is null, or an operation that was not freed and that no other thread uses.
+ * Memory: `work` is null, or an operation that was not freed and that no other thread uses.
  */
 void netfold_work_free(netfold_work *work);
 
