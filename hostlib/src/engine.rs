@@ -21,6 +21,10 @@ const SWITCH: PortId = PortId(0);
 /// Longest sleep when nothing is expected.
 const IDLE_WAIT: Duration = Duration::from_secs(10);
 
+/// How long operations may make no progress after a rank has left in peace: long enough for results that are lost to be sent
+/// again, since the rank may have had its share in them.
+const DEPARTURE_GRACE: Duration = Duration::from_secs(2);
+
 /// Most datagrams packed before they are sent.
 const BURST_MAX: usize = 64;
 
@@ -44,6 +48,8 @@ pub(crate) struct Engine {
     stop_when_idle: bool,
     /// Turns in a row that found something to read.
     unread: u32,
+    /// A rank that has left in peace, since when nothing has moved, and how many results there were.
+    departed: Option<(u16, Instant, u64)>,
     /// The way to the other ranks that remains when the switch is lost.
     peers: Option<Box<dyn Peers>>,
     board: PathBoard,
@@ -153,6 +159,7 @@ impl Engine {
             backlog: false,
             stop_when_idle: false,
             unread: 0,
+            departed: None,
             io,
             worker,
             mailbox,
@@ -258,10 +265,24 @@ impl Engine {
         }
         let sent = self.transmit(now)?;
         self.events()?;
+        self.miss_departed()?;
         if self.stop_when_idle && self.tensors.len() == 0 && !self.backlog {
             return Err(Error::Closed);
         }
         Ok(if received > 0 || sent { Turn::Busy } else { Turn::Idle })
+    }
+
+    /// Gives up when a rank has left in peace whose share is still needed.
+    fn miss_departed(&mut self) -> Result<(), Error> {
+        let Some((rank, since, results)) = &mut self.departed else { return Ok(()) };
+        if self.worker.outstanding() == 0 || self.worker.stats().results != *results {
+            (*since, *results) = (Instant::now(), self.worker.stats().results);
+        }
+        if since.elapsed() < DEPARTURE_GRACE {
+            return Ok(());
+        }
+        let message = "it left the job before this operation; have all ranks do the same operations".into();
+        Err(Error::PeerLost { rank: *rank, message })
     }
 
     /// Takes operations and orders out of the mailbox.
@@ -274,6 +295,11 @@ impl Engine {
             Command::Work => {}
             Command::StopWhenIdle => self.stop_when_idle = true,
             Command::End(error) => return Err(error),
+        }
+        if self.departed.is_none()
+            && let Some(rank) = self.mailbox.departed()
+        {
+            self.departed = Some((rank, Instant::now(), self.worker.stats().results));
         }
         for submission in self.inbox.drain(..) {
             match self.worker.submit(submission.spec) {
@@ -330,8 +356,10 @@ impl Engine {
             return Ok(());
         }
         let timeout = self.worker.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
+        let watched = self.departed.is_some() && self.worker.outstanding() > 0;
+        let longest = if watched { DEPARTURE_GRACE / 8 } else { IDLE_WAIT };
         if !timeout.is_zero() {
-            self.io.wait(timeout.min(IDLE_WAIT))?;
+            self.io.wait(timeout.min(longest))?;
         }
         Ok(())
     }

@@ -42,6 +42,8 @@ struct Inbox<T> {
     pardoned: bool,
     /// This rank's own side has ended the job.
     doom: Option<Error>,
+    /// The first rank that has left in peace.
+    departed: Option<u16>,
     /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
     busy: bool,
     /// The engine has ended, with this.
@@ -77,6 +79,7 @@ impl<T: Order> Mailbox<T> {
             verdict: None,
             pardoned: false,
             doom: None,
+            departed: None,
             busy: false,
             ended: None,
             stats: Stats::default(),
@@ -147,6 +150,18 @@ impl<T: Order> Mailbox<T> {
         if !self.flag.load(Ordering::Acquire) {
             drop(self.news.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// Tells the engine that a rank has left in peace.
+    pub(crate) fn note_departure(&self, rank: u16) {
+        let mut inbox = self.lock();
+        inbox.departed.get_or_insert(rank);
+        self.ring(inbox);
+    }
+
+    /// Engine: the first rank that has left in peace.
+    pub(crate) fn departed(&self) -> Option<u16> {
+        self.lock().departed
     }
 
     /// Asks the engine to end. `Now` overrides `WhenIdle`.

@@ -181,7 +181,7 @@ impl Session {
                 Heard::Event(Event::PeerLost { rank, message }) => {
                     return Err(Error::PeerLost { rank, message });
                 }
-                Heard::Event(Event::Alive {}) | Heard::Silence => {}
+                Heard::Event(Event::Alive {} | Event::PeerLeft { .. }) | Heard::Silence => {}
                 Heard::End => {
                     return Err(Error::SwitchLost { what: "the control connection closed before admission" });
                 }
@@ -206,7 +206,9 @@ impl Session {
             match self.events.next(HEARTBEAT.saturating_sub(beat.elapsed())) {
                 Ok(Heard::Event(event)) => {
                     heard = Instant::now();
-                    if let Some(verdict) = verdict_of(event) {
+                    if let Event::PeerLeft { rank } = event {
+                        mailbox.note_departure(rank);
+                    } else if let Some(verdict) = verdict_of(event) {
                         break verdict;
                     }
                 }
@@ -243,7 +245,7 @@ impl Session {
 /// The end of the job, if the event is one.
 fn verdict_of(event: Event) -> Option<Error> {
     match event {
-        Event::Alive {} | Event::Admitted(_) => None,
+        Event::Alive {} | Event::Admitted(_) | Event::PeerLeft { .. } => None,
         Event::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
         Event::Refused { reason, message } => Some(Error::Refused { reason, message }),
     }

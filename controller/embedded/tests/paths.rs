@@ -174,6 +174,38 @@ fn a_rank_that_dies_is_named_and_the_others_shrink() {
     });
 }
 
+/// A rank that leaves in peace while the others go on: they are told soon, and what was finished stays finished.
+#[test]
+fn a_rank_that_leaves_early_is_missed_soon() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let at = switch.control();
+    let errors: Vec<Option<Error>> = thread::scope(|scope| {
+        let ranks: Vec<_> = (0..3u16)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let builder = Communicator::builder().job("early").rank(rank).world_size(3).slots(64);
+                    let comm = builder.switch(at).unwrap().connect().unwrap();
+                    let mut tensor = vec![1.0f32; 10_000];
+                    comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                    assert_eq!(tensor, [3.0; 10_000]);
+                    if rank == 2 {
+                        comm.leave().unwrap();
+                        return None;
+                    }
+                    let started = Instant::now();
+                    let error = comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err();
+                    assert!(started.elapsed() < Duration::from_secs(8), "in bounded time");
+                    Some(error)
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    for error in errors.into_iter().flatten() {
+        assert_eq!((error.kind(), error.peer()), ("peer_lost", Some(2)), "{error}");
+    }
+}
+
 /// Four ranks on two hosts: the switch sees two workers.
 #[test]
 fn a_host_sends_one_stream() {

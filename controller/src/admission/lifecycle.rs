@@ -182,6 +182,9 @@ impl Coordinator {
             self.end(job, EndReason::Finished);
         } else {
             active.retiring += 1;
+            for other in active.members.values() {
+                self.outputs.push_back(super::Output::Send { session: *other, event: Event::PeerLeft { rank } });
+            }
             self.log(JobEvent::Left { name, rank });
             // Ranks are below 32.
             self.task(Task::Retire { job, rank: rank as u8 });

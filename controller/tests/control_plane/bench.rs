@@ -52,7 +52,7 @@ impl Heard {
     }
 
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.closed && self.events.iter().all(|event| *event == Event::Alive {})
+        !self.closed && self.events.iter().all(|event| matches!(event, Event::Alive {} | Event::PeerLeft { .. }))
     }
 }
 
@@ -197,6 +197,7 @@ impl Bench {
             }
             Event::PeerLost { .. } => assert!(heard.admission().is_some() && heard.lost().is_none()),
             Event::Refused { .. } => assert_eq!(heard.refusal(), None),
+            Event::PeerLeft { .. } => assert!(heard.admission().is_some()),
             Event::Alive {} => {}
         }
         heard.events.push(event);

@@ -83,7 +83,7 @@ impl Client {
     fn hear(&mut self) -> Option<Event> {
         loop {
             match self.hear_any()? {
-                Event::Alive {} => {}
+                Event::Alive {} | Event::PeerLeft { .. } => {}
                 event => return Some(event),
             }
         }
@@ -209,6 +209,7 @@ fn a_silent_member_is_lost_after_the_lease() {
     // Rank 0 shows that it lives at every sign of life; rank 1 only listens.
     let lost = loop {
         match members[0].hear_any() {
+            Some(Event::PeerLeft { .. }) => {}
             Some(Event::Alive {}) => members[0].say(&Request::Alive {}),
             Some(Event::PeerLost { rank, message }) => break (rank, message),
             other => panic!("{other:?}"),

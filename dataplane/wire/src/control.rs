@@ -212,6 +212,11 @@ pub enum Event {
         /// One sentence: how it was noticed.
         message: String,
     },
+    /// A member has finished and left in peace. What it had a share in can still be had; nothing new can be finished.
+    PeerLeft {
+        /// The rank that left.
+        rank: u16,
+    },
     /// A sign of life.
     Alive {},
 }
