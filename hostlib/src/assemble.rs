@@ -270,17 +270,22 @@ impl Assembly {
                 let peers = settings.fall_back.then(|| peers(spare, leaders, &settings, &fate));
                 network = Some(uplink.start(peers, &board, &fate)?);
             }
-            let fabric: Box<dyn Fabric> =
-                if world == 1 { Box::new(Alone) } else { Box::new(InBinary32(MeshFabric::new(mesh, everyone))) };
+            let fabric: Box<dyn Fabric> = if world == 1 {
+                Box::new(Alone)
+            } else {
+                Box::new(InBinary32(MeshFabric::new(mesh, everyone)))
+            };
             let host = host_side(fabric, &fate)?;
             return Ok(Communicator::new(Parts { place, network, host: Some(host), board, fate }));
         }
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
-            let lone = Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
+            let lone =
+                Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
             let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
             let everyone = MeshFabric::new(mesh, everyone);
-            let fabric = Hierarchy::new((lone, local), leading.transpose()?, everyone, (settings.mode, world));
+            let fabric =
+                Hierarchy::new((lone, local), leading.transpose()?, everyone, (settings.mode, world));
             let host = host_side(Box::new(InBinary32(fabric)), &fate)?;
             return Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }));
         };
@@ -292,7 +297,12 @@ impl Assembly {
             let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
             let everyone = MeshFabric::new(mesh, everyone);
             let parts = (shared, local);
-            Box::new(InBinary32(Hierarchy::new(parts, leading.transpose()?, everyone, (settings.mode, world))))
+            Box::new(InBinary32(Hierarchy::new(
+                parts,
+                leading.transpose()?,
+                everyone,
+                (settings.mode, world),
+            )))
         };
         let host = host_side(fabric, &fate)?;
         Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }))

@@ -144,7 +144,11 @@ impl Parcel {
     ///
     /// `memory` is valid for reads and writes, and `input` for reads, of the bytes given by `dtype` and their lengths, until
     /// the parcel's ticket is settled; nobody else writes either or reads `memory` before. The two do not overlap.
-    pub(crate) unsafe fn promised(dtype: DType, memory: (*mut u8, usize), input: Option<(*const u8, usize)>) -> Self {
+    pub(crate) unsafe fn promised(
+        dtype: DType,
+        memory: (*mut u8, usize),
+        input: Option<(*const u8, usize)>,
+    ) -> Self {
         let span = |start: *mut u8, len| match NonNull::new(start) {
             Some(start) if len > 0 => Span { dtype, start, len },
             _ => Span { dtype, start: NonNull::<u64>::dangling().cast(), len: 0 },

@@ -241,7 +241,8 @@ impl Builder {
             return assemble(self, &mut *exchange, settings);
         }
         let (rank, world) = self.place()?;
-        let board = PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
+        let board =
+            PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
         let fate = Fate::default();
         let uplink = self.uplink(rank, world)?;
         if let Some(session) = &uplink.session {
@@ -258,7 +259,10 @@ impl Builder {
         if let Some(exchange) = self.exchange.take() {
             for (set, said) in [(self.rank, exchange.rank()), (self.world_size, exchange.world())] {
                 if set.is_some_and(|set| set != said) {
-                    return Err(failed(ExchangeError::Rank { rank: exchange.rank(), world: exchange.world() }));
+                    return Err(failed(ExchangeError::Rank {
+                        rank: exchange.rank(),
+                        world: exchange.world(),
+                    }));
                 }
             }
             return Ok(Some(exchange));
@@ -441,7 +445,10 @@ impl Uplink {
     }
 }
 
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, Error> {
     thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
 }
 

@@ -1,5 +1,8 @@
 //! The communicator: one rank's place in a job.
-#![expect(unsafe_code, reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`")]
+#![expect(
+    unsafe_code,
+    reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
+)]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -140,7 +143,11 @@ impl Communicator {
     /// # Errors
     ///
     /// [`Error::Unsupported`] and [`Error::Length`], before anything is sent. All others come from the handle.
-    pub fn all_reduce_async<T: Element>(&self, tensor: Vec<T>, op: ReduceOp) -> Result<AsyncHandle<T>, Error> {
+    pub fn all_reduce_async<T: Element>(
+        &self,
+        tensor: Vec<T>,
+        op: ReduceOp,
+    ) -> Result<AsyncHandle<T>, Error> {
         let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len());
         let plan = self.plan(&call)?;
         let mut parcel = Parcel::owned(tensor);
@@ -178,7 +185,11 @@ impl Communicator {
     ///
     /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
     pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
-        self.out_of_place(Call::new(Collective::AllGather, T::DTYPE, ReduceOp::Sum, input.len()), input, output)
+        self.out_of_place(
+            Call::new(Collective::AllGather, T::DTYPE, ReduceOp::Sum, input.len()),
+            input,
+            output,
+        )
     }
 
     /// Fills `output` with this rank's part of the reduction over all ranks' inputs, each world size times as long.

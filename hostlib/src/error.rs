@@ -165,7 +165,9 @@ pub enum Error {
         world: u16,
     },
     /// Input and output of a collective that are not of matching lengths.
-    #[error("{collective} of {input} elements in and {output} out does not fit {world} ranks; one must be {world} times the other (all_to_all: equal, and a multiple of {world})")]
+    #[error(
+        "{collective} of {input} elements in and {output} out does not fit {world} ranks; one must be {world} times the other (all_to_all: equal, and a multiple of {world})"
+    )]
     OutputLength {
         /// The collective.
         collective: &'static str,
@@ -224,7 +226,9 @@ pub enum Error {
     #[error("the communicator was aborted on this rank; build a new one")]
     Interrupted,
     /// A call in a child of the process that built the communicator.
-    #[error("this communicator belongs to process {owner}; a forked child cannot use it: build one of its own after the fork")]
+    #[error(
+        "this communicator belongs to process {owner}; a forked child cannot use it: build one of its own after the fork"
+    )]
     Forked {
         /// The process that built it.
         owner: u32,
@@ -273,7 +277,9 @@ impl Error {
     /// What a trainer should do about it.
     pub fn advice(&self) -> Advice {
         match self {
-            Self::Connect { .. } | Self::JoinTimeout { .. } | Self::SwitchLost { .. } | Self::Io(_) => Advice::Retry,
+            Self::Connect { .. } | Self::JoinTimeout { .. } | Self::SwitchLost { .. } | Self::Io(_) => {
+                Advice::Retry
+            }
             Self::Mesh(_) | Self::Exchange(_) | Self::Shared(_) | Self::Leader { .. } => Advice::Retry,
             Self::NoSwitch { .. } => Advice::Retry,
             Self::Refused { .. } | Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,

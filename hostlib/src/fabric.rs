@@ -29,9 +29,10 @@ pub(crate) fn mesh_error(error: MeshError, ranks: &[u16]) -> Error {
             mine: mine.to_string(),
             theirs: Some(theirs.to_string()),
         },
-        MeshError::PeerLost { rank, why } => {
-            Error::PeerLost { rank: named(rank), message: format!("{why}; build a new communicator without it") }
-        }
+        MeshError::PeerLost { rank, why } => Error::PeerLost {
+            rank: named(rank),
+            message: format!("{why}; build a new communicator without it"),
+        },
         MeshError::Deadline { rank } => Error::PeerLost {
             rank: named(rank),
             message: "it did not answer in time; build a new communicator without it".into(),

@@ -149,7 +149,9 @@ pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *
             Collective::ReduceScatter if std::ptr::eq(recv, send.wrapping_add(own)) => {
                 Parcel::promised_with_copy(output, (send, sent))
             }
-            Collective::AllToAll if std::ptr::eq(send, recv) => Parcel::promised_with_copy(output, (send, sent)),
+            Collective::AllToAll if std::ptr::eq(send, recv) => {
+                Parcel::promised_with_copy(output, (send, sent))
+            }
             _ if std::ptr::eq(send, recv) => Parcel::promised(DType::U8, output, None),
             _ => Parcel::promised(DType::U8, output, Some((send, sent))),
         }

@@ -33,12 +33,20 @@ pub(crate) struct Lowered {
 /// [`Error::Unsupported`], with what to do instead.
 pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
     let unsupported = |advice| {
-        Err(Error::Unsupported { collective: call.collective.name(), op: call.op, dtype: call.dtype, mode, advice })
+        Err(Error::Unsupported {
+            collective: call.collective.name(),
+            op: call.op,
+            dtype: call.dtype,
+            mode,
+            advice,
+        })
     };
     match call.collective {
         Collective::Barrier | Collective::Broadcast { .. } | Collective::AllGather => return Ok(()),
         Collective::AllToAll => {
-            return unsupported("a switch cannot permute; give the builder a rendezvous, so that hosts do it");
+            return unsupported(
+                "a switch cannot permute; give the builder a rendezvous, so that hosts do it",
+            );
         }
         Collective::AllReduce | Collective::Reduce { .. } | Collective::ReduceScatter => {}
     }
@@ -50,8 +58,12 @@ pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
         (DType::I32, ReduceOp::Min | ReduceOp::Max) if mode.numerics().converts() => {
             "this switch does not compare integers; use a job of mode bfp32 or saturating, or give the builder a rendezvous"
         }
-        (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => return Ok(()),
-        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if mode != Mode::I32 => return Ok(()),
+        (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => {
+            return Ok(());
+        }
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if mode != Mode::I32 => {
+            return Ok(());
+        }
         (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
             "build the communicator with mode bfp32 or bfp16"
         }
@@ -153,15 +165,17 @@ pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *
     let mut parcel = unsafe {
         match call.collective {
             Collective::Barrier | Collective::AllToAll => Parcel::empty(),
-            Collective::Reduce { root } if root != place.rank => filled(dtype, as_lanes(count), send, 0, bytes),
+            Collective::Reduce { root } if root != place.rank => {
+                filled(dtype, as_lanes(count), send, 0, bytes)
+            }
             Collective::ReduceScatter => {
-                let mut scratch = filled(dtype, as_lanes(count * usize::from(place.world)), send, 0, world_bytes);
+                let mut scratch =
+                    filled(dtype, as_lanes(count * usize::from(place.world)), send, 0, world_bytes);
                 scratch.copy_back(own, recv, bytes);
                 scratch
             }
             Collective::AllGather if !aligned => {
-                let mut scratch =
-                    filled(dtype, as_lanes(count * usize::from(place.world)), send, own, bytes);
+                let mut scratch = filled(dtype, as_lanes(count * usize::from(place.world)), send, own, bytes);
                 scratch.copy_back(0, recv, world_bytes);
                 scratch
             }

@@ -53,7 +53,9 @@ impl fmt::Display for Path {
             write!(f, "{} ranks of this host in shared memory, then ", self.shared)?;
         }
         match &self.network {
-            Network::None if self.shared > 1 => write!(f, "shared memory of {} ranks on one host", self.shared),
+            Network::None if self.shared > 1 => {
+                write!(f, "shared memory of {} ranks on one host", self.shared)
+            }
             Network::None => f.write_str("no other rank"),
             Network::Switch { address: Some(address) } => write!(f, "the switch at {address}"),
             Network::Switch { address: None } => f.write_str("a switch in this process"),

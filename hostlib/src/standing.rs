@@ -81,7 +81,11 @@ impl Verdict {
                 return Err(torn);
             }
             if let Some(holder) = positions().position(|position| position > least) {
-                repairs.push(Repair { position: least, holder: holder as u16, lacking: mine.0[slot] == least });
+                repairs.push(Repair {
+                    position: least,
+                    holder: holder as u16,
+                    lacking: mine.0[slot] == least,
+                });
             }
             if floors[(most % slots as u64) as usize].replace(most).is_some() {
                 return Err(torn);

@@ -112,7 +112,15 @@ impl Tensors {
     ///
     /// When `world` is 0.
     pub(crate) fn new(world: u16, lane_bytes: usize) -> Self {
-        Self { pending: VecDeque::new(), first: 0, world, kernel: Kernel::detect(), lane_bytes, shift: 0, tails: None }
+        Self {
+            pending: VecDeque::new(),
+            first: 0,
+            world,
+            kernel: Kernel::detect(),
+            lane_bytes,
+            shift: 0,
+            tails: None,
+        }
     }
 
     /// The same at switches that shift sums by so many bits in all.

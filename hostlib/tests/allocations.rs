@@ -67,8 +67,17 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
     let (hub, mut spokes) = star(1, 64, 2048);
     let switch = thread::spawn(move || mirror(hub));
     let (slots, lane_words, bitmap) = (16, 64, 1);
-    let admission =
-        Admission { job: 1, epoch: 1, key: 1, slots, first_chunk: 1, lane_words, udp_port: 0, bitmap, shift: 0 };
+    let admission = Admission {
+        job: 1,
+        epoch: 1,
+        key: 1,
+        slots,
+        first_chunk: 1,
+        lane_words,
+        udp_port: 0,
+        bitmap,
+        shift: 0,
+    };
     let comm = Communicator::builder()
         .rank(0)
         .world_size(1)

@@ -1,7 +1,7 @@
 //! Tensors as bytes: what ranks pass to each other when they go on without the switch.
 
-use half::{bf16, f16};
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use netfold_proto::{DType, OpKind};
 use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;

@@ -312,8 +312,7 @@ fn a_rank_that_never_comes_is_a_stall_where_no_control_session_tells() {
     let (spokes, switch) = switch(2);
     let mut spokes = spokes.into_iter();
     let io = spokes.next().unwrap();
-    let comm =
-        builder(io, 0, 2, Mode::Bfp32, 8).stall_timeout(Duration::from_millis(300)).connect().unwrap();
+    let comm = builder(io, 0, 2, Mode::Bfp32, 8).stall_timeout(Duration::from_millis(300)).connect().unwrap();
     let error = comm.all_reduce(&mut vec![1.0f32; 5000], ReduceOp::Sum).unwrap_err();
     assert_eq!(error.kind(), "stalled", "{error}");
     assert_eq!(comm.barrier().unwrap_err(), error);

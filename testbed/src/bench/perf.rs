@@ -98,11 +98,8 @@ pub struct Row {
 pub fn measure(comm: &Communicator, config: &Config, size: u64) -> Result<Row, Error> {
     let call = call_of(config, size, comm.world_size());
     let mut memory = Memory::new(&call, comm);
-    let out_of_place = if config.in_place_only {
-        Timing::default()
-    } else {
-        run(comm, config, &call, &mut memory, false)?
-    };
+    let out_of_place =
+        if config.in_place_only { Timing::default() } else { run(comm, config, &call, &mut memory, false)? };
     let in_place = run(comm, config, &call, &mut memory, true)?;
     let world = comm.world_size();
     let element = call.dtype.size();
@@ -251,7 +248,8 @@ fn slowest(comm: &Communicator, times: &[Duration]) -> Result<Vec<Duration>, Err
 }
 
 fn total(comm: &Communicator, wrong: u64) -> Result<u64, Error> {
-    let mut all = vec![i32::try_from(wrong).unwrap_or(i32::MAX / i32::from(comm.world_size().min(1024) as i16))];
+    let mut all =
+        vec![i32::try_from(wrong).unwrap_or(i32::MAX / i32::from(comm.world_size().min(1024) as i16))];
     comm.all_reduce(&mut all, ReduceOp::Sum)?;
     Ok(all[0].unsigned_abs().into())
 }

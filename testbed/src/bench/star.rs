@@ -187,7 +187,9 @@ impl Peers {
             let probe = "import torch.distributed as d; assert d.is_gloo_available()";
             Command::new(python).args(["-c", probe]).output().is_ok_and(|output| output.status.success())
         };
-        let pythons = std::env::var("NETFOLD_TEST_TORCH").into_iter().chain(["/usr/bin/python3".into(), "python3".into()]);
+        let pythons = std::env::var("NETFOLD_TEST_TORCH")
+            .into_iter()
+            .chain(["/usr/bin/python3".into(), "python3".into()]);
         peers.python = pythons.map(PathBuf::from).find(|python| has_gloo(&python.to_string_lossy()));
         if peers.python.is_none() {
             peers.absent.push("gloo: no Python with torch (python3-torch on Debian)".into());
@@ -200,7 +202,9 @@ impl Peers {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 peers.absent.push(format!("open mpi: mpicc failed: {said}"));
             }
-            Err(_) => peers.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into()),
+            Err(_) => {
+                peers.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into())
+            }
         }
         peers.folder = Some(folder);
         Ok(peers)
@@ -239,7 +243,8 @@ pub fn measure(
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<Row>, StarError> {
     let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
-    let mut rows: Vec<(System, Vec<f64>, u64)> = systems.iter().map(|system| (*system, Vec::new(), 0)).collect();
+    let mut rows: Vec<(System, Vec<f64>, u64)> =
+        systems.iter().map(|system| (*system, Vec::new(), 0)).collect();
     for round in 0..config.rounds {
         if round == 1 {
             keep_fastest_algorithms(&mut rows);
@@ -320,7 +325,15 @@ fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, Sta
     let mut ranks = Vec::new();
     for rank in 0..star.hosts() {
         let mut command = star.on_host(rank, &program);
-        command.args(["--json", "bench", "perf", "--rank", &rank.to_string(), "--world", &star.hosts().to_string()]);
+        command.args([
+            "--json",
+            "bench",
+            "perf",
+            "--rank",
+            &rank.to_string(),
+            "--world",
+            &star.hosts().to_string(),
+        ]);
         command.args(["--rendezvous", &meeting, "--exit-with-stdin", "--each", "--in-place-only"]);
         command.args(["-b", &config.bytes.to_string(), "-e", &config.bytes.to_string()]);
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);

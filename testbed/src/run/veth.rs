@@ -23,8 +23,8 @@ use super::bmv2::{
 };
 use super::fabric::{Carrier, Counted, Fabric, Keeper};
 use super::{Config, RunError};
-use crate::netns::{CommandFailed, Namespaces, command};
 use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
+use crate::netns::{CommandFailed, Namespaces, command};
 
 impl From<CommandFailed> for RunError {
     fn from(error: CommandFailed) -> Self {

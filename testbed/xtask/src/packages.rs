@@ -14,11 +14,31 @@ pub(crate) fn cpp_compiler() -> Result<bool> {
         return Ok(true);
     }
     println!("no C++ compiler (c++); libFuzzer is built with one");
-    if install("g++")? && process::works("c++", &["--version"]) {
+    if install(&["g++"])? && process::works("c++", &["--version"]) {
         return Ok(true);
     }
     println!("could not install it: run `apt-get install g++` as root, or set CXX");
     Ok(false)
+}
+
+/// What bindings are tested with, and the packages that bring it.
+const FRAMEWORKS: &[(&str, &[&str], &[&str])] = &[
+    ("/usr/bin/python3", &["-c", "import torch"], &["python3-torch", "python3-numpy"]),
+    ("/usr/bin/python3", &["-c", "import venv, ensurepip"], &["python3-venv"]),
+    ("/usr/bin/python3", &["-c", "import mpi4py"], &["python3-mpi4py"]),
+    ("mpicc", &["--version"], &["libopenmpi-dev", "openmpi-bin"]),
+    ("pkg-config", &["--version"], &["pkg-config"]),
+    ("valgrind", &["--version"], &["valgrind"]),
+];
+
+/// Installs what bindings are tested with, where that needs no questions. Tests of what is not there say so and skip.
+pub(crate) fn frameworks() -> Result<()> {
+    let missing = FRAMEWORKS.iter().filter(|(program, arguments, _)| !process::works(program, arguments));
+    let packages: Vec<&str> = missing.flat_map(|(_, _, packages)| packages.iter().copied()).collect();
+    if !packages.is_empty() && !install(&packages)? {
+        println!("not installed: run `apt-get install {}` as root to test more", packages.join(" "));
+    }
+    Ok(())
 }
 
 /// Says which checks the tests leave out because an optional program is missing.
@@ -34,8 +54,8 @@ pub(crate) fn say_optional() {
     }
 }
 
-/// Installs a Debian package when that needs no questions; false when it cannot be done.
-fn install(package: &str) -> Result<bool> {
+/// Installs Debian packages when that needs no questions; false when it cannot be done.
+fn install(packages: &[&str]) -> Result<bool> {
     if !process::works("apt-get", &["--version"]) {
         return Ok(false);
     }
@@ -53,7 +73,8 @@ fn install(package: &str) -> Result<bool> {
         command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         process::run(&mut command)
     };
-    let installed = apt(&["update"]).and_then(|()| apt(&["install", "--no-install-recommends", package]));
+    let install = [&["install", "--no-install-recommends"], packages].concat();
+    let installed = apt(&["update"]).and_then(|()| apt(&install));
     if let Err(error) = &installed {
         println!("{error:#}");
     }

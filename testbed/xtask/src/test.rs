@@ -39,6 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut problems = Vec::new();
 
     heading("unit, integration and documentation tests");
+    packages::frameworks()?;
     packages::say_optional();
     let tests = run_reading(&mut cargo(&["test", "--workspace", "--no-fail-fast"]), |line| total.add(line));
     problems.extend(tests.err());

@@ -82,7 +82,9 @@ impl Checker {
         let mut wrong = 0;
         let mut check = |index: usize, got: f64| {
             let expected = self.at(call, index);
-            wrong += u64::from(expected.is_some_and(|expected| (got - expected).abs() > self.tolerance || got.is_nan()));
+            wrong += u64::from(
+                expected.is_some_and(|expected| (got - expected).abs() > self.tolerance || got.is_nan()),
+            );
         };
         macro_rules! each {
             ($ty:ty, $to:expr) => {

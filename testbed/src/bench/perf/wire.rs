@@ -19,7 +19,8 @@ impl Wire {
         let mut wire = Self::default();
         for line in text.lines() {
             let Some((name, counters)) = line.split_once(':') else { continue };
-            let numbers: Vec<u64> = counters.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let numbers: Vec<u64> =
+                counters.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             let (Some(received), Some(sent)) = (numbers.first(), numbers.get(8)) else { continue };
             let sum = if name.trim() == "lo" { &mut wire.loopback } else { &mut wire.links };
             sum.0 += received;

@@ -152,7 +152,9 @@ impl Perf {
             return if rank < world {
                 Ok(Some((rank, world)))
             } else {
-                Err(CliError::Usage(format!("--rank {rank} does not fit --world {world}: ranks count from 0")))
+                Err(CliError::Usage(format!(
+                    "--rank {rank} does not fit --world {world}: ranks count from 0"
+                )))
             };
         }
         let variables = [
@@ -163,21 +165,32 @@ impl Perf {
         ];
         for (rank, world) in variables {
             if let (Ok(rank_text), Ok(world_text)) = (std::env::var(rank), std::env::var(world)) {
-                let parsed = rank_text.parse().ok().zip(world_text.parse().ok()).filter(|(r, w): &(u16, u16)| r < w);
+                let parsed =
+                    rank_text.parse().ok().zip(world_text.parse().ok()).filter(|(r, w): &(u16, u16)| r < w);
                 return parsed.map(Some).ok_or_else(|| {
-                    CliError::Usage(format!("{rank}={rank_text} and {world}={world_text} are no rank and world size"))
+                    CliError::Usage(format!(
+                        "{rank}={rank_text} and {world}={world_text} are no rank and world size"
+                    ))
                 });
             }
         }
         Ok(None)
     }
 
-    fn take_part(&self, output: &Output, collective: Collective, rank: u16, world: u16) -> Result<(), CliError> {
+    fn take_part(
+        &self,
+        output: &Output,
+        collective: Collective,
+        rank: u16,
+        world: u16,
+    ) -> Result<(), CliError> {
         if self.exit_with_stdin {
             lifetime::exit_with_stdin();
         }
         if self.switch.as_deref() == Some("embedded") {
-            return Err(CliError::Usage("--switch embedded is for ranks that this command starts; give HOST:PORT".into()));
+            return Err(CliError::Usage(
+                "--switch embedded is for ranks that this command starts; give HOST:PORT".into(),
+            ));
         }
         let failed = |source| CliError::Job { rank, source };
         let comm = self.join(rank, world).map_err(failed)?;
@@ -213,7 +226,10 @@ impl Perf {
         if rank == 0 {
             let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
             output.event(&Summary { event: "perf_summary", wrong, avg_busbw_gbps: mean })?;
-            output.line(format_args!("# Out of bounds values : {wrong} {}", if wrong == 0 { "OK" } else { "FAILED" }))?;
+            output.line(format_args!(
+                "# Out of bounds values : {wrong} {}",
+                if wrong == 0 { "OK" } else { "FAILED" }
+            ))?;
             output.line(format_args!("# Avg bus bandwidth    : {mean:.4}"))?;
         }
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
@@ -333,7 +349,9 @@ impl Perf {
             comm.mode(),
             comm.path()
         ))?;
-        let group = |text: &str| format!("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "time", "algbw", "busbw", "wire", "line", text);
+        let group = |text: &str| {
+            format!("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "time", "algbw", "busbw", "wire", "line", text)
+        };
         output.line(format_args!(
             "#{:>11} {:>12} {:>8} {:>7} {:>5} {} {}",
             "size",
@@ -344,7 +362,8 @@ impl Perf {
             group("#wrong"),
             group("#wrong")
         ))?;
-        let units = format!("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "%", "");
+        let units =
+            format!("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "%", "");
         output.line(format_args!(
             "#{:>11} {:>12} {:>8} {:>7} {:>5} {units} {units}",
             "(B)", "(elements)", "", "", ""
@@ -427,7 +446,9 @@ fn dtype(text: &str) -> Result<DType, String> {
 fn reduction(text: &str) -> Result<ReduceOp, String> {
     let name = if text == "prod" { "product" } else { text };
     let known = ReduceOp::ALL.iter().copied().find(|op| op.name() == name);
-    known.ok_or_else(|| format!("'{text}' is no reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor"))
+    known.ok_or_else(|| {
+        format!("'{text}' is no reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor")
+    })
 }
 
 /// Bits a second, with a decimal unit.
@@ -442,7 +463,11 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         _ => 0.0,
     };
     let rate = number.parse::<f64>().unwrap_or(0.0) * factor;
-    if rate > 0.0 { Ok(rate) } else { Err(format!("'{text}' is no rate: write bits a second, as in 200M or 100G")) }
+    if rate > 0.0 {
+        Ok(rate)
+    } else {
+        Err(format!("'{text}' is no rate: write bits a second, as in 200M or 100G"))
+    }
 }
 
 #[cfg(test)]

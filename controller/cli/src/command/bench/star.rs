@@ -69,7 +69,8 @@ struct Compared<'a> {
 
 impl Star {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program = std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program =
+            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         let peers = Peers::find().map_err(CliError::Star)?;
         for absent in &peers.absent {
             output.line(format_args!("# not measured: {absent}"))?;
@@ -118,7 +119,13 @@ impl Star {
             let ((median, least, most), against) = (row.spread(), against(row, rows));
             output.event(&Tagged {
                 event: "star",
-                row: &Compared { row, median_s: median, min_s: least, max_s: most, against_best_peer: against },
+                row: &Compared {
+                    row,
+                    median_s: median,
+                    min_s: least,
+                    max_s: most,
+                    against_best_peer: against,
+                },
             })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
             let times = against.map_or("-".into(), |times| format!("{times:.2}"));
@@ -156,7 +163,8 @@ fn svg(stars: &[(Config, Vec<Row>)]) -> String {
     let rows: usize = stars.iter().map(|(_, rows)| rows.len()).sum();
     let height = HEAD * stars.len() as f64 + rows as f64 * (BAR + GAP) + 30.0;
     let rate_of = |row: &Row, time: f64| row.bytes as f64 / time / 1e6;
-    let most = stars.iter().flat_map(|(_, rows)| rows).map(|row| rate_of(row, row.spread().1)).fold(1.0, f64::max);
+    let most =
+        stars.iter().flat_map(|(_, rows)| rows).map(|row| rate_of(row, row.spread().1)).fold(1.0, f64::max);
     let scale = (WIDTH - LABEL - 110.0) / most;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
@@ -164,7 +172,8 @@ fn svg(stars: &[(Config, Vec<Row>)]) -> String {
     );
     let mut y = 0.0;
     for (config, rows) in stars {
-        let links = config.rate.map_or("unshaped links".into(), |rate| format!("links of {} Mbit/s", rate / 1e6));
+        let links =
+            config.rate.map_or("unshaped links".into(), |rate| format!("links of {} Mbit/s", rate / 1e6));
         let _ = writeln!(
             text,
             "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} hosts, {links}, {} of f32: algbw in MB/s</text>",
