@@ -24,6 +24,7 @@ use crate::host::{Alone, Fabric, HostEngine};
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
+use crate::split::Heritage;
 
 use std::sync::Arc;
 
@@ -98,7 +99,8 @@ pub(crate) fn assemble(
         return Err(Error::NoSwitch { reason: reason.clone() });
     }
     log::info!("rank {rank} of {}: {path}", assembly.everyone.len());
-    assembly.build(leading, PathBoard::new(path), fate)
+    let heritage = builder.heritage(Some(assembly.mesh.local_ip()));
+    assembly.build(leading, PathBoard::new(path), (fate, heritage))
 }
 
 /// What a leader has for the network.
@@ -256,7 +258,12 @@ impl Assembly {
     }
 
     /// Starts the threads.
-    fn build(self, leading: Option<Leading>, board: PathBoard, fate: Fate) -> Result<Communicator, Error> {
+    fn build(
+        self,
+        leading: Option<Leading>,
+        board: PathBoard,
+        (fate, heritage): (Fate, Heritage),
+    ) -> Result<Communicator, Error> {
         let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), everyone.len() as u16);
         let mut place = Place { rank, world, mode: settings.mode, lane_bytes: 0 };
@@ -276,25 +283,34 @@ impl Assembly {
                 Box::new(InBinary32(MeshFabric::new(mesh, everyone)))
             };
             let host = host_side(fabric, &fate)?;
-            return Ok(Communicator::new(Parts { place, network, host: Some(host), board, fate }));
+            return Ok(Communicator::new(Parts { place, network, host: Some(host), board, fate, heritage }));
         }
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
             let lone =
                 Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
-            let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
+            let leading = leading
+                .map(|leading| lead_by(leading, (&leaders, rank), &settings, &board, (&fate, &heritage)));
             let everyone = MeshFabric::new(mesh, everyone);
             let fabric =
                 Hierarchy::new((lone, local), leading.transpose()?, everyone, (settings.mode, world));
             let host = host_side(Box::new(InBinary32(fabric)), &fate)?;
-            return Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }));
+            return Ok(Communicator::new(Parts {
+                place,
+                network: None,
+                host: Some(host),
+                board,
+                fate,
+                heritage,
+            }));
         };
         let aborter = shared.aborter();
         fate.on_end(move |_| aborter.abort());
         let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
             Box::new(InBinary32(SharedFabric::new(shared, local)))
         } else {
-            let leading = leading.map(|leading| lead_by(leading, &leaders, rank, &settings, &board, &fate));
+            let leading = leading
+                .map(|leading| lead_by(leading, (&leaders, rank), &settings, &board, (&fate, &heritage)));
             let everyone = MeshFabric::new(mesh, everyone);
             let parts = (shared, local);
             Box::new(InBinary32(Hierarchy::new(
@@ -305,24 +321,24 @@ impl Assembly {
             )))
         };
         let host = host_side(fabric, &fate)?;
-        Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate }))
+        Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate, heritage }))
     }
 }
 
 /// The communicator among leaders.
 fn lead_by(
     leading: Leading,
-    leaders: &Ranks,
-    rank: u16,
+    (leaders, rank): (&Ranks, u16),
     settings: &Settings,
     board: &PathBoard,
-    fate: &Fate,
+    (fate, heritage): (&Fate, &Heritage),
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
     let mut place = Place { rank: index, world: leaders.len() as u16, mode: settings.mode, lane_bytes: 0 };
     let own = Fate::default();
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));
+    let heritage = heritage.clone();
     let Leading { mesh, uplink } = leading;
     let board = board.clone();
     match uplink {
@@ -330,14 +346,14 @@ fn lead_by(
             place.lane_bytes = uplink.lane_bytes();
             let peers = settings.fall_back.then(|| peers(mesh, leaders.clone(), settings, &own));
             let network = Some(uplink.start(peers, &board, &own)?);
-            Ok(Communicator::new(Parts { place, network, host: None, board, fate: own }))
+            Ok(Communicator::new(Parts { place, network, host: None, board, fate: own, heritage }))
         }
         None => {
             let aborter = mesh.aborter();
             own.on_end(move |_| aborter.abort());
             let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
             let host = Some(host_side(Box::new(fabric), &own)?);
-            Ok(Communicator::new(Parts { place, network: None, host, board, fate: own }))
+            Ok(Communicator::new(Parts { place, network: None, host, board, fate: own, heritage }))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How a communicator comes about.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
 use crate::session::Session;
+use crate::split::Heritage;
 use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
@@ -84,6 +85,40 @@ impl Builder {
             host: None,
             shared_memory: true,
             fall_back: true,
+        }
+    }
+
+    /// With the settings of a communicator, for a part of its ranks.
+    pub(crate) fn inherit(heritage: &Heritage, job: String) -> Self {
+        let Heritage { mode, slots, shared_memory, fall_back, join_timeout, stall_timeout, .. } = *heritage;
+        let (switch, host) = (heritage.switch.clone(), heritage.host.clone());
+        Self {
+            job: Some(job),
+            mode,
+            slots,
+            switch,
+            host,
+            shared_memory,
+            fall_back,
+            join_timeout,
+            stall_timeout,
+            ..Self::new()
+        }
+    }
+
+    /// What groups inherit.
+    pub(crate) fn heritage(&self, ip: Option<IpAddr>) -> Heritage {
+        Heritage {
+            job: self.job.clone().unwrap_or_else(|| "netfold".into()),
+            mode: self.mode,
+            slots: self.slots,
+            switch: self.switch.clone(),
+            host: self.host.clone(),
+            shared_memory: self.shared_memory,
+            fall_back: self.fall_back,
+            join_timeout: self.join_timeout,
+            stall_timeout: self.stall_timeout,
+            ip,
         }
     }
 
@@ -244,13 +279,14 @@ impl Builder {
         let board =
             PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
         let fate = Fate::default();
+        let heritage = self.heritage(None);
         let uplink = self.uplink(rank, world)?;
         if let Some(session) = &uplink.session {
             board.set_network(Network::Switch { address: Some(session.peer()) });
         }
         let place = Place { rank, world, mode: self.mode, lane_bytes: uplink.lane_bytes };
         let network = uplink.start(None, &board, &fate)?;
-        Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate }))
+        Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
 
     /// The exchange among the ranks, if there is to be one.

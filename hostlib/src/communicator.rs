@@ -26,6 +26,7 @@ use crate::mailbox::{Mailbox, Stop};
 use crate::path::{Path, PathBoard};
 use crate::report::{OpReport, Stats};
 use crate::session::Line;
+use crate::split::Heritage;
 use crate::tensors::Submission;
 use crate::work::{Ticket, Work};
 
@@ -46,6 +47,7 @@ pub struct Communicator {
     host: Option<HostSide>,
     board: PathBoard,
     fate: Fate,
+    heritage: Heritage,
     /// The process that built it.
     owner: u32,
     closed: bool,
@@ -71,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) host: Option<HostSide>,
     pub(crate) board: PathBoard,
     pub(crate) fate: Fate,
+    pub(crate) heritage: Heritage,
 }
 
 /// The threads behind a switch.
@@ -104,8 +107,12 @@ impl Communicator {
     }
 
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { place, network, host, board, fate } = parts;
-        Self { place, network, host, board, fate, owner: std::process::id(), closed: false }
+        let Parts { place, network, host, board, fate, heritage } = parts;
+        Self { place, network, host, board, fate, heritage, owner: std::process::id(), closed: false }
+    }
+
+    pub(crate) fn heritage(&self) -> &Heritage {
+        &self.heritage
     }
 
     /// This worker's rank, from 0.

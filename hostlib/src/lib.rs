@@ -65,6 +65,7 @@ mod path;
 pub mod quantize;
 mod report;
 mod session;
+mod split;
 mod standing;
 mod tensors;
 mod work;

@@ -244,6 +244,44 @@ fn an_abort_ends_a_call_that_waits_for_the_others() {
     }
 }
 
+/// Rows and columns of a grid, as tensor- and data-parallel training want them, both in use at once.
+#[test]
+fn groups_work_side_by_side_and_with_the_whole() {
+    for (_, build) in shapes() {
+        job(6, build, |comm| {
+            let (row, column) = (u32::from(comm.rank() / 3), u32::from(comm.rank() % 3));
+            let rows = comm.split(Some(row), 0).unwrap().expect("a row").connect().unwrap();
+            // Numbered from the last row to the first.
+            let columns = comm
+                .split(Some(column), -i32::from(comm.rank()))
+                .unwrap()
+                .expect("a column")
+                .connect()
+                .unwrap();
+            assert_eq!((rows.world_size(), columns.world_size()), (3, 2));
+            assert_eq!((rows.rank(), columns.rank()), (column as u16, 1 - row as u16));
+            for step in 0..5u64 {
+                let mut sum = [u64::from(comm.rank()) + step];
+                rows.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+                assert_eq!(sum[0], 3 * step + if row == 0 { 3 } else { 12 });
+                columns.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+                comm.all_reduce(&mut sum, ReduceOp::Max).unwrap();
+                assert_eq!(sum[0], 6 * step + 15);
+            }
+            let even = comm.split((comm.rank() % 2 == 0).then_some(9), 0).unwrap();
+            assert_eq!(even.is_some(), comm.rank() % 2 == 0);
+            if let Some(even) = even {
+                let even = even.connect().unwrap();
+                let mut ones = [1i16; 4];
+                even.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
+                assert_eq!(ones, [3; 4]);
+                even.leave().unwrap();
+            }
+            comm.barrier().unwrap();
+        });
+    }
+}
+
 #[test]
 fn ranks_that_are_built_differently_are_refused() {
     let at = meeting_place();

@@ -1,7 +1,7 @@
 //! `netfold bench perf`.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
@@ -296,13 +296,16 @@ impl Perf {
                 let stdout = if rank == 0 { Stdio::inherit() } else { Stdio::null() };
                 command.stdin(Stdio::piped()).stdout(stdout).spawn()
             };
-            let child = spawn().map_err(|source| CliError::Spawn { name: format!("rank {rank}"), source })?;
-            children.push(Rank(child));
+            let mut child =
+                spawn().map_err(|source| CliError::Spawn { name: format!("rank {rank}"), source })?;
+            let stdin = child.stdin.take();
+            children.push(Rank { child, _stdin: stdin });
         }
         let mut failed = None;
         for (rank, child) in children.iter_mut().enumerate() {
             let name = format!("rank {rank}");
-            let status = child.0.wait().map_err(|source| CliError::Spawn { name: name.clone(), source })?;
+            let status =
+                child.child.wait().map_err(|source| CliError::Spawn { name: name.clone(), source })?;
             if !status.success() {
                 failed.get_or_insert(CliError::ChildDied { name, status, said: None });
             }
@@ -372,12 +375,16 @@ impl Perf {
 }
 
 /// A rank's process, killed when it is dropped.
-struct Rank(Child);
+struct Rank {
+    child: Child,
+    /// Held open as long as the process is to live; waiting would close it.
+    _stdin: Option<ChildStdin>,
+}
 
 impl Drop for Rank {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
