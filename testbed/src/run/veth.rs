@@ -198,25 +198,3 @@ fn colons(mac: u64) -> String {
     let bytes: Vec<_> = mac.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_a_run_has_named_is_swept() {
-        assert_eq!(owner("netfold-123-0-w17"), Some(123));
-        assert_eq!(owner("netfold-4294967295-2-s0"), Some(u32::MAX));
-        for other in [
-            "netfold",
-            "netfold-1-0",
-            "netfold-x-0-w1",
-            "netfold-1-0-q1",
-            "netfold-1-0-w",
-            "mine-1-0-w1",
-            "netfold-1-0-w1-x",
-        ] {
-            assert_eq!(owner(other), None, "{other}");
-        }
-    }
-}
