@@ -59,6 +59,10 @@ pub struct Timing {
     pub wire: f64,
     /// That, as a share of the line rate.
     pub line_share: Option<f64>,
+    /// Packets that rank 0 sent again, over all iterations.
+    pub resent: u64,
+    /// Packets that rank 0 sent, those among them.
+    pub sent: u64,
     /// Every iteration's time in seconds, ascending.
     #[serde(skip)]
     pub times: Vec<f64>,
@@ -188,6 +192,7 @@ fn run(
     in_place: bool,
 ) -> Result<Timing, Error> {
     let checker = Checker::new(call, comm);
+    let counted = comm.stats().worker;
     let (mut times, mut wrong) = (Vec::new(), 0);
     let mut wire = 0;
     for iteration in 0..config.warmup + config.iterations {
@@ -221,6 +226,8 @@ fn run(
         wrong: config.check.then_some(wrong),
         wire,
         line_share: config.line_rate.map(|rate| wire * 8e9 / rate),
+        resent: comm.stats().worker.resent - counted.resent,
+        sent: comm.stats().worker.sent - counted.sent,
         times: slowest.iter().map(Duration::as_secs_f64).collect(),
     })
 }

@@ -34,6 +34,8 @@ pub struct Config {
     pub iterations: u32,
     /// Iterations of a turn before those.
     pub warmup: u32,
+    /// Slots that each job asks for: the packets in flight.
+    pub slots: u32,
     /// The `netfold` command.
     pub program: PathBuf,
     /// Whether to measure peers, too.
@@ -105,6 +107,8 @@ pub struct Row {
     pub bound_share: Option<f64>,
     /// Wrong elements.
     pub wrong: u64,
+    /// Share of rank 0's packets that were sent again, warm-up included.
+    pub resent_share: Option<f64>,
 }
 
 impl Row {
@@ -243,38 +247,53 @@ pub fn measure(
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<Row>, StarError> {
     let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
-    let mut rows: Vec<(System, Vec<f64>, u64)> =
-        systems.iter().map(|system| (*system, Vec::new(), 0)).collect();
+    let mut rows: Vec<Measured> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {
         if round == 1 {
             keep_fastest_algorithms(&mut rows);
         }
-        for (system, times, wrong) in &mut rows {
-            progress(&format!("{} hosts, round {}: {}", config.hosts, round + 1, system.name()));
-            let turn = turn(&star, config, peers, *system)?;
-            times.extend(turn.times);
-            *wrong += turn.wrong;
+        for row in &mut rows {
+            progress(&format!("{} hosts, round {}: {}", config.hosts, round + 1, row.system.name()));
+            let turn = turn(&star, config, peers, row.system)?;
+            row.turn.times.extend(turn.times);
+            row.turn.wrong += turn.wrong;
+            row.turn.resent += turn.resent;
+            row.turn.sent += turn.sent;
         }
     }
-    Ok(rows.into_iter().map(|(system, times, wrong)| row(config, system, times, wrong)).collect())
+    Ok(rows.into_iter().map(|measured| row(config, measured)).collect())
 }
 
-fn keep_fastest_algorithms(rows: &mut Vec<(System, Vec<f64>, u64)>) {
-    let median = |times: &Vec<f64>| {
-        let mut times = times.clone();
+/// A system and what all its turns gave.
+struct Measured {
+    system: System,
+    turn: Turn,
+}
+
+impl Measured {
+    fn new(system: System) -> Self {
+        Self { system, turn: Turn { times: Vec::new(), wrong: 0, resent: 0, sent: 0 } }
+    }
+
+    fn median(&self) -> f64 {
+        let mut times = self.turn.times.clone();
         times.sort_by(f64::total_cmp);
         times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
-    };
-    let mut best: Vec<f64> =
-        rows.iter().filter(|row| matches!(row.0, System::OpenMpi(_))).map(|row| median(&row.1)).collect();
-    best.sort_by(f64::total_cmp);
-    let limit = best.get(1).copied().unwrap_or(f64::INFINITY);
-    rows.retain(|row| !matches!(row.0, System::OpenMpi(1..)) || median(&row.1) <= limit);
+    }
 }
 
-fn row(config: &Config, system: System, mut times: Vec<f64>, wrong: u64) -> Row {
+fn keep_fastest_algorithms(rows: &mut Vec<Measured>) {
+    let algorithms = rows.iter().filter(|row| matches!(row.system, System::OpenMpi(_)));
+    let mut best: Vec<f64> = algorithms.map(Measured::median).collect();
+    best.sort_by(f64::total_cmp);
+    let limit = best.get(1).copied().unwrap_or(f64::INFINITY);
+    rows.retain(|row| !matches!(row.system, System::OpenMpi(1..)) || row.median() <= limit);
+}
+
+fn row(config: &Config, measured: Measured) -> Row {
+    let median = measured.median();
+    let Measured { system, turn: Turn { mut times, wrong, resent, sent } } = measured;
     times.sort_by(f64::total_cmp);
-    let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| match system {
         System::Netfold(_) => bytes * system.wire_share() * 8.0 / rate,
@@ -290,6 +309,7 @@ fn row(config: &Config, system: System, mut times: Vec<f64>, wrong: u64) -> Row 
         bound_share: bound.map(|bound| bound / median),
         times,
         wrong,
+        resent_share: (sent > 0).then(|| resent as f64 / sent as f64),
     }
 }
 
@@ -298,6 +318,10 @@ fn row(config: &Config, system: System, mut times: Vec<f64>, wrong: u64) -> Row 
 struct Turn {
     times: Vec<f64>,
     wrong: u64,
+    #[serde(default)]
+    resent: u64,
+    #[serde(default)]
+    sent: u64,
 }
 
 fn turn(star: &Star, config: &Config, peers: &Peers, system: System) -> Result<Turn, StarError> {
@@ -336,6 +360,7 @@ fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, Sta
         ]);
         command.args(["--rendezvous", &meeting, "--exit-with-stdin", "--each", "--in-place-only"]);
         command.args(["-b", &config.bytes.to_string(), "-e", &config.bytes.to_string()]);
+        command.args(["--slots", &config.slots.to_string()]);
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
         if let Some(mode) = mode {
             command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
@@ -409,14 +434,21 @@ mod tests {
             rounds: 1,
             iterations: 1,
             warmup: 0,
+            slots: 256,
             program: PathBuf::new(),
             peers: true,
         }
     }
 
+    fn measured(system: System, median: f64) -> Measured {
+        let mut measured = Measured::new(system);
+        measured.turn.times.push(median);
+        measured
+    }
+
     #[test]
     fn bounds_are_those_of_the_links() {
-        let bound = |system, median: f64| row(&config(4), system, vec![median], 0).bound_share.unwrap();
+        let bound = |system, median: f64| row(&config(4), measured(system, median)).bound_share.unwrap();
         // 16 MiB at 200 Mbit/s: 0.671 s through a switch, half of it in 16 bits, 1.007 s in a ring of four.
         assert!((bound(System::Netfold(Mode::Bfp32), 0.671_088_64) - 1.0).abs() < 1e-9);
         assert!((bound(System::Netfold(Mode::Bfp16), 0.335_544_32) - 1.0).abs() < 1e-9);
@@ -425,12 +457,12 @@ mod tests {
 
     #[test]
     fn the_default_and_the_fastest_algorithms_stay() {
-        let mut rows: Vec<(System, Vec<f64>, u64)> = (0..4u8)
-            .map(|algorithm| (System::OpenMpi(algorithm), vec![4.0 - f64::from(algorithm)], 0))
+        let mut rows: Vec<Measured> = (0..4u8)
+            .map(|algorithm| measured(System::OpenMpi(algorithm), 4.0 - f64::from(algorithm)))
             .collect();
-        rows.push((System::Gloo, vec![100.0], 0));
+        rows.push(measured(System::Gloo, 100.0));
         keep_fastest_algorithms(&mut rows);
-        let left: Vec<System> = rows.iter().map(|row| row.0).collect();
+        let left: Vec<System> = rows.iter().map(|row| row.system).collect();
         assert_eq!(left, [System::OpenMpi(0), System::OpenMpi(2), System::OpenMpi(3), System::Gloo]);
     }
 }

@@ -218,7 +218,8 @@ impl Perf {
                 show(output, &row)?;
                 if self.each {
                     let wrong = row.in_place.wrong.unwrap_or(0);
-                    output.event(&Each { times: &row.in_place.times, wrong })?;
+                    let Timing { times, resent, sent, .. } = &row.in_place;
+                    output.event(&Each { times, wrong, resent: *resent, sent: *sent })?;
                 }
             }
         }
@@ -392,6 +393,8 @@ impl Drop for Rank {
 struct Each<'a> {
     times: &'a [f64],
     wrong: u64,
+    resent: u64,
+    sent: u64,
 }
 
 #[derive(Serialize)]

@@ -48,6 +48,9 @@ pub(crate) struct Star {
     /// Iterations of a turn before those.
     #[arg(long, default_value_t = 1)]
     warmup: u32,
+    /// Slots that Netfold asks for, a power of two: the packets in flight.
+    #[arg(long, default_value_t = 256)]
+    slots: u32,
     /// Measure Netfold alone.
     #[arg(long)]
     no_peers: bool,
@@ -84,6 +87,7 @@ impl Star {
                 rounds: self.rounds,
                 iterations: self.iterations,
                 warmup: self.warmup,
+                slots: self.slots,
                 program: program.clone(),
                 peers: !self.no_peers,
             };
@@ -112,8 +116,8 @@ impl Star {
         let heading = format!("{} hosts, links {links}, {} of f32", config.hosts, human(config.bytes));
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
-            "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}",
-            "system", "median ms", "least ms", "most ms", "algbw MB/s", "bound", "against", "#wrong"
+            "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}{:>9}",
+            "system", "median ms", "least ms", "most ms", "algbw MB/s", "bound", "against", "#wrong", "resent"
         ))?;
         for row in rows {
             let ((median, least, most), against) = (row.spread(), against(row, rows));
@@ -128,9 +132,10 @@ impl Star {
                 },
             })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
+            let resent = row.resent_share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
             let times = against.map_or("-".into(), |times| format!("{times:.2}"));
             output.line(format_args!(
-                "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}",
+                "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}{:>9}",
                 row.name,
                 median * 1e3,
                 least * 1e3,
@@ -138,7 +143,8 @@ impl Star {
                 row.algbw,
                 percent,
                 times,
-                row.wrong
+                row.wrong,
+                resent
             ))?;
         }
         Ok(())
