@@ -1,4 +1,5 @@
 //! Ranks that do without a switch: in shared memory, in a ring, and in both.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, mpsc};
@@ -40,8 +41,11 @@ fn job<R: Send>(
     })
 }
 
+/// How the ranks of a shape are built.
+type Build = fn(u16, Builder) -> Builder;
+
 /// Three shapes: a ring, one host, and hosts of two ranks (the last of one, where the world is odd).
-fn shapes() -> [(&'static str, fn(u16, Builder) -> Builder); 3] {
+fn shapes() -> [(&'static str, Build); 3] {
     [
         ("ring", |_, builder| builder.shared_memory(false)),
         ("shared_memory", |_, builder| builder),

@@ -1,4 +1,5 @@
 //! Ranks at a switch that goes away, that refuses them, and that serves one stream a host.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Mutex;
