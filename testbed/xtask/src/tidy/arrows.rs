@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["netfold-wire", "netfold-proto", "netfold-io", "netfold-reduce", "netfold-mesh", "netfold-shared"],
     ),
     ("netfold-c", &["netfold"]),
+    ("netfold-nccl", &["netfold"]),
     ("netfold-python", &["netfold", "netfold-embedded"]),
     (
         "netfold-testbed",

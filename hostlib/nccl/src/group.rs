@@ -1,0 +1,266 @@
+//! CollNet: a communicator among ranks that have each other's handles.
+
+use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
+
+use netfold::{
+    Call, Collective, Communicator, DType, Exchange, Mode, Network, ReduceOp, TcpRendezvous, Work,
+};
+
+use crate::abi::Handle;
+use crate::handle::{Endpoint, Purpose, digest};
+use crate::interfaces::Device;
+use crate::meeting;
+use crate::memory::Region;
+use crate::registry::{Id, Slots};
+use crate::result::{Code, Failure, Result};
+use crate::settings::Settings;
+
+/// Where one rank of a group waits for the others. Used by one `connect`.
+#[derive(Debug)]
+pub(crate) struct GroupListener {
+    endpoint: Endpoint,
+    socket: Mutex<Option<TcpListener>>,
+}
+
+impl GroupListener {
+    pub(crate) fn new(device: &Device) -> Result<(Self, Endpoint)> {
+        let (socket, endpoint) = meeting::listen(device, Purpose::Group)?;
+        Ok((Self { endpoint, socket: Mutex::new(Some(socket)) }, endpoint))
+    }
+
+    fn take(&self) -> Result<TcpListener> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        socket.ok_or_else(|| Failure::usage("this listener was used by an earlier connect"))
+    }
+}
+
+/// One rank's place in a group.
+pub(crate) struct Group {
+    id: Id,
+    comm: Communicator,
+    mode: Mode,
+    requests: Mutex<Slots<Request>>,
+}
+
+#[derive(Debug)]
+struct Request {
+    work: Work,
+    bytes: usize,
+}
+
+/// What a collective is over, and with how many in flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reduction {
+    pub(crate) count: usize,
+    pub(crate) dtype: i32,
+    pub(crate) op: i32,
+}
+
+/// Builds the group, or refuses on all ranks. Blocks until all ranks have come, for at most the time that the settings give.
+pub(crate) fn connect(
+    endpoints: &[Endpoint],
+    rank: usize,
+    listener: &GroupListener,
+) -> Result<(Communicator, Mode)> {
+    let world = u16::try_from(endpoints.len())
+        .map_err(|_| Failure::argument(format!("{} ranks are too many", endpoints.len())))?;
+    let (Some(own), Some(first)) = (endpoints.get(rank), endpoints.first()) else {
+        return Err(Failure::argument(format!("rank {rank} is none of {world}")));
+    };
+    if *own != listener.endpoint {
+        return Err(Failure::usage(format!("the handle of rank {rank} is not this listener's")));
+    }
+    let socket = listener.take()?;
+    // What makes no sense here is told to the others, too, who would wait otherwise.
+    let settings = Settings::from_environment();
+    let timeout = settings.as_ref().map_or(std::time::Duration::from_secs(30), |known| known.connect_timeout);
+    let digest = digest(endpoints);
+    // The token of rank 0's handle keeps strangers out of the rendezvous; it is not told to the switch.
+    let secret = format!("nccl-{:032x}", u128::from_le_bytes(first.token) ^ digest);
+    let rank = rank as u16;
+    let exchange = if rank == 0 {
+        TcpRendezvous::host(socket, &secret, world, timeout)
+    } else {
+        drop(socket);
+        TcpRendezvous::new(first.address, &secret, rank, world, timeout)
+    };
+    let mut exchange = exchange.map_err(unmet)?;
+    agree(&mut exchange, &settings, world)?;
+    let settings = settings.map_err(Failure::argument)?;
+    let mut builder = Communicator::builder()
+        .job(format!("nccl-{digest:032x}"))
+        .mode(settings.mode)
+        .exchange(Box::new(exchange))
+        .shared_memory(false) // ranks are nodes: NCCL has folded within each
+        .fall_back(true)
+        .join_timeout(timeout)
+        .stall_timeout(settings.stall_timeout);
+    if let Some(address) = &settings.controller {
+        // A name that only this rank cannot resolve must not leave the others waiting for it: without a switch this rank
+        // differs from them, and all are told.
+        match Communicator::builder().switch(address.as_str()) {
+            Ok(_) => builder = builder.switch(address.as_str())?,
+            Err(error) => log::warn!("{}", Failure::from(error)),
+        }
+    }
+    let comm = builder.connect()?;
+    let path = comm.path();
+    if settings.require_switch && !matches!(path.network, Network::Switch { .. }) {
+        return Err(Failure::new(Code::System, format!("refused, because data would go by {path}")));
+    }
+    log::info!("CollNet of {world} ranks goes by {path}, mode {}", settings.mode);
+    Ok((comm, settings.mode))
+}
+
+/// All ranks learn whether all take part, on the same terms.
+fn agree(
+    exchange: &mut TcpRendezvous,
+    settings: &std::result::Result<Settings, String>,
+    world: u16,
+) -> Result<()> {
+    let mine = match settings {
+        Ok(settings) => match settings.refusal(world) {
+            None => format!("+mode {}, require switch {}", settings.mode, settings.require_switch),
+            Some(why) => format!("-{why}"),
+        },
+        Err(why) => format!("-{why}"),
+    };
+    let said = exchange.all_gather(mine.as_bytes()).map_err(unmet)?;
+    let said: Vec<String> = said.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
+    for (rank, theirs) in said.iter().enumerate() {
+        if let Some(why) = theirs.strip_prefix('-') {
+            return Err(Failure::new(Code::System, format!("refused by rank {rank}: {why}")));
+        }
+    }
+    match said.iter().position(|theirs| *theirs != mine) {
+        Some(rank) => Err(Failure::usage(format!(
+            "rank {rank} has {} and this rank {}; set the same variables on all ranks",
+            said[rank].trim_start_matches('+'),
+            mine.trim_start_matches('+')
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn unmet(error: netfold::ExchangeError) -> Failure {
+    Failure::remote(format!("the ranks did not find each other: {error}"))
+}
+
+/// Whether a switch does this reduction in jobs of this mode.
+pub(crate) fn supports(mode: Mode, dtype: i32, op: i32) -> bool {
+    let (Some(dtype), Some(op)) = (element_type(dtype), reduction(op)) else { return false };
+    let words = matches!(mode, Mode::I32 | Mode::Bfp32 | Mode::Bfp16);
+    match (dtype, op) {
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum) => mode != Mode::I32,
+        (DType::I32 | DType::U32, ReduceOp::Sum) => words,
+        (DType::I32, ReduceOp::Min | ReduceOp::Max) => words || mode == Mode::Saturating,
+        _ => false,
+    }
+}
+
+/// `ncclDataType_t`, without the 8-bit floats, which no switch sums.
+fn element_type(dtype: i32) -> Option<DType> {
+    Some(match dtype {
+        0 => DType::I8,
+        1 => DType::U8,
+        2 => DType::I32,
+        3 => DType::U32,
+        4 => DType::I64,
+        5 => DType::U64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        9 => DType::Bf16,
+        _ => return None,
+    })
+}
+
+/// `ncclRedOp_t`. NCCL scales averages itself.
+fn reduction(op: i32) -> Option<ReduceOp> {
+    [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min].get(usize::try_from(op).ok()?).copied()
+}
+
+impl Group {
+    pub(crate) fn new(id: Id, (comm, mode): (Communicator, Mode), requests_max: u8) -> Self {
+        Self { id, comm, mode, requests: Mutex::new(Slots::new(requests_max)) }
+    }
+
+    /// Starts an all-reduce; `None` when as many are in flight as may be.
+    pub(crate) fn all_reduce(&self, what: Reduction, send: Region, recv: Region) -> Result<Option<Handle>> {
+        let Reduction { count, dtype, op } = what;
+        let (true, Some(dtype), Some(op)) =
+            (supports(self.mode, dtype, op), element_type(dtype), reduction(op))
+        else {
+            return Err(Failure::argument(format!(
+                "reduction {op} of data type {dtype} is not done in mode {}; reduceSupport says so",
+                self.mode
+            )));
+        };
+        // All ranks post the same calls in the same order, so posting is one step with taking a slot.
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.is_full() {
+            return Ok(None);
+        }
+        let bytes = recv.len();
+        let call = Call::new(Collective::AllReduce, dtype, op, count);
+        let work = crate::memory::submit(&self.comm, &call, send, recv)?;
+        let slot = requests.put(Request { work, bytes });
+        Ok(slot.map(|(slot, turn)| self.id.request(slot, turn)))
+    }
+
+    /// The bytes of a request that is done; `None` while it is in flight.
+    pub(crate) fn test(&self, slot: u8, turn: u16) -> Result<Option<usize>> {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = requests.get(slot, turn)?;
+        let Some(outcome) = request.work.outcome() else { return Ok(None) };
+        let bytes = request.bytes;
+        requests.free(slot);
+        outcome?;
+        Ok(Some(bytes))
+    }
+
+    /// Ends what is in flight, so that dropping the group does not wait for other ranks.
+    pub(crate) fn close(&self) {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.iter().any(|request| !request.work.is_done()) {
+            self.comm.abort();
+        }
+    }
+}
+
+/// Bytes of a tensor.
+pub(crate) fn bytes_of(count: usize, dtype: i32) -> Result<usize> {
+    let dtype =
+        element_type(dtype).ok_or_else(|| Failure::argument(format!("data type {dtype} is not known")))?;
+    count.checked_mul(dtype.size()).ok_or_else(|| Failure::argument(format!("{count} elements are too many")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_promised_is_what_switches_do() {
+        let promised = |mode| -> Vec<(i32, i32)> {
+            (0..12)
+                .flat_map(|dtype| (0..4).map(move |op| (dtype, op)))
+                .filter(|(d, o)| supports(mode, *d, *o))
+                .collect()
+        };
+        let words = [(2, 0), (2, 2), (2, 3), (3, 0), (6, 0), (7, 0), (9, 0)];
+        assert_eq!(promised(Mode::Bfp32), words);
+        assert_eq!(promised(Mode::Bfp16), words);
+        assert_eq!(promised(Mode::I32), words[..4]);
+        assert_eq!(promised(Mode::Saturating), [(2, 2), (2, 3), (6, 0), (7, 0), (9, 0)]);
+        assert!(
+            !supports(Mode::Bfp32, 7, 4) && !supports(Mode::Bfp32, -1, 0) && !supports(Mode::Bfp32, 7, -1)
+        );
+    }
+
+    #[test]
+    fn lengths_do_not_overflow() {
+        assert_eq!(bytes_of(3, 6).unwrap(), 6);
+        assert!(bytes_of(usize::MAX, 7).is_err() && bytes_of(1, 11).is_err());
+    }
+}

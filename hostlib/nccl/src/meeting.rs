@@ -1,0 +1,275 @@
+//! How connections come about: neither side blocks, and strangers are turned away.
+//!
+//! The connecting side sends 24 bytes (magic 8, the token of the handle 16), the listening side answers with 8.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, send, socket_with, sockopt};
+
+use crate::handle::{Endpoint, Purpose, TOKEN};
+use crate::interfaces::Device;
+use crate::result::{Failure, Result};
+
+const HELLO: usize = 8 + TOKEN;
+const HELLO_MAGIC: [u8; 8] = *b"nfhello\x01";
+const WELCOME: [u8; 8] = *b"nfwelc.\x01";
+/// How long a connection may take to come about.
+const CONNECT_MAX: Duration = Duration::from_secs(60);
+/// How long who has connected may take to say who it is.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+/// Connections that have not said yet who they are.
+const WAITING_MAX: usize = 64;
+/// A peer whose host is gone is noticed after this time.
+const DEAD_AFTER: Duration = Duration::from_secs(60);
+
+/// Waits for one kind of guest.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    endpoint: Endpoint,
+    socket: TcpListener,
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    stream: TcpStream,
+    since: Instant,
+    hello: [u8; HELLO],
+    len: usize,
+}
+
+/// A listening socket on a device, and its handle.
+pub(crate) fn listen(device: &Device, purpose: Purpose) -> Result<(TcpListener, Endpoint)> {
+    let failed = |error| Failure::system(&format!("cannot listen at {}", device.address.ip()), error);
+    let socket = TcpListener::bind(device.address).map_err(failed)?;
+    let address = socket.local_addr().map_err(failed)?;
+    Ok((socket, Endpoint::new(purpose, address)?))
+}
+
+impl Listener {
+    pub(crate) fn new(device: &Device) -> Result<(Self, Endpoint)> {
+        let (socket, endpoint) = listen(device, Purpose::Link)?;
+        socket.set_nonblocking(true).map_err(|error| Failure::system("cannot listen", error))?;
+        Ok((Self { endpoint, socket, waiting: Mutex::default() }, endpoint))
+    }
+
+    /// A guest that has said the right words, if there is one now.
+    pub(crate) fn accept(&self) -> Result<Option<TcpStream>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok((stream, _)) = self.socket.accept() {
+            if waiting.len() == WAITING_MAX {
+                waiting.remove(0); // the oldest has had its time
+            }
+            if prepare(&stream).is_ok() {
+                waiting.push(Waiting { stream, since: Instant::now(), hello: [0; HELLO], len: 0 });
+            }
+        }
+        let mut index = 0;
+        while index < waiting.len() {
+            match waiting[index].heard(&self.endpoint.token) {
+                Some(true) => {
+                    let guest = waiting.remove(index).stream;
+                    if welcome(&guest) {
+                        return Ok(Some(guest));
+                    }
+                }
+                Some(false) => drop(waiting.remove(index)),
+                None => index += 1,
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Waiting {
+    /// Whether this is a guest; `None` while it is not known.
+    fn heard(&mut self, token: &[u8; TOKEN]) -> Option<bool> {
+        use std::io::Read;
+        while self.len < HELLO {
+            match self.stream.read(&mut self.hello[self.len..]) {
+                Ok(0) => return Some(false),
+                Ok(bytes) => self.len += bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return (self.since.elapsed() > HELLO_MAX).then_some(false);
+                }
+                Err(_) => return Some(false),
+            }
+        }
+        Some(self.hello[..8] == HELLO_MAGIC && self.hello[8..] == *token)
+    }
+}
+
+fn welcome(guest: &TcpStream) -> bool {
+    // The socket's buffer is empty, so this is taken as a whole or not at all.
+    send(guest, &WELCOME, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Ok(WELCOME.len())
+}
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, DEAD_AFTER / 2)?;
+    sockopt::set_tcp_keepintvl(stream, DEAD_AFTER / 10)?;
+    sockopt::set_tcp_user_timeout(stream, DEAD_AFTER.as_millis() as u32)?;
+    Ok(())
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    address: SocketAddr,
+    stream: TcpStream,
+    since: Instant,
+    stage: Mutex<Stage>,
+    token: [u8; TOKEN],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// The other machine has not answered.
+    Called,
+    /// The other end has not welcomed us; so much of its answer is here.
+    Waiting { answer: [u8; WELCOME.len()], len: usize },
+}
+
+impl Connecting {
+    /// Calls the listener of a handle.
+    pub(crate) fn begin(endpoint: &Endpoint) -> Result<Self> {
+        let address = endpoint.address;
+        let failed = |error: std::io::Error| Failure::system(&format!("cannot connect to {address}"), error);
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket =
+            socket_with(family, SocketType::STREAM, flags, None).map_err(|error| failed(error.into()))?;
+        let stream = TcpStream::from(socket);
+        prepare(&stream).map_err(failed)?;
+        match connect(&stream, &address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+            Err(error) => return Err(Failure::remote(format!("cannot connect to {address}: {error}"))),
+        }
+        let stage = Mutex::new(Stage::Called);
+        Ok(Self { address, stream, since: Instant::now(), stage, token: endpoint.token })
+    }
+
+    /// The connection, once the other end has welcomed us.
+    pub(crate) fn advance(&self) -> Result<Option<TcpStream>> {
+        let refused = |why: &dyn std::fmt::Display| {
+            Failure::remote(format!("the listener at {} did not take the connection: {why}", self.address))
+        };
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Called = *stage {
+            let mut watched = [PollFd::new(&self.stream, PollFlags::OUT)];
+            let ready = poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+            if !matches!(ready, Ok(count) if count > 0) {
+                return self.later();
+            }
+            if let Ok(Err(error)) | Err(error) = sockopt::socket_error(&self.stream) {
+                return Err(refused(&error));
+            }
+            let mut hello = [0; HELLO];
+            hello[..8].copy_from_slice(&HELLO_MAGIC);
+            hello[8..].copy_from_slice(&self.token);
+            match send(&self.stream, &hello, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(HELLO) => {}
+                Ok(_) => return Err(refused(&"it takes no bytes")),
+                Err(error) => return Err(refused(&error)),
+            }
+            *stage = Stage::Waiting { answer: [0; WELCOME.len()], len: 0 };
+        }
+        let Stage::Waiting { answer, len } = &mut *stage else { return Ok(None) };
+        use std::io::Read;
+        while *len < answer.len() {
+            match (&self.stream).read(&mut answer[*len..]) {
+                Ok(0) => return Err(refused(&"it hung up")),
+                Ok(bytes) => *len += bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.later(),
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        if *answer != WELCOME {
+            return Err(refused(&"it is no listener of this plugin"));
+        }
+        self.stream.try_clone().map(Some).map_err(|error| refused(&error))
+    }
+
+    fn later(&self) -> Result<Option<TcpStream>> {
+        if self.since.elapsed() > CONNECT_MAX {
+            return Err(Failure::remote(format!("no answer from the listener at {}", self.address)));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn loopback() -> Device {
+        Device {
+            name: c"lo".into(),
+            pci_path: None,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            speed: 10_000,
+        }
+    }
+
+    fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
+        loop {
+            if let Some(value) = poll() {
+                return value;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "nothing happened");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_guest_is_let_in_and_strangers_are_not() {
+        let (listener, endpoint) = Listener::new(&loopback()).unwrap();
+        let _silent = TcpStream::connect(endpoint.address).unwrap();
+        let mut rude = TcpStream::connect(endpoint.address).unwrap();
+        rude.write_all(&[b'x'; 100]).unwrap();
+        let other = Endpoint::new(Purpose::Link, endpoint.address).unwrap();
+        let wrong = Connecting::begin(&other).unwrap();
+        let right = Connecting::begin(&endpoint).unwrap();
+        let mut refusal = None;
+        let (mut inside, mut outside) = (None, None);
+        until(|| {
+            inside = inside.take().or_else(|| listener.accept().unwrap());
+            outside = outside.take().or_else(|| right.advance().unwrap());
+            refusal = refusal.take().or_else(|| wrong.advance().err());
+            (inside.is_some() && outside.is_some() && refusal.is_some()).then_some(())
+        });
+        assert_eq!(refusal.map(|failure| failure.returned()), Some(6));
+        let (mut inside, mut outside) = (inside.unwrap(), outside.unwrap());
+        outside.write_all(b"hello").unwrap();
+        inside.set_nonblocking(false).unwrap();
+        let mut got = [0; 5];
+        inside.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hello");
+    }
+
+    #[test]
+    fn a_listener_of_another_kind_is_found_out() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::new(Purpose::Link, socket.local_addr().unwrap()).unwrap();
+        let connecting = Connecting::begin(&endpoint).unwrap();
+        let (mut stream, _) = socket.accept().unwrap();
+        stream.write_all(b"SSH-2.0-somebody").unwrap();
+        assert!(until(|| connecting.advance().err()).message.contains("no listener of this plugin"));
+        drop((stream, socket));
+        let gone = Connecting::begin(&endpoint).and_then(|connecting| {
+            until(|| connecting.advance().transpose().map(|outcome| outcome.map(|_| ())))
+        });
+        assert_eq!(gone.unwrap_err().returned(), 6);
+    }
+}

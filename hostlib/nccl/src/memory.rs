@@ -1,0 +1,78 @@
+//! Memory of NCCL's that is sent from or received into while a request is in flight.
+#![expect(
+    unsafe_code,
+    reason = "borrows memory by NCCL's promise to leave it alone until the request is done"
+)]
+
+use core::ffi::c_void;
+
+use netfold::{Call, Communicator, Work};
+
+use crate::result::{Failure, Result};
+
+/// Bytes of a request.
+#[derive(Debug)]
+pub(crate) struct Region {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: whoever makes a region promises that no other thread uses the memory meanwhile.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// # Errors
+    ///
+    /// Null, but for no bytes.
+    ///
+    /// # Safety
+    ///
+    /// For as long as the region exists, `start` is valid for reads of `len` bytes, and for writes when it is received into, and
+    /// nobody else writes them, or reads them when it is received into.
+    pub(crate) unsafe fn new(start: *mut c_void, len: usize) -> Result<Self> {
+        if start.is_null() && len > 0 {
+            return Err(Failure::argument(format!("NULL for {len} bytes of data")));
+        }
+        if isize::try_from(len).is_err() {
+            return Err(Failure::argument(format!("{len} bytes are more than memory has")));
+        }
+        Ok(Self { start: start.cast(), len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes from `at` on.
+    pub(crate) fn rest(&self, at: usize) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: not null, and valid by the promise given to `new`.
+        let all = unsafe { std::slice::from_raw_parts(self.start, self.len) };
+        all.get(at..).unwrap_or(&[])
+    }
+
+    /// The bytes from `at` to `end`, to be written.
+    pub(crate) fn window(&mut self, at: usize, end: usize) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: not null, and valid by the promise given to `new`; borrowed exclusively through this region.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.start, self.len) };
+        all.get_mut(at..end).unwrap_or(&mut [])
+    }
+}
+
+/// Starts a collective from `send` to `recv`, which are the same memory or do not overlap.
+pub(crate) fn submit(comm: &Communicator, call: &Call, send: Region, recv: Region) -> Result<Work> {
+    let overlap = send.start != recv.start
+        && send.start.addr() < recv.start.addr() + recv.len
+        && recv.start.addr() < send.start.addr() + send.len;
+    if overlap {
+        return Err(Failure::argument("input and output overlap, and are not the same"));
+    }
+    // SAFETY: the regions are as long as the call says, and stay valid until the request is done, by the promise given to
+    // `new`; when a request is given up the communicator is aborted before NCCL may reuse the memory.
+    Ok(unsafe { comm.submit(call, send.start, recv.start) }?)
+}

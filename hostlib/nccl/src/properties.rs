@@ -1,0 +1,130 @@
+//! What NCCL is told about a device, in each version's layout.
+
+use core::ffi::{c_char, c_int};
+
+use crate::abi::{
+    PTR_HOST, PropertiesHead, PropertiesV6, PropertiesV8, PropertiesV11, PropertiesV12, UNDEFINED,
+};
+use crate::interfaces;
+use crate::result::Result;
+
+/// Connections at a time; NCCL's own sockets say the same.
+const COMMS_MAX: c_int = 65_536;
+/// Longest message and all-reduce in one request. Longer ones would not fit the size that `test` returns.
+pub(crate) const BYTES_MAX: usize = 1 << 30;
+
+/// One version's properties.
+pub(crate) trait Properties {
+    fn of(facts: Facts) -> Self;
+}
+
+/// A device, as all versions see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    index: c_int,
+    name: *const c_char,
+    pci_path: *const c_char,
+    speed: c_int,
+}
+
+/// The properties of a device.
+pub(crate) fn of<P: Properties>(index: c_int) -> Result<P> {
+    let device = interfaces::device(index)?;
+    Ok(P::of(Facts {
+        index,
+        name: device.name.as_ptr(),
+        pci_path: device.pci_path.as_ref().map_or(core::ptr::null(), |path| path.as_ptr()),
+        speed: device.speed,
+    }))
+}
+
+impl Facts {
+    fn guid(&self) -> u64 {
+        self.index as u64
+    }
+
+    fn head(&self) -> PropertiesHead {
+        PropertiesHead {
+            name: self.name,
+            pci_path: self.pci_path,
+            guid: self.guid(),
+            ptr_support: PTR_HOST,
+            reg_is_global: 0,
+            force_flush: 0,
+            speed: self.speed,
+            port: 0,
+            latency: 0.0,
+            max_comms: COMMS_MAX,
+            max_recvs: 1,
+            device_type: 0,
+            device_version: 0,
+        }
+    }
+}
+
+impl Properties for PropertiesV6 {
+    fn of(facts: Facts) -> Self {
+        Self {
+            name: facts.name,
+            pci_path: facts.pci_path,
+            guid: facts.guid(),
+            ptr_support: PTR_HOST,
+            speed: facts.speed,
+            port: 0,
+            latency: 0.0,
+            max_comms: COMMS_MAX,
+            max_recvs: 1,
+        }
+    }
+}
+
+impl Properties for PropertiesV8 {
+    fn of(facts: Facts) -> Self {
+        Self {
+            name: facts.name,
+            pci_path: facts.pci_path,
+            guid: facts.guid(),
+            ptr_support: PTR_HOST,
+            reg_is_global: 0,
+            speed: facts.speed,
+            port: 0,
+            latency: 0.0,
+            max_comms: COMMS_MAX,
+            max_recvs: 1,
+            device_type: 0,
+            device_version: 0,
+        }
+    }
+}
+
+impl Properties for PropertiesV11 {
+    fn of(facts: Facts) -> Self {
+        let mut device = [0; 4];
+        device[0] = facts.index;
+        Self {
+            head: facts.head(),
+            devices: 1,
+            device,
+            max_p2p_bytes: BYTES_MAX,
+            max_coll_bytes: BYTES_MAX,
+            max_multi_request: 1,
+        }
+    }
+}
+
+impl Properties for PropertiesV12 {
+    fn of(facts: Facts) -> Self {
+        let mut device = [0; 8];
+        device[0] = facts.index;
+        Self {
+            head: facts.head(),
+            devices: 1,
+            device,
+            max_p2p_bytes: BYTES_MAX,
+            max_coll_bytes: BYTES_MAX,
+            max_multi_request: 1,
+            rail: UNDEFINED,
+            plane: UNDEFINED,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the environment says.
+
+use std::time::Duration;
+
+use netfold::Mode;
+
+/// How CollNet works in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `NETFOLD_CONTROLLER`: control port of the switch, `HOST:PORT`.
+    pub(crate) controller: Option<String>,
+    /// `NETFOLD_MODE`: how floating-point tensors travel.
+    pub(crate) mode: Mode,
+    /// `NETFOLD_NCCL_REQUIRE_SWITCH`: whether `connect` refuses when no switch can be used.
+    pub(crate) require_switch: bool,
+    /// `NETFOLD_NCCL_MIN_RANKS`: smallest group that is not refused.
+    pub(crate) min_ranks: u16,
+    /// `NETFOLD_NCCL_CONNECT_TIMEOUT`: how long `connect` may take.
+    pub(crate) connect_timeout: Duration,
+    /// `NETFOLD_NCCL_STALL_TIMEOUT`: how far ranks that live may be apart.
+    pub(crate) stall_timeout: Duration,
+}
+
+impl Settings {
+    /// # Errors
+    ///
+    /// In words, for a value that makes no sense.
+    pub(crate) fn from_environment() -> Result<Self, String> {
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let text =
+            |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let number = |name: &str, default: u64| match text(name) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| format!("{name}={text} is no number")),
+        };
+        let require_switch = match text("NETFOLD_NCCL_REQUIRE_SWITCH").as_deref() {
+            None | Some("1") => true,
+            Some("0") => false,
+            Some(other) => return Err(format!("NETFOLD_NCCL_REQUIRE_SWITCH={other} is neither 0 nor 1")),
+        };
+        let mode = match text("NETFOLD_MODE") {
+            None => Mode::Bfp32,
+            Some(name) => name.parse().map_err(|error| format!("NETFOLD_MODE: {error}"))?,
+        };
+        let min_ranks = number("NETFOLD_NCCL_MIN_RANKS", 2)?.clamp(2, u64::from(u16::MAX)) as u16;
+        // A day is as good as for ever, and cannot overflow a clock.
+        let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
+        Ok(Self {
+            controller: text("NETFOLD_CONTROLLER"),
+            mode,
+            require_switch,
+            min_ranks,
+            connect_timeout: seconds("NETFOLD_NCCL_CONNECT_TIMEOUT", 30)?,
+            stall_timeout: seconds("NETFOLD_NCCL_STALL_TIMEOUT", 1800)?,
+        })
+    }
+
+    /// Why a group of `world` ranks is refused from the start.
+    pub(crate) fn refusal(&self, world: u16) -> Option<String> {
+        if world < self.min_ranks {
+            return Some(format!("{world} ranks are fewer than NETFOLD_NCCL_MIN_RANKS={}", self.min_ranks));
+        }
+        (self.require_switch && self.controller.is_none()).then(|| {
+            "NETFOLD_CONTROLLER names no switch (NETFOLD_NCCL_REQUIRE_SWITCH=0 would do without)".into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn defaults_refuse_without_a_switch() {
+        let settings = read(&[]).unwrap();
+        assert!(settings.require_switch && settings.mode == Mode::Bfp32);
+        assert!(settings.refusal(4).unwrap().contains("NETFOLD_CONTROLLER"));
+        assert_eq!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "0")]).unwrap().refusal(4), None);
+        assert_eq!(read(&[("NETFOLD_CONTROLLER", "tor:20038")]).unwrap().refusal(2), None);
+    }
+
+    #[test]
+    fn small_groups_are_refused() {
+        let settings = read(&[("NETFOLD_CONTROLLER", "tor:1"), ("NETFOLD_NCCL_MIN_RANKS", "8")]).unwrap();
+        assert!(settings.refusal(7).unwrap().contains("MIN_RANKS=8"));
+        assert_eq!(settings.refusal(8), None);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        assert!(read(&[("NETFOLD_MODE", "fast")]).unwrap_err().contains("NETFOLD_MODE"));
+        assert!(read(&[("NETFOLD_NCCL_MIN_RANKS", "x")]).unwrap_err().contains("NETFOLD_NCCL_MIN_RANKS=x"));
+        assert!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "yes")]).is_err());
+    }
+}

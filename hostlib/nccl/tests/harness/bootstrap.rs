@@ -1,0 +1,68 @@
+//! How a rank talks to the process that started it, which is its bootstrap network.
+
+use std::io::Write;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+fn variable<T: FromStr>(name: &str) -> T {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{name} is not set"))
+}
+
+/// This rank's place.
+#[derive(Clone)]
+pub struct Place {
+    pub plugin: std::path::PathBuf,
+    pub scenario: String,
+    pub version: u32,
+    pub rank: usize,
+    pub world: usize,
+}
+
+impl Place {
+    pub fn from_environment() -> Self {
+        Self {
+            plugin: variable("HARNESS_PLUGIN"),
+            scenario: variable("HARNESS_SCENARIO"),
+            version: variable("HARNESS_VERSION"),
+            rank: variable("HARNESS_RANK"),
+            world: variable("HARNESS_WORLD"),
+        }
+    }
+
+    /// Every rank's bytes, by rank; nothing of ranks that have ended.
+    pub fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        let hex: String = mine.iter().map(|byte| format!("{byte:02x}")).collect();
+        say(&format!("gather {hex}"));
+        let mut line = String::new();
+        assert!(
+            std::io::stdin().read_line(&mut line).unwrap() > 0,
+            "the process that started this rank is gone"
+        );
+        let parse = |text: &str| {
+            let text = text.trim_matches('-');
+            (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+        };
+        line.trim_end_matches('\n').split(' ').map(parse).collect()
+    }
+
+    pub fn barrier(&self) {
+        self.gather(&[0]);
+    }
+}
+
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Polls as NCCL's proxy does, but not for ever.
+pub fn until<T>(what: &str, most: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(start.elapsed() < most, "{what}: nothing within {most:?}");
+        std::thread::yield_now();
+    }
+}

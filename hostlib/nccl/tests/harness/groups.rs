@@ -1,0 +1,230 @@
+//! What NCCL's proxy does with `ncclCollNet`.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use crate::bootstrap::{Place, say, until};
+use crate::plugin::{CollNet, Handle, log_lines};
+use crate::tensor::{REDUCTIONS, expected, input, size_of};
+
+/// Longest time for anything that is expected to work.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const HOST: i32 = 1;
+const CUDA: i32 = 2;
+
+type Ptr = *mut c_void;
+
+/// `listen`, handles, `connect`, and `closeListen` where NCCL calls it.
+pub fn connect(place: &Place, coll: &CollNet) -> Result<Ptr, i32> {
+    let (handle, listener) = coll.listen(0).unwrap();
+    let mut handles: Vec<Handle> =
+        place.gather(&handle).into_iter().map(|bytes| bytes.try_into().unwrap()).collect();
+    let joined = coll.connect(&mut handles, place.rank, listener);
+    if joined.is_ok() {
+        assert_eq!(coll.0.close("closeListen", listener), 0);
+    }
+    joined
+}
+
+/// An all-reduce with memory of its own.
+struct Operation {
+    dtype: i32,
+    op: i32,
+    salt: usize,
+    count: usize,
+    input: Vec<u8>,
+    /// Empty when in place.
+    output: Vec<u8>,
+    registrations: (Ptr, Ptr),
+    request: Ptr,
+}
+
+impl Operation {
+    fn new(place: &Place, (dtype, op): (i32, i32), salt: usize, count: usize, in_place: bool) -> Self {
+        let input = input(dtype, place.rank, salt, count);
+        let output = if in_place { Vec::new() } else { vec![0x5a; input.len() + 1] };
+        let none = std::ptr::null_mut();
+        Self { dtype, op, salt, count, input, output, registrations: (none, none), request: none }
+    }
+
+    fn post(&mut self, coll: &CollNet, comm: Ptr) -> bool {
+        let send = self.input.as_mut_ptr();
+        let recv = if self.output.is_empty() { send } else { self.output.as_mut_ptr() };
+        let len = self.input.len();
+        if self.registrations.0.is_null() {
+            let register = |data| coll.0.register(comm, data, len, HOST).unwrap();
+            self.registrations = (register(send), register(recv));
+        }
+        let posted =
+            coll.all_reduce(comm, (send, recv), self.count, (self.dtype, self.op), self.registrations);
+        self.request = posted.unwrap_or_else(|code| panic!("iallreduce: {code}: {:?}", log_lines().last()));
+        !self.request.is_null()
+    }
+
+    fn finish(&self, place: &Place, coll: &CollNet, comm: Ptr) {
+        let bytes = until("an all-reduce", PATIENCE, || {
+            coll.0.test(self.request).unwrap_or_else(|code| panic!("test: {code}: {:?}", log_lines().last()))
+        });
+        assert_eq!(bytes as usize, self.input.len());
+        assert!(coll.0.test(self.request).is_err(), "a request is done once");
+        let got = if self.output.is_empty() { &self.input } else { &self.output[..self.input.len()] };
+        let right = expected(self.dtype, self.op, place.world, self.salt, self.count);
+        let wrong =
+            got.chunks(size_of(self.dtype)).zip(right.chunks(size_of(self.dtype))).position(|(a, b)| a != b);
+        assert_eq!(wrong, None, "dtype {} op {} count {}", self.dtype, self.op, self.count);
+        assert!(self.output.is_empty() || self.output.last() == Some(&0x5a), "written behind the end");
+        coll.0.deregister(comm, self.registrations.0);
+        coll.0.deregister(comm, self.registrations.1);
+    }
+}
+
+/// Does operations as NCCL's proxy does: posts until there is no room, tests the oldest, posts on. Returns how many were done.
+fn drive(place: &Place, coll: &CollNet, comm: Ptr, operations: impl Iterator<Item = Operation>) -> usize {
+    let mut flying: VecDeque<Operation> = VecDeque::new();
+    let mut done = 0;
+    for mut operation in operations {
+        while !operation.post(coll, comm) {
+            flying.pop_front().expect("there is room when nothing is in flight").finish(place, coll, comm);
+            done += 1;
+        }
+        flying.push_back(operation);
+    }
+    for operation in flying {
+        operation.finish(place, coll, comm);
+        done += 1;
+    }
+    done
+}
+
+/// Everything that works, with one communicator.
+pub fn everything(place: &Place, coll: &mut CollNet) {
+    assert_eq!(coll.init(), 0);
+    assert_eq!(coll.devices(), 1);
+    let properties = coll.0.properties(0).unwrap();
+    assert_eq!((properties.name.as_str(), properties.pointer_support, properties.max_recvs), ("lo", HOST, 1));
+    if place.version >= 11 {
+        assert_eq!(properties.max_coll, 1 << 30);
+    }
+    assert!(coll.0.properties(1).is_err() && coll.0.properties(-1).is_err());
+    for absent in ["regMrDmaBuf", "iallgather", "ireducescatter", "makeVDevice"] {
+        assert!(coll.0.is_null(absent), "{absent} is not offered");
+    }
+    let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
+    let supported: Vec<(i32, i32)> = (0..12)
+        .flat_map(|dtype| (0..4).map(move |op| (dtype, op)))
+        .filter(|(d, o)| coll.supports(*d, *o))
+        .collect();
+    let mut tried: Vec<(i32, i32)> = REDUCTIONS.iter().map(|(dtype, op, _)| (*dtype, *op)).collect();
+    tried.sort_unstable();
+    assert_eq!(supported, tried, "reduceSupport");
+    let start = Instant::now();
+    let sizes = [0, 1, 3, 1003, 0x8_0000, 0x8_0000 - 4];
+    let mut salt = 0;
+    let operations = [true, false].into_iter().flat_map(|in_place| {
+        REDUCTIONS.iter().flat_map(move |(dtype, op, _)| {
+            sizes.iter().map(move |bytes| {
+                (*dtype, *op, if *bytes > 1003 { bytes / size_of(*dtype) } else { *bytes }, in_place)
+            })
+        })
+    });
+    let done = drive(
+        place,
+        coll,
+        comm,
+        operations.map(|(dtype, op, count, in_place)| {
+            salt += 1;
+            Operation::new(place, (dtype, op), salt, count, in_place)
+        }),
+    );
+    let seconds = start.elapsed().as_secs_f64();
+    let limit = fill(place, coll, comm);
+    assert!(coll.0.register(comm, std::ptr::dangling_mut(), 64, CUDA).is_err(), "memory of GPUs is refused");
+    place.barrier();
+    assert_eq!(coll.0.close("closeColl", comm), 0);
+    assert_eq!(coll.finalize(), 0);
+    let path = log_lines().into_iter().find(|line| line.contains("CollNet of")).unwrap_or_default();
+    say(&format!("CollNet: {path}"));
+    let names: Vec<_> = REDUCTIONS.iter().map(|(.., name)| *name).collect();
+    say(&format!(
+        "CollNet: {done} all-reduces right ({}; 0 B to 512 KiB, in place and not) in {seconds:.2} s, {limit} in flight",
+        names.join(", ")
+    ));
+}
+
+/// Posts until NULL comes back: that many may be in flight.
+fn fill(place: &Place, coll: &CollNet, comm: Ptr) -> usize {
+    let mut flying = Vec::new();
+    let limit = if place.version == 6 { 8 } else { 32 };
+    for salt in 0..=limit {
+        let mut operation = Operation::new(place, (7, 0), 1000 + salt, 257, salt % 2 == 0);
+        let posted = operation.post(coll, comm);
+        assert_eq!(posted, salt < limit, "request {salt} in flight");
+        if posted {
+            flying.push(operation);
+        }
+    }
+    // Newest first: requests are independent.
+    flying.iter().rev().for_each(|operation| operation.finish(place, coll, comm));
+    limit
+}
+
+/// The switch dies while operations are in flight, which nobody sees in the results.
+pub fn switch_death(place: &Place, coll: &mut CollNet) {
+    assert_eq!(coll.init(), 0);
+    let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
+    let operations = (0..120).map(|salt| {
+        if salt == 40 && place.rank == 0 {
+            say("event");
+        }
+        Operation::new(place, (7, 0), salt, 0x2_0000, salt % 2 == 0)
+    });
+    let done = drive(place, coll, comm, operations);
+    let again = drive(place, coll, comm, (0..20).map(|salt| Operation::new(place, (2, 0), salt, 999, true)));
+    place.barrier();
+    assert_eq!(coll.0.close("closeColl", comm), 0);
+    assert_eq!(coll.finalize(), 0);
+    let told = log_lines().into_iter().find(|line| line.contains("without the switch"));
+    let told = told.unwrap_or_else(|| panic!("the log tells nothing of the switch: {:?}", log_lines()));
+    say(&format!("{} all-reduces right while the switch died: {told}", done + again));
+}
+
+/// A refused group, on all ranks.
+pub fn refusal(place: &Place, coll: &mut CollNet) {
+    assert_eq!(coll.init(), 0);
+    let start = Instant::now();
+    let code = connect(place, coll).expect_err("this connect must be refused");
+    let why = log_lines().pop().unwrap_or_default();
+    say(&format!("connect returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
+    assert!(start.elapsed() < Duration::from_secs(25));
+    // NCCL goes on with its own rings, over the other table of this plugin.
+    assert_eq!(coll.finalize(), 0);
+}
+
+/// The last rank dies with operations in flight; the others hear of it, and can close.
+pub fn rank_death(place: &Place, coll: &mut CollNet) {
+    assert_eq!(coll.init(), 0);
+    let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
+    drive(place, coll, comm, (0..10).map(|salt| Operation::new(place, (7, 0), salt, 4096, true)));
+    place.barrier();
+    if place.rank + 1 == place.world {
+        say("dies");
+        std::process::exit(42);
+    }
+    let start = Instant::now();
+    let mut operation = Operation::new(place, (7, 0), 99, 100_000, true);
+    assert!(operation.post(coll, comm));
+    let code = until("an error", Duration::from_secs(30), || coll.0.test(operation.request).err());
+    let why = log_lines().pop().unwrap_or_default();
+    say(&format!("test returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
+    assert!(matches!(code, 2 | 6), "a system or remote error");
+    // Later calls fail as well, at once or when tested, and nothing hangs.
+    let mut later = Operation::new(place, (7, 0), 100, 10, true);
+    let recv = later.input.as_mut_ptr();
+    match coll.all_reduce(comm, (recv, recv), 10, (7, 0), operation.registrations) {
+        Ok(request) => drop(until("an error", PATIENCE, || coll.0.test(request).err())),
+        Err(code) => assert!(matches!(code, 2 | 6)),
+    }
+    assert_eq!(coll.0.close("closeColl", comm), 0);
+    assert_eq!(coll.finalize(), 0);
+}

@@ -1,0 +1,129 @@
+//! Starts the ranks of a scenario as processes, and is what NCCL's bootstrap is to them: it passes handles around.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Longest time for a scenario.
+const SCENARIO_MAX: Duration = Duration::from_secs(120);
+
+/// What a rank says on its standard output.
+enum Said {
+    /// Bytes for all other ranks, in hexadecimal; each waits for all.
+    Gather(String),
+    /// For people.
+    Line(String),
+    /// Asks for the scenario's event.
+    Event,
+    /// Its output has ended.
+    End,
+}
+
+/// What became of the ranks: exit codes, and what each printed.
+pub struct Outcome {
+    pub codes: Vec<Option<i32>>,
+    pub lines: Vec<Vec<String>>,
+    pub took: Duration,
+}
+
+pub struct Ranks {
+    children: Vec<Child>,
+    inputs: Vec<Option<ChildStdin>>,
+    said: Receiver<(usize, Said)>,
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ranks {
+    /// Starts the processes.
+    pub fn start(
+        plugin: &Path,
+        scenario: &str,
+        version: u32,
+        world: usize,
+        mut variables: impl FnMut(usize) -> Vec<(String, String)>,
+    ) -> Self {
+        let (tx, said) = channel();
+        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), said };
+        for rank in 0..world {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            for name in
+                ["NETFOLD_CONTROLLER", "NETFOLD_MODE", "NCCL_SOCKET_IFNAME", "NETFOLD_NCCL_REQUIRE_SWITCH"]
+            {
+                command.env_remove(name);
+            }
+            command
+                .env("HARNESS_PLUGIN", plugin)
+                .env("HARNESS_SCENARIO", scenario)
+                .env("HARNESS_VERSION", version.to_string())
+                .env("HARNESS_RANK", rank.to_string())
+                .env("HARNESS_WORLD", world.to_string())
+                .env("NETFOLD_IFNAME", "lo")
+                .env("NETFOLD_NCCL_CONNECT_TIMEOUT", "20")
+                .envs(variables(rank))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            let mut child = command.spawn().expect("this program can be started again");
+            ranks.inputs.push(child.stdin.take());
+            let output = BufReader::new(child.stdout.take().unwrap());
+            let tx: Sender<(usize, Said)> = tx.clone();
+            std::thread::spawn(move || {
+                for line in output.lines().map_while(Result::ok) {
+                    let said = match line.split_once(' ') {
+                        Some(("gather", bytes)) => Said::Gather(bytes.to_owned()),
+                        _ if line == "event" => Said::Event,
+                        _ => Said::Line(line),
+                    };
+                    let _ = tx.send((rank, said));
+                }
+                let _ = tx.send((rank, Said::End));
+            });
+            ranks.children.push(child);
+        }
+        ranks
+    }
+
+    /// Serves the ranks until all have ended; `event` is called when the first one asks for it.
+    pub fn run(mut self, event: impl FnOnce()) -> Outcome {
+        let start = Instant::now();
+        let world = self.children.len();
+        let mut event = Some(event);
+        let mut gathered: Vec<Option<String>> = vec![None; world];
+        let mut ended = vec![false; world];
+        let mut lines = vec![Vec::new(); world];
+        while !ended.iter().all(|ended| *ended) {
+            let left = SCENARIO_MAX.saturating_sub(start.elapsed());
+            let Ok((rank, said)) = self.said.recv_timeout(left) else {
+                panic!("ranks {ended:?} have not ended within {SCENARIO_MAX:?}; they said {lines:#?}");
+            };
+            match said {
+                Said::Gather(bytes) => gathered[rank] = Some(bytes),
+                Said::Line(line) => lines[rank].push(line),
+                Said::Event => event.take().into_iter().for_each(|event| event()),
+                Said::End => ended[rank] = true,
+            }
+            // Who has ended is not waited for; the others see that nothing came.
+            if (0..world).all(|rank| ended[rank] || gathered[rank].is_some())
+                && gathered.iter().any(Option::is_some)
+            {
+                let all: Vec<String> =
+                    gathered.iter_mut().map(|bytes| bytes.take().unwrap_or("-".into())).collect();
+                let text = all.join(" ") + "\n";
+                for input in self.inputs.iter_mut().flatten() {
+                    let _ = input.write_all(text.as_bytes());
+                }
+            }
+        }
+        let codes = self.children.iter_mut().map(|child| child.wait().unwrap().code()).collect();
+        Outcome { codes, lines, took: start.elapsed() }
+    }
+}
