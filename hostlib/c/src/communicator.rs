@@ -217,6 +217,15 @@ unsafe fn start(
 ) -> Result<Work, Failure> {
     // SAFETY: by this function's contract.
     let comm = unsafe { reference(comm, "comm") }?;
+    let world = comm.0.world_size();
+    let most = isize::MAX as usize / call.dtype.size().max(1);
+    if call.input_len(world).max(call.output_len(world)) > most {
+        let count = call.count;
+        return Err(Failure::new(
+            netfold_result::Length,
+            format!("no memory holds {count} elements; check count"),
+        ));
+    }
     // SAFETY: by this function's contract.
     Ok(unsafe { comm.0.submit(call, send.cast(), recv.cast()) }?)
 }

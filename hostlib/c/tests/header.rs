@@ -12,11 +12,6 @@ fn the_header_is_generated_from_the_code() {
     cbindgen::Builder::new()
         .with_config(config)
         .with_src(here.join("src/lib.rs"))
-        .with_src(here.join("src/result.rs"))
-        .with_src(here.join("src/logging.rs"))
-        .with_src(here.join("src/builder.rs"))
-        .with_src(here.join("src/communicator.rs"))
-        .with_src(here.join("src/work.rs"))
         .generate()
         .expect("the crate's sources")
         .write(&mut header);

@@ -17,7 +17,6 @@ const UNSAFE_FILES: &[&str] = &[
     "dataplane/io/src/udp/syscall.rs",
     // Bindings: all that they do is to work on foreign pointers.
     "hostlib/c/src",
-    "hostlib/mpi",
     "hostlib/nccl/src",
     "hostlib/python/src",
     "hostlib/reduce/src/x86.rs",

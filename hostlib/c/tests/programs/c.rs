@@ -1,0 +1,143 @@
+//! C programs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use netfold_embedded::EmbeddedSwitch;
+use netfold_io::fault::{FaultConfig, Faulty};
+
+use crate::install::{compile, pkg_config, prefix, source};
+use crate::process::{Running, present, run};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Seed of lost packets.
+const SEED: u64 = 20038;
+
+/// A switch that loses one packet in a hundred, both ways.
+pub(crate) fn lossy_switch() -> EmbeddedSwitch {
+    println!("seed of losses: {SEED}");
+    let lossy = |io| Ok(Box::new(Faulty::new(io, FaultConfig::with_loss(SEED, 0.01))) as _);
+    EmbeddedSwitch::builder().middleware(lossy).start().unwrap()
+}
+
+fn tools(test: &str) -> bool {
+    present("gcc", test) && present("pkg-config", test)
+}
+
+/// The flags to link with the static library: pkg-config's, with the archive instead of the name.
+fn static_flags() -> Vec<String> {
+    let archive = prefix().join("lib/libnetfold.a").display().to_string();
+    let flags = pkg_config(&["--cflags", "--libs", "--static"]).into_iter();
+    flags.map(|flag| if flag == "-lnetfold" { archive.clone() } else { flag }).collect()
+}
+
+/// The C example, by shared library and by static one, in two to four processes, at a switch that loses packets.
+#[test]
+fn the_example_in_processes() {
+    if !tools("the C example") {
+        return;
+    }
+    let example = "hostlib/c/examples/all_reduce.c";
+    let mut strict = pkg_config(&["--cflags", "--libs"]);
+    strict.extend(["-std=c11", "-pedantic"].map(str::to_owned));
+    let shared = compile("gcc", example, "all_reduce_shared", &strict);
+    let fixed = compile("gcc", example, "all_reduce_static", &static_flags());
+    let needs = run(Command::new("readelf").arg("-d").arg(&fixed));
+    assert!(!needs.contains("libnetfold"), "the static program wants the shared library:\n{needs}");
+    let switch = lossy_switch();
+    for (world, program) in [(2, &shared), (3, &fixed), (4, &shared)] {
+        let ranks: Vec<Running> = (0..world)
+            .map(|rank| {
+                let mut command = Command::new(program);
+                command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+                command.arg(switch.control().to_string()).arg(format!("example of {world}"));
+                Running::start(command.arg(rank.to_string()).arg(world.to_string()), LIMIT)
+            })
+            .collect();
+        for (rank, running) in ranks.into_iter().enumerate() {
+            let said = running.end().good();
+            assert!(said.contains(&format!("rank {rank} of {world}")), "{said}");
+            assert!(said.contains("by the switch at"), "{said}");
+            assert!(said.contains("0 elements wrong"), "{said}");
+        }
+    }
+    assert!(switch.stop().unwrap().results > 0);
+}
+
+/// Runs the abuse of every function, with some program in front.
+fn abuse(program: &Path, before: &[&str]) {
+    let held: Vec<TcpListener> =
+        (0..5).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+    let addresses: Vec<String> = held.iter().map(|held| held.local_addr().unwrap().to_string()).collect();
+    drop(held);
+    let mut command = match before {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
+    command.env("LD_LIBRARY_PATH", prefix().join("lib")).args(addresses);
+    let said = Running::start(&mut command, 2 * LIMIT).end().good();
+    assert!(said.contains("abuse: good"), "{said}");
+}
+
+#[test]
+fn abuse_gives_results_and_no_crash() {
+    if !tools("abuse of the C interface") {
+        return;
+    }
+    let file = "hostlib/c/tests/programs/abuse.c";
+    let flags = pkg_config(&["--cflags", "--libs"]);
+    let plain = compile("gcc", file, "abuse", &flags);
+    abuse(&plain, &[]);
+    if present("valgrind", "abuse under valgrind") {
+        let exit = "--error-exitcode=9";
+        let leaks = ["--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"];
+        abuse(&plain, &["valgrind", exit, leaks[0], leaks[1], leaks[2], "--child-silent-after-fork=yes"]);
+    }
+    let sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"].map(str::to_owned);
+    let probe = Command::new("gcc").args(&sanitize).args(["-x", "c", "-", "-o", "/dev/null"]).output();
+    // Standard input is empty, so that only main is missing where the sanitizer is there.
+    if probe.is_ok_and(|probe| String::from_utf8_lossy(&probe.stderr).contains("cannot find -lasan")) {
+        println!("skipped: abuse under the address sanitizer: libasan is absent");
+        return;
+    }
+    abuse(&compile("gcc", file, "abuse_asan", &[&sanitize[..], &flags].concat()), &[]);
+    abuse(&compile("gcc", file, "abuse_asan_static", &[&sanitize[..], &static_flags()].concat()), &[]);
+}
+
+/// The shared library exports what the header declares, under one version, and nothing else.
+#[test]
+fn the_symbols_are_those_of_the_header() {
+    if !(tools("the exported symbols") && present("nm", "the exported symbols")) {
+        return;
+    }
+    let library = prefix().join("lib/libnetfold.so");
+    let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
+    let names = listed.lines().filter_map(|line| line.split_whitespace().last());
+    let mut exported = BTreeSet::new();
+    for name in names.filter(|name| *name != "NETFOLD_0") {
+        let base = name.strip_suffix("@@NETFOLD_0").unwrap_or_else(|| panic!("{name} has no version"));
+        exported.insert(base.to_owned());
+    }
+    let header = fs::read_to_string(source("hostlib/c/include/netfold/netfold.h")).unwrap();
+    let declared: BTreeSet<String> = header
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#', '}', '/']) && !line.starts_with("typedef"))
+        .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("netfold_"))
+        .map(str::to_owned)
+        .collect();
+    assert!(declared.len() > 30, "{declared:?}");
+    assert_eq!(exported, declared);
+    let dynamic = run(Command::new("readelf").arg("-d").arg(&library));
+    assert!(dynamic.contains("Library soname: [libnetfold.so.0]"), "{dynamic}");
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}

@@ -1,0 +1,49 @@
+//! The installed library, and programs compiled against it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::process::{run, scratch};
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("hostlib/c lies in the repository")
+}
+
+/// A file of the repository.
+pub(crate) fn source(path: &str) -> PathBuf {
+    root().join(path)
+}
+
+/// Where the library is installed: by the very command that people use, once. With the shim, if there is an MPI.
+pub(crate) fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = scratch("prefix");
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(root()).args(["xtask", "install", "--dev", "--prefix"]).arg(&prefix);
+        if Command::new("mpicc").arg("--version").output().is_ok() {
+            command.arg("--mpi");
+        }
+        let said = run(&mut command);
+        assert!(!said.contains("warning: "), "the compiler is not content:\n{said}");
+        prefix
+    })
+}
+
+/// The flags that pkg-config gives for the installed library.
+pub(crate) fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")).args(arguments).arg("netfold");
+    run(&mut command).split_whitespace().map(str::to_owned).collect()
+}
+
+/// Compiles a C program of the repository, every warning an error, and returns where it lies.
+pub(crate) fn compile(compiler: &str, file: &str, name: &str, flags: &[String]) -> PathBuf {
+    let program = scratch(name);
+    let mut command = Command::new(compiler);
+    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(source(file));
+    run(command.arg("-o").arg(&program).args(flags));
+    program
+}

@@ -1,0 +1,250 @@
+//! MPI programs that know nothing of Netfold, with and without the shim.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use netfold_embedded::EmbeddedSwitch;
+
+use crate::c::lossy_switch;
+use crate::install::{compile, prefix, source};
+use crate::process::{Running, present, run};
+
+const RANKS: usize = 4;
+
+/// What mpirun grants, in seconds; and what it is granted itself, as it ends its processes then.
+const LIMIT: u64 = 240;
+
+/// One job of MPI at a time: its processes spin.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tools(test: &str) -> bool {
+    let there = present("mpirun", test) && present("mpicc", test);
+    if there && !run(Command::new("mpirun").arg("--version")).contains("Open MPI") {
+        println!("skipped: {test}: mpirun is not Open MPI's");
+        return false;
+    }
+    there
+}
+
+/// A job of four ranks.
+struct Job<'a> {
+    program: Vec<PathBuf>,
+    /// None without the shim.
+    settings: Option<Vec<(&'a str, String)>>,
+    /// How the ranks share hosts, or nothing where the system says it.
+    hosts: &'a [&'a str],
+}
+
+impl<'a> Job<'a> {
+    fn new(program: &Path) -> Self {
+        Self { program: vec![program.to_owned()], settings: None, hosts: &[] }
+    }
+
+    fn argument(mut self, argument: &str) -> Self {
+        self.program.push(argument.into());
+        self
+    }
+
+    fn shim(mut self, settings: &[(&'a str, &str)]) -> Self {
+        self.settings = Some(settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect());
+        self
+    }
+
+    /// At a switch; every rank on a host that is named here.
+    fn switch(mut self, switch: &EmbeddedSwitch, hosts: &'a [&'a str]) -> Self {
+        self = self.shim(&[("NETFOLD_CONTROLLER", &switch.control().to_string())]);
+        self.hosts = hosts;
+        self
+    }
+
+    fn one_program(&self, command: &mut Command, ranks: usize, host: Option<&str>) {
+        command.arg("-np").arg(ranks.to_string());
+        if let Some(settings) = &self.settings {
+            let shim = prefix().join("lib/libnetfold-mpi.so");
+            command.arg("-x").arg(format!("LD_PRELOAD={}", shim.display())).args(["-x", "NETFOLD_VERBOSE=2"]);
+            for (name, value) in settings {
+                command.arg("-x").arg(format!("{name}={value}"));
+            }
+        }
+        if let Some(host) = host {
+            command.arg("-x").arg(format!("NETFOLD_HOST_ID={host}"));
+        }
+        command.args(&self.program);
+    }
+
+    /// Runs it, and returns what it said.
+    fn run(self) -> String {
+        let _turn = turn();
+        let mut command = Command::new("mpirun");
+        command.args(["--allow-run-as-root", "--oversubscribe", "--timeout", &LIMIT.to_string()]);
+        if self.hosts.is_empty() {
+            self.one_program(&mut command, RANKS, None);
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            if index > 0 {
+                command.arg(":");
+            }
+            self.one_program(&mut command, 1, Some(host));
+        }
+        Running::start(&mut command, Duration::from_secs(LIMIT + 30)).end().good()
+    }
+}
+
+/// Calls that Netfold took, which must be as many on every rank, and calls left to MPI by all ranks.
+fn taken(said: &str) -> (u64, u64) {
+    let mut all = Vec::new();
+    let mut left = 0;
+    for line in said.lines().filter(|line| line.contains(" reductions of ") && line.contains(" left to MPI"))
+    {
+        let numbers: Vec<u64> =
+            line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+        if let [_, taken, _, not] = numbers[..] {
+            all.push(taken);
+            left += not;
+        }
+    }
+    assert_eq!(all.len(), RANKS, "not every rank has counted:\n{said}");
+    assert!(all.iter().all(|taken| *taken == all[0]), "ranks took different calls:\n{said}");
+    (all[0], left)
+}
+
+const APART: &[&str] = &["a", "b", "c", "d"];
+const PAIRS: &[&str] = &["a", "a", "b", "b"];
+
+/// The checksums that the OSU-style loop prints.
+fn checksums(said: &str) -> Vec<&str> {
+    said.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect()
+}
+
+#[test]
+fn an_unmodified_loop_has_the_same_results() {
+    if !tools("the OSU-style loop") {
+        return;
+    }
+    let loop_ = compile("mpicc", "hostlib/mpi/tests/osu_allreduce.c", "osu_allreduce", &[]);
+    let job = || {
+        let job = Job::new(&loop_);
+        ["-c", "-i", "4", "-x", "1", "-m", "262144"].iter().fold(job, |job, argument| job.argument(argument))
+    };
+    let plain = job().run();
+    assert_eq!(checksums(&plain).len(), 17, "{plain}");
+    assert!(!plain.contains("netfold") && !plain.contains("differ"), "{plain}");
+
+    let shared = job().shim(&[]).run();
+    assert_eq!(checksums(&shared), checksums(&plain));
+    assert!(shared.contains("go by shared memory of 4 ranks"), "{shared}");
+    // Seven sizes from 4 KiB, five times each, against the ten below.
+    assert_eq!(taken(&shared), (35, 4 * 50));
+
+    let all = job().shim(&[("NETFOLD_MPI_MIN_BYTES", "0")]).run();
+    assert_eq!(checksums(&all), checksums(&plain));
+    assert_eq!(taken(&all), (85, 0));
+
+    let switch = lossy_switch();
+    let switched = job().switch(&switch, APART).run();
+    assert_eq!(checksums(&switched), checksums(&plain));
+    assert!(switched.contains(&format!("go by the switch at {}", switch.control())), "{switched}");
+    assert_eq!(taken(&switched).0, 35);
+    assert!(switch.stop().unwrap().results > 0);
+}
+
+#[test]
+fn nothing_is_taken_where_netfold_is_not_to_be_had() {
+    if !tools("the shim without Netfold") {
+        return;
+    }
+    let loop_ = compile("mpicc", "hostlib/mpi/tests/osu_allreduce.c", "osu_allreduce_left", &[]);
+    let job = || ["-c", "-i", "2"].iter().fold(Job::new(&loop_), |job, argument| job.argument(argument));
+    let plain = job().run();
+
+    let disabled = job().shim(&[("NETFOLD_MPI", "0")]).run();
+    assert_eq!(disabled, plain);
+
+    let nonsense = job().shim(&[("NETFOLD_MODE", "fast")]).run();
+    assert_eq!(checksums(&nonsense), checksums(&plain));
+    assert!(nonsense.contains("NETFOLD_MODE=fast is no mode"), "{nonsense}");
+
+    // A control port at which nobody listens any more.
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let gone = job().switch(&switch, PAIRS);
+    switch.stop().unwrap();
+    let said = gone.run();
+    assert_eq!(checksums(&said), checksums(&plain));
+    assert_eq!(said.matches("are left to MPI: ").count(), 1, "{said}");
+    assert!(said.contains("cannot reach the switch's control port"), "{said}");
+    assert_eq!(taken(&said).0, 0);
+}
+
+#[test]
+fn calls_of_all_sorts_are_right_whoever_does_them() {
+    if !tools("calls of all sorts") {
+        return;
+    }
+    let sorts = compile("mpicc", "hostlib/mpi/tests/all_sorts.c", "all_sorts", &[]);
+    let plain = Job::new(&sorts).run();
+    assert!(plain.contains("all sorts: good"), "{plain}");
+    let switch = lossy_switch();
+    let jobs = [
+        Job::new(&sorts).argument("early_free").shim(&[]),
+        Job::new(&sorts).argument("early_free").shim(&[("NETFOLD_MPI_MIN_BYTES", "1")]),
+        Job::new(&sorts).argument("early_free").switch(&switch, APART),
+        Job::new(&sorts).argument("early_free").switch(&switch, PAIRS),
+    ];
+    for job in jobs {
+        let said = job.run();
+        assert!(said.contains("all sorts: good"), "{said}");
+        let (taken, left) = taken(&said);
+        assert!(taken > 900 && left > 0, "{taken} taken, {left} left");
+        assert!(!said.contains("are left to MPI: "), "{said}");
+    }
+    assert!(switch.stop().unwrap().results > 0);
+}
+
+/// A mistake of the program is an error on every rank, through its error handler, and a new communicator works.
+#[test]
+fn errors_go_through_the_error_handler() {
+    if !tools("errors of MPI programs") {
+        return;
+    }
+    let sorts = compile("mpicc", "hostlib/mpi/tests/all_sorts.c", "all_sorts_mismatch", &[]);
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    for job in [Job::new(&sorts).shim(&[]), Job::new(&sorts).switch(&switch, APART)] {
+        let said = job.argument("mismatch").run();
+        assert!(said.contains("all sorts: good"), "{said}");
+        for rank in 0..RANKS {
+            assert!(said.contains(&format!("rank {rank}: Netfold: rank ")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn mpi4py_programs_run_unmodified() {
+    let python = "/usr/bin/python3";
+    if !tools("mpi4py") {
+        return;
+    }
+    let imports = Command::new(python).args(["-c", "import mpi4py, numpy"]).output();
+    if !imports.is_ok_and(|output| output.status.success()) {
+        println!("skipped: mpi4py: {python} has no mpi4py and numpy");
+        return;
+    }
+    let script = source("hostlib/mpi/tests/mpi4py_allreduce.py");
+    let job = || Job::new(Path::new(python)).argument(&script.display().to_string());
+    let switch = lossy_switch();
+    for (job, shim) in [
+        (job(), false),
+        (job().shim(&[]), true),
+        (job().switch(&switch, APART), true),
+        (job().switch(&switch, PAIRS), true),
+    ] {
+        let said = job.run();
+        assert!(said.contains("mpi4py: good"), "{said}");
+        assert!(!shim || taken(&said).0 >= 13, "{said}");
+    }
+    assert!(switch.stop().unwrap().results > 0);
+}
