@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use netfold::{Communicator, Mode, ReduceOp};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
+use netfold_wire::control::Numerics;
 use serde::Serialize;
 
 pub use fabric::Transport;
@@ -133,6 +134,11 @@ pub enum BenchError {
     /// No pipeline was generated for the payload.
     #[error("there is no pipeline for payloads of {0} bytes: choose 256, 1408 or 8192")]
     Payload(u32),
+    /// The benchmark's switch folds plain words.
+    #[error(
+        "this benchmark's switch folds words, which is not for mode {0}: choose i32, bfp32 or bfp16, or `testbed run`"
+    )]
+    Mode(Mode),
     /// World size or slots out of range.
     #[error(
         "{workers} workers with {slots} slots do not fit: take 1 to 32 workers and a power of two up to 1024 slots"
@@ -173,7 +179,7 @@ impl BenchError {
     /// A stable name for programs.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Payload(_) | Self::Size { .. } | Self::Bytes(_) => "usage",
+            Self::Payload(_) | Self::Mode(_) | Self::Size { .. } | Self::Bytes(_) => "usage",
             Self::Io(_) | Self::Bound(_) => "io",
             Self::Admission(_) | Self::SwitchGone => "switch",
             Self::Job { source, .. } => source.kind(),
@@ -214,6 +220,9 @@ impl AllReduceBench {
             && slots <= netfold_p4::profile::SLOTS_DEFAULT;
         if !fits {
             return Err(BenchError::Size { workers, slots });
+        }
+        if config.mode.numerics() != Numerics::Word {
+            return Err(BenchError::Mode(config.mode));
         }
         let (switch, spokes) = LocalSwitch::start(&config)?;
         let communicators = spokes

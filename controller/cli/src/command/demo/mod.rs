@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_testbed::train::{self, Config, Digits, Evaluation, Trainer};
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Mode, Numerics};
 
 use crate::error::CliError;
 use crate::event::{Counters, Done, Epoch, Event, Listening};
@@ -75,6 +75,12 @@ struct Heard {
 impl Demo {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let begun = Instant::now();
+        if self.mode.numerics() != Numerics::Word {
+            return Err(CliError::Usage(format!(
+                "--mode {} needs a switch of those numerics, and the demo's folds words: choose bfp16 or bfp32",
+                self.mode
+            )));
+        }
         if self.mode == Mode::I32 {
             return Err(CliError::Usage(
                 "the demo's gradients are no integers: choose --mode bfp16 or --mode bfp32".into(),
