@@ -10,16 +10,16 @@ fn variable<T: FromStr>(name: &str) -> T {
 
 /// This rank's place.
 #[derive(Clone)]
-pub struct Place {
-    pub plugin: std::path::PathBuf,
-    pub scenario: String,
-    pub version: u32,
-    pub rank: usize,
-    pub world: usize,
+pub(crate) struct Place {
+    pub(crate) plugin: std::path::PathBuf,
+    pub(crate) scenario: String,
+    pub(crate) version: u32,
+    pub(crate) rank: usize,
+    pub(crate) world: usize,
 }
 
 impl Place {
-    pub fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         Self {
             plugin: variable("HARNESS_PLUGIN"),
             scenario: variable("HARNESS_SCENARIO"),
@@ -30,7 +30,7 @@ impl Place {
     }
 
     /// Every rank's bytes, by rank; nothing of ranks that have ended.
-    pub fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         let hex: String = mine.iter().map(|byte| format!("{byte:02x}")).collect();
         say(&format!("gather {hex}"));
         let mut line = String::new();
@@ -45,18 +45,18 @@ impl Place {
         line.trim_end_matches('\n').split(' ').map(parse).collect()
     }
 
-    pub fn barrier(&self) {
+    pub(crate) fn barrier(&self) {
         self.gather(&[0]);
     }
 }
 
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
 /// Polls as NCCL's proxy does, but not for ever.
-pub fn until<T>(what: &str, most: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, most: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = poll() {

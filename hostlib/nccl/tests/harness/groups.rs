@@ -9,14 +9,16 @@ use crate::plugin::{CollNet, Handle, log_lines};
 use crate::tensor::{REDUCTIONS, expected, input, size_of};
 
 /// Longest time for anything that is expected to work.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const HOST: i32 = 1;
 const CUDA: i32 = 2;
+/// Elements; above 1003, bytes.
+const SIZES: &[usize] = &[0, 1, 3, 1003, 0x8_0000, 0x8_0000 - 4];
 
 type Ptr = *mut c_void;
 
 /// `listen`, handles, `connect`, and `closeListen` where NCCL calls it.
-pub fn connect(place: &Place, coll: &CollNet) -> Result<Ptr, i32> {
+pub(crate) fn connect(place: &Place, coll: &CollNet) -> Result<Ptr, i32> {
     let (handle, listener) = coll.listen(0).unwrap();
     let mut handles: Vec<Handle> =
         place.gather(&handle).into_iter().map(|bytes| bytes.try_into().unwrap()).collect();
@@ -98,7 +100,7 @@ fn drive(place: &Place, coll: &CollNet, comm: Ptr, operations: impl Iterator<Ite
 }
 
 /// Everything that works, with one communicator.
-pub fn everything(place: &Place, coll: &mut CollNet) {
+pub(crate) fn everything(place: &Place, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     assert_eq!(coll.devices(), 1);
     let properties = coll.0.properties(0).unwrap();
@@ -119,11 +121,10 @@ pub fn everything(place: &Place, coll: &mut CollNet) {
     tried.sort_unstable();
     assert_eq!(supported, tried, "reduceSupport");
     let start = Instant::now();
-    let sizes = [0, 1, 3, 1003, 0x8_0000, 0x8_0000 - 4];
     let mut salt = 0;
     let operations = [true, false].into_iter().flat_map(|in_place| {
         REDUCTIONS.iter().flat_map(move |(dtype, op, _)| {
-            sizes.iter().map(move |bytes| {
+            SIZES.iter().map(move |bytes| {
                 (*dtype, *op, if *bytes > 1003 { bytes / size_of(*dtype) } else { *bytes }, in_place)
             })
         })
@@ -143,6 +144,9 @@ pub fn everything(place: &Place, coll: &mut CollNet) {
     place.barrier();
     assert_eq!(coll.0.close("closeColl", comm), 0);
     assert_eq!(coll.finalize(), 0);
+    if place.rank > 0 {
+        return;
+    }
     let path = log_lines().into_iter().find(|line| line.contains("CollNet of")).unwrap_or_default();
     say(&format!("CollNet: {path}"));
     let names: Vec<_> = REDUCTIONS.iter().map(|(.., name)| *name).collect();
@@ -170,7 +174,7 @@ fn fill(place: &Place, coll: &CollNet, comm: Ptr) -> usize {
 }
 
 /// The switch dies while operations are in flight, which nobody sees in the results.
-pub fn switch_death(place: &Place, coll: &mut CollNet) {
+pub(crate) fn switch_death(place: &Place, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
     let operations = (0..120).map(|salt| {
@@ -186,11 +190,14 @@ pub fn switch_death(place: &Place, coll: &mut CollNet) {
     assert_eq!(coll.finalize(), 0);
     let told = log_lines().into_iter().find(|line| line.contains("without the switch"));
     let told = told.unwrap_or_else(|| panic!("the log tells nothing of the switch: {:?}", log_lines()));
+    if place.rank > 0 {
+        return;
+    }
     say(&format!("{} all-reduces right while the switch died: {told}", done + again));
 }
 
 /// A refused group, on all ranks.
-pub fn refusal(place: &Place, coll: &mut CollNet) {
+pub(crate) fn refusal(place: &Place, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let start = Instant::now();
     let code = connect(place, coll).expect_err("this connect must be refused");
@@ -202,7 +209,7 @@ pub fn refusal(place: &Place, coll: &mut CollNet) {
 }
 
 /// The last rank dies with operations in flight; the others hear of it, and can close.
-pub fn rank_death(place: &Place, coll: &mut CollNet) {
+pub(crate) fn rank_death(place: &Place, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
     drive(place, coll, comm, (0..10).map(|salt| Operation::new(place, (7, 0), salt, 4096, true)));

@@ -1,4 +1,5 @@
 //! What NCCL's proxy does with `ncclNet`.
+#![allow(unsafe_code, reason = "forks")]
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ fn content(rank: usize, message: usize, len: usize) -> Vec<u8> {
 const LENGTHS: &[usize] = &[0, 1, 3, 1003, 65_536, 65_537, 1 << 20, 4 << 20, (6 << 20) + 1];
 
 /// Messages of all sizes round the ring, many in flight.
-pub fn everything(place: &Place, net: &mut Net) {
+pub(crate) fn everything(place: &Place, net: &mut Net) {
     assert_eq!(net.init(), 0);
     assert_eq!(net.devices(), 1);
     let properties = net.0.properties(0).unwrap();
@@ -97,6 +98,9 @@ pub fn everything(place: &Place, net: &mut Net) {
     place.barrier();
     assert_eq!((net.0.close("closeSend", out), net.0.close("closeRecv", inward)), (0, 0));
     assert_eq!(net.finalize(), 0);
+    if place.rank > 0 {
+        return;
+    }
     say(&format!(
         "net: {} messages of 0 B to 6 MiB right, tags in and out of order, {bytes} bytes in {seconds:.2} s",
         rounds * LENGTHS.len()
@@ -128,7 +132,7 @@ fn full(place: &Place, net: &Net, out: Ptr, inward: Ptr) {
 }
 
 /// A peer that dies is an error of every request that waits for it.
-pub fn peer_death(place: &Place, net: &mut Net) {
+pub(crate) fn peer_death(place: &Place, net: &mut Net) {
     assert_eq!(net.init(), 0);
     let (out, inward) = ring(place, net);
     place.barrier();
@@ -155,8 +159,23 @@ pub fn peer_death(place: &Place, net: &mut Net) {
     assert_eq!((net.0.close("closeSend", out), net.0.close("closeRecv", inward)), (0, 0));
 }
 
+/// In a child of a fork every function is an error, and disturbs nobody.
+fn forked(net: &Net) {
+    // SAFETY: the child calls the plugin, which takes no lock there, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = net.listen(0) == Err(5) && net.0.test(std::ptr::null_mut()) == Err(5);
+        // SAFETY: ends this process without running what belongs to its parent.
+        unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the child from above, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "calls in a forked child are ncclInvalidUsage");
+}
+
 /// Arguments and pointers that make no sense are errors, and nothing else.
-pub fn misuse(place: &Place, net: &mut Net) {
+pub(crate) fn misuse(place: &Place, net: &mut Net) {
     assert_eq!(net.init(), 0);
     let made_up = std::ptr::without_provenance_mut::<c_void>(0xdead_beef);
     for pointer in [std::ptr::null_mut(), made_up] {
@@ -166,6 +185,7 @@ pub fn misuse(place: &Place, net: &mut Net) {
     }
     assert!(net.listen(7).is_err() && net.listen(-1).is_err());
     assert!(net.connect(&mut [0; 128]).is_err(), "a handle of nobody");
+    forked(net);
     let (out, inward) = ring(place, net);
     assert!(net.send(inward, &[1], 0, made_up).is_err(), "sends on the receiving side");
     assert!(net.receive(inward, 2, &mut [0; 4], 0, made_up).is_err(), "more than maxRecvs");
@@ -178,5 +198,5 @@ pub fn misuse(place: &Place, net: &mut Net) {
     assert_eq!((net.0.close("closeSend", out), net.0.close("closeRecv", inward)), (0, 0));
     assert!(net.0.close("closeSend", out) != 0, "closed twice");
     assert!(net.0.test(request).is_err(), "a request of what is closed");
-    say("net: stale, null and made-up pointers, wrong sizes and wrong sides are errors");
+    say("net: stale, null and made-up pointers, wrong sizes, wrong sides and forked children are errors");
 }

@@ -12,9 +12,10 @@ mod parent;
 mod plugin;
 mod tensor;
 
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use netfold_embedded::EmbeddedSwitch;
@@ -29,6 +30,10 @@ const WORLD: usize = 4;
 const SEED: u64 = 20_261_121;
 
 fn main() -> ExitCode {
+    if std::env::var("HARNESS_SCENARIO").is_ok_and(|scenario| scenario == "switch") {
+        SwitchProcess::serve();
+        return ExitCode::SUCCESS;
+    }
     if std::env::var_os("HARNESS_SCENARIO").is_some() {
         run_rank(&Place::from_environment());
         return ExitCode::SUCCESS;
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
             run(&plugin);
         }
     }
+    let _ = std::fs::remove_dir_all(plugin.parent().unwrap());
     println!("\nall as expected");
     ExitCode::SUCCESS
 }
@@ -55,14 +61,14 @@ type Scenario = Box<dyn Fn(&Path)>;
 fn scenarios() -> Vec<(String, Scenario)> {
     let mut all: Vec<(String, Scenario)> = Vec::new();
     for version in VERSIONS {
-        let run = move |plugin: &Path| with_switch(plugin, "everything", version, false);
+        let run = move |plugin: &Path| life_cycle(plugin, version);
         all.push((
             format!("version {version}: {WORLD} ranks, CollNet by the switch, unload, load, net"),
             Box::new(run),
         ));
     }
     for version in [8, 12] {
-        let run = move |plugin: &Path| with_switch(plugin, "switch-death", version, true);
+        let run = move |plugin: &Path| switch_death(plugin, version);
         all.push((format!("version {version}: the switch dies in mid-operation"), Box::new(run)));
     }
     all.push(("version 12: no switch is configured".into(), Box::new(|plugin| refused(plugin, &[]))));
@@ -135,23 +141,70 @@ fn controller(address: SocketAddr) -> Vec<(String, String)> {
     vec![("NETFOLD_CONTROLLER".into(), address.to_string())]
 }
 
-fn with_switch(plugin: &Path, scenario: &str, version: u32, dies: bool) {
+fn life_cycle(plugin: &Path, version: u32) {
     let switch = switch(true);
     let address = switch.control();
-    let ranks = Ranks::start(plugin, scenario, version, WORLD, |_| controller(address));
-    let mut switch = Some(switch);
-    let outcome = ranks.run(|| {
-        if dies {
-            drop(switch.take());
-            println!("  the switch is gone");
-        }
-    });
-    assert!(!dies || switch.is_none(), "the scenario asks for the switch's death");
-    if let Some(switch) = &switch {
-        let counters = switch.counters().expect("the switch lives");
-        println!("  switch: {counters:?}");
-    }
+    let outcome = Ranks::start(plugin, "everything", version, WORLD, |_| controller(address)).run(|| ());
+    let counters = switch.counters().expect("the switch lives");
+    println!(
+        "  switch: {} packets in, {} results, {} of them again",
+        counters.io.rx_packets, counters.results, counters.repeated
+    );
+    assert!(counters.results > 0 && counters.repeated > 0, "data go by the switch, and some are lost");
     expect_zero(outcome);
+}
+
+/// The switch is a process of its own, which is killed.
+fn switch_death(plugin: &Path, version: u32) {
+    let mut switch = SwitchProcess::start();
+    let address = switch.address;
+    let outcome = Ranks::start(plugin, "switch-death", version, WORLD, |_| controller(address)).run(|| {
+        switch.kill();
+        println!("  the switch was killed");
+    });
+    assert!(switch.killed, "the ranks ask for the switch's death");
+    expect_zero(outcome);
+}
+
+struct SwitchProcess {
+    child: Child,
+    address: SocketAddr,
+    killed: bool,
+}
+
+impl SwitchProcess {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env("HARNESS_SCENARIO", "switch")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().parse().expect("the switch says where it is");
+        Self { child, address, killed: false }
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.killed = true;
+    }
+
+    /// Runs a switch until the process that started it ends.
+    fn serve() {
+        let switch = switch(true);
+        bootstrap::say(&switch.control().to_string());
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
+impl Drop for SwitchProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 fn expect_zero(outcome: Outcome) {

@@ -22,13 +22,13 @@ enum Said {
 }
 
 /// What became of the ranks: exit codes, and what each printed.
-pub struct Outcome {
-    pub codes: Vec<Option<i32>>,
-    pub lines: Vec<Vec<String>>,
-    pub took: Duration,
+pub(crate) struct Outcome {
+    pub(crate) codes: Vec<Option<i32>>,
+    pub(crate) lines: Vec<Vec<String>>,
+    pub(crate) took: Duration,
 }
 
-pub struct Ranks {
+pub(crate) struct Ranks {
     children: Vec<Child>,
     inputs: Vec<Option<ChildStdin>>,
     said: Receiver<(usize, Said)>,
@@ -45,7 +45,7 @@ impl Drop for Ranks {
 
 impl Ranks {
     /// Starts the processes.
-    pub fn start(
+    pub(crate) fn start(
         plugin: &Path,
         scenario: &str,
         version: u32,
@@ -93,7 +93,7 @@ impl Ranks {
     }
 
     /// Serves the ranks until all have ended; `event` is called when the first one asks for it.
-    pub fn run(mut self, event: impl FnOnce()) -> Outcome {
+    pub(crate) fn run(mut self, event: impl FnOnce()) -> Outcome {
         let start = Instant::now();
         let world = self.children.len();
         let mut event = Some(event);

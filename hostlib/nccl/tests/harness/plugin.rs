@@ -6,11 +6,11 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
 use std::mem::transmute;
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::Mutex;
 
-pub const HANDLE_LEN: usize = 128;
-pub type Handle = [u8; HANDLE_LEN];
+pub(crate) const HANDLE_LEN: usize = 128;
+pub(crate) type Handle = [u8; HANDLE_LEN];
 type Ptr = *mut c_void;
 type Function = *const c_void;
 
@@ -97,18 +97,18 @@ unsafe extern "C" fn logger(
     LOG.lock().unwrap().push(text.to_string_lossy().into_owned());
 }
 
-pub fn log_lines() -> Vec<String> {
+pub(crate) fn log_lines() -> Vec<String> {
     LOG.lock().unwrap().clone()
 }
 
 /// A loaded plugin.
-pub struct Library {
+pub(crate) struct Library {
     handle: Ptr,
-    pub version: u32,
+    pub(crate) version: u32,
 }
 
 impl Library {
-    pub fn open(path: &Path, version: u32) -> Self {
+    pub(crate) fn open(path: &Path, version: u32) -> Self {
         let name = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a C string; the library's constructors are Rust's.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -117,20 +117,20 @@ impl Library {
         Self { handle, version }
     }
 
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         // SAFETY: opened above, and not used any more.
         assert_eq!(unsafe { libc::dlclose(self.handle) }, 0);
     }
 
     /// Whether a data symbol is exported.
-    pub fn symbol(&self, name: &str) -> Option<*const Function> {
+    pub(crate) fn symbol(&self, name: &str) -> Option<*const Function> {
         let name = CString::new(name).unwrap();
         // SAFETY: an open library and a C string.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found.cast())
     }
 
-    pub fn net(&self) -> Net {
+    pub(crate) fn net(&self) -> Net {
         let members = match self.version {
             6 => &NET[..17],
             8 => &NET[..19],
@@ -139,7 +139,7 @@ impl Library {
         Net(self.table("ncclNetPlugin", members))
     }
 
-    pub fn collnet(&self) -> CollNet {
+    pub(crate) fn collnet(&self) -> CollNet {
         let members = match self.version {
             6 => COLLNET_V6,
             8 => &COLLNET[..17],
@@ -156,10 +156,10 @@ impl Library {
 }
 
 #[derive(Clone, Copy)]
-pub struct Table {
+pub(crate) struct Table {
     base: *const Function,
     members: &'static [&'static str],
-    pub version: u32,
+    pub(crate) version: u32,
     context: Ptr,
 }
 
@@ -168,14 +168,14 @@ unsafe impl Send for Table {}
 
 /// What the plugin says about a device.
 #[derive(Debug)]
-pub struct Properties {
-    pub name: String,
-    pub pointer_support: i32,
-    pub speed: i32,
-    pub max_comms: i32,
-    pub max_recvs: i32,
-    pub max_p2p: u64,
-    pub max_coll: u64,
+pub(crate) struct Properties {
+    pub(crate) name: String,
+    pub(crate) pointer_support: i32,
+    pub(crate) speed: i32,
+    pub(crate) max_comms: i32,
+    pub(crate) max_recvs: i32,
+    pub(crate) max_p2p: u64,
+    pub(crate) max_coll: u64,
 }
 
 /// Calls a member with C's conventions: `call!(table, "name", (types), (arguments))`.
@@ -202,11 +202,11 @@ impl Table {
         function
     }
 
-    pub fn is_null(&self, name: &str) -> bool {
+    pub(crate) fn is_null(&self, name: &str) -> bool {
         !self.members.contains(&name) || self.member(name).is_null()
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         // SAFETY: the first member is a C string.
         unsafe { CStr::from_ptr(self.member("name").cast()) }.to_string_lossy().into_owned()
     }
@@ -240,7 +240,7 @@ impl Table {
         count
     }
 
-    pub fn properties(&self, device: c_int) -> Result<Properties, c_int> {
+    pub(crate) fn properties(&self, device: c_int) -> Result<Properties, c_int> {
         let mut bytes = [0xaa_u8; 256];
         let result = call!(self, "getProperties", (c_int, *mut u8), (device, bytes.as_mut_ptr()));
         if result != 0 {
@@ -288,7 +288,7 @@ impl Table {
         if result == 0 { Ok((handle, listener)) } else { Err(result) }
     }
 
-    pub fn register(&self, comm: Ptr, data: *mut u8, size: usize, kind: c_int) -> Result<Ptr, c_int> {
+    pub(crate) fn register(&self, comm: Ptr, data: *mut u8, size: usize, kind: c_int) -> Result<Ptr, c_int> {
         let mut out = null_mut();
         let result = match self.version {
             6 => call!(
@@ -307,12 +307,12 @@ impl Table {
         if result == 0 { Ok(out) } else { Err(result) }
     }
 
-    pub fn deregister(&self, comm: Ptr, registration: Ptr) {
+    pub(crate) fn deregister(&self, comm: Ptr, registration: Ptr) {
         assert_eq!(call!(self, "deregMr", (Ptr, Ptr), (comm, registration)), 0);
     }
 
     /// The size once the request is done.
-    pub fn test(&self, request: Ptr) -> Result<Option<c_int>, c_int> {
+    pub(crate) fn test(&self, request: Ptr) -> Result<Option<c_int>, c_int> {
         let (mut done, mut size) = (-1, -1);
         let (done_at, size_at): (*mut c_int, *mut c_int) = (&raw mut done, &raw mut size);
         match call!(self, "test", (Ptr, *mut c_int, *mut c_int), (request, done_at, size_at)) {
@@ -321,34 +321,34 @@ impl Table {
         }
     }
 
-    pub fn close(&self, what: &str, object: Ptr) -> c_int {
+    pub(crate) fn close(&self, what: &str, object: Ptr) -> c_int {
         call!(self, what, (Ptr), (object))
     }
 }
 
 /// `ncclNet`.
 #[derive(Clone, Copy)]
-pub struct Net(pub Table);
+pub(crate) struct Net(pub Table);
 
 impl Net {
-    pub fn init(&mut self) -> c_int {
+    pub(crate) fn init(&mut self) -> c_int {
         self.0.init(true)
     }
 
-    pub fn finalize(&self) -> c_int {
+    pub(crate) fn finalize(&self) -> c_int {
         self.0.finalize()
     }
 
-    pub fn devices(&self) -> c_int {
+    pub(crate) fn devices(&self) -> c_int {
         self.0.devices()
     }
 
-    pub fn listen(&self, device: c_int) -> Result<(Handle, Ptr), c_int> {
+    pub(crate) fn listen(&self, device: c_int) -> Result<(Handle, Ptr), c_int> {
         self.0.listen(device)
     }
 
     /// Null while there is no connection yet.
-    pub fn connect(&self, handle: &mut Handle) -> Result<Ptr, c_int> {
+    pub(crate) fn connect(&self, handle: &mut Handle) -> Result<Ptr, c_int> {
         let table = &self.0;
         let (mut comm, mut device_comm) = (null_mut(), null_mut());
         let (bytes, out, device): (*mut u8, *mut Ptr, *mut Ptr) =
@@ -366,7 +366,7 @@ impl Net {
         if result == 0 { Ok(comm) } else { Err(result) }
     }
 
-    pub fn accept(&self, listener: Ptr) -> Result<Ptr, c_int> {
+    pub(crate) fn accept(&self, listener: Ptr) -> Result<Ptr, c_int> {
         let table = &self.0;
         let (mut comm, mut device) = (null_mut(), null_mut());
         let out: *mut Ptr = &raw mut comm;
@@ -378,7 +378,7 @@ impl Net {
     }
 
     /// Null means "try again".
-    pub fn send(&self, comm: Ptr, data: &[u8], tag: c_int, registration: Ptr) -> Result<Ptr, c_int> {
+    pub(crate) fn send(&self, comm: Ptr, data: &[u8], tag: c_int, registration: Ptr) -> Result<Ptr, c_int> {
         let table = &self.0;
         let mut request = null_mut();
         let (start, out): (*const u8, *mut Ptr) = (data.as_ptr(), &raw mut request);
@@ -399,7 +399,7 @@ impl Net {
         if result == 0 { Ok(request) } else { Err(result) }
     }
 
-    pub fn receive(
+    pub(crate) fn receive(
         &self,
         comm: Ptr,
         count: c_int,
@@ -444,26 +444,26 @@ impl Net {
 
 /// `ncclCollNet`.
 #[derive(Clone, Copy)]
-pub struct CollNet(pub Table);
+pub(crate) struct CollNet(pub Table);
 
 impl CollNet {
-    pub fn init(&mut self) -> c_int {
+    pub(crate) fn init(&mut self) -> c_int {
         self.0.init(false)
     }
 
-    pub fn finalize(&self) -> c_int {
+    pub(crate) fn finalize(&self) -> c_int {
         self.0.finalize()
     }
 
-    pub fn devices(&self) -> c_int {
+    pub(crate) fn devices(&self) -> c_int {
         self.0.devices()
     }
 
-    pub fn listen(&self, device: c_int) -> Result<(Handle, Ptr), c_int> {
+    pub(crate) fn listen(&self, device: c_int) -> Result<(Handle, Ptr), c_int> {
         self.0.listen(device)
     }
 
-    pub fn connect(&self, handles: &mut [Handle], rank: usize, listener: Ptr) -> Result<Ptr, c_int> {
+    pub(crate) fn connect(&self, handles: &mut [Handle], rank: usize, listener: Ptr) -> Result<Ptr, c_int> {
         let mut pointers: Vec<*mut u8> = handles.iter_mut().map(|handle| handle.as_mut_ptr()).collect();
         let mut comm = null_mut();
         let result = call!(
@@ -480,7 +480,7 @@ impl CollNet {
         Err(result)
     }
 
-    pub fn supports(&self, dtype: c_int, op: c_int) -> bool {
+    pub(crate) fn supports(&self, dtype: c_int, op: c_int) -> bool {
         let mut supported = -1;
         assert_eq!(
             call!(self.0, "reduceSupport", (c_int, c_int, *mut c_int), (dtype, op, &raw mut supported)),
@@ -491,7 +491,7 @@ impl CollNet {
     }
 
     /// Null means "try again".
-    pub fn all_reduce(
+    pub(crate) fn all_reduce(
         &self,
         comm: Ptr,
         (send, recv): (*const u8, *mut u8),
@@ -517,9 +517,4 @@ impl CollNet {
         };
         if result == 0 { Ok(request) } else { Err(result) }
     }
-}
-
-/// A null table is no table.
-pub fn nothing() -> Ptr {
-    null::<c_void>().cast_mut()
 }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 /// Data types and operations of NCCL that are tried, with names: (dtype, op, name).
-pub const REDUCTIONS: &[(i32, i32, &str)] = &[
+pub(crate) const REDUCTIONS: &[(i32, i32, &str)] = &[
     (7, 0, "f32 sum"),
     (6, 0, "f16 sum"),
     (9, 0, "bf16 sum"),
@@ -13,7 +13,7 @@ pub const REDUCTIONS: &[(i32, i32, &str)] = &[
     (3, 0, "u32 sum"),
 ];
 
-pub fn size_of(dtype: i32) -> usize {
+pub(crate) fn size_of(dtype: i32) -> usize {
     match dtype {
         0 | 1 | 10 | 11 => 1,
         6 | 9 => 2,
@@ -49,13 +49,13 @@ fn spread(dtype: i32, value: i64) -> i64 {
     }
 }
 
-pub fn input(dtype: i32, rank: usize, salt: usize, count: usize) -> Vec<u8> {
+pub(crate) fn input(dtype: i32, rank: usize, salt: usize, count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count * size_of(dtype));
     (0..count).for_each(|index| write(dtype, spread(dtype, value(rank, salt, index)), &mut out));
     out
 }
 
-pub fn expected(dtype: i32, op: i32, world: usize, salt: usize, count: usize) -> Vec<u8> {
+pub(crate) fn expected(dtype: i32, op: i32, world: usize, salt: usize, count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count * size_of(dtype));
     for index in 0..count {
         let values = (0..world).map(|rank| spread(dtype, value(rank, salt, index)));
