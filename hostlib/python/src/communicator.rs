@@ -1,6 +1,7 @@
 //! A rank's place in a job.
 #![expect(unsafe_code, reason = "hands the memory of Python's tensors to the library")]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use netfold::{Call, Collective, DType, ReduceOp};
@@ -17,6 +18,8 @@ use crate::{errors, overlap};
 #[pyclass(frozen, weakref, module = "netfold._netfold")]
 pub(crate) struct Communicator {
     state: Home<Mutex<State>>,
+    /// What was started and may still be under way, oldest first.
+    started: Mutex<VecDeque<netfold::Work>>,
     rank: u16,
     world: u16,
 }
@@ -29,6 +32,33 @@ enum State {
 impl Communicator {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers an operation until it is over.
+    fn note(&self, work: &netfold::Work) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        while started.front().is_some_and(netfold::Work::is_done) {
+            started.pop_front();
+        }
+        started.push_back(work.clone());
+    }
+
+    /// Leaves the job at once: what is under way is given up, and when nothing is, the other ranks see this one leave in
+    /// peace and finish what they are at.
+    fn leave_now(&self, py: Python<'_>) {
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        let idle = {
+            let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+            started.iter().all(netfold::Work::is_done)
+        };
+        // This waits for threads that may want the interpreter's lock.
+        py.detach(|| match before {
+            State::Open(communicator) if idle && communicator.failure().is_none() => {
+                // Nobody is left to be told of a failure to leave.
+                drop(Arc::into_inner(communicator).map(netfold::Communicator::leave));
+            }
+            other => drop(other),
+        });
     }
 
     /// The library's communicator. The lock is not held while it is used, so that others can close it.
@@ -56,7 +86,7 @@ impl Communicator {
         let communicator =
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
         let state = State::Open(Arc::new(communicator));
-        Ok(Self { state: Home::new(Mutex::new(state)), rank, world: world_size })
+        Ok(Self { state: Home::new(Mutex::new(state)), started: Mutex::default(), rank, world: world_size })
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over.
@@ -88,6 +118,7 @@ impl Communicator {
             unsafe { communicator.submit(&call, input.0 as *const u8, output.0 as *mut u8) }
         });
         let started = started.map_err(|error| errors::from_library(py, &error))?;
+        self.note(&started);
         Ok(Work::new(started, send.into_iter().chain(recv).collect()))
     }
 
@@ -135,6 +166,14 @@ impl Communicator {
         });
         work::release_retired(py);
         left.map_err(|error| errors::from_library(py, &error))
+    }
+
+    /// Leaves the job at once; what is under way is given up.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.check(py)?;
+        self.leave_now(py);
+        work::release_retired(py);
+        Ok(())
     }
 
     /// Whether it was closed.
@@ -262,8 +301,6 @@ impl Drop for Communicator {
         if !self.state.is_here() {
             return;
         }
-        let before = std::mem::replace(&mut *self.lock(), State::Closed);
-        // Pending operations are given up. This waits for threads that may want the interpreter's lock.
-        Python::attach(|py| py.detach(|| drop(before)));
+        Python::attach(|py| self.leave_now(py));
     }
 }

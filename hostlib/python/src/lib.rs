@@ -3,11 +3,11 @@
 //! It does what Python cannot: find a tensor's memory and hand it to the library, wait without the interpreter's lock, and
 //! call back from the library's threads. Everything that users see is written in Python around it, in `python/netfold`.
 //!
-//! Memory. An operation holds the objects whose memory it reads and writes until it is over ([`tensor::Tensor`],
-//! [`work::Work`]), so a caller may drop them at once. Nothing is copied.
+//! Memory. An operation holds the objects whose memory it reads and writes until it is over (`tensor::Tensor`,
+//! `work::Work`), so a caller may drop them at once. Nothing is copied.
 //!
 //! Forks. The library's threads do not exist in a forked child. Every call there raises `netfold.Forked`, and objects that
-//! are collected there are leaked on purpose ([`process::Home`]).
+//! are collected there are leaked on purpose (`process::Home`).
 
 mod callbacks;
 mod communicator;

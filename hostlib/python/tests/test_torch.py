@@ -58,6 +58,11 @@ def test_tensors_with_gaps_are_refused():
         assert "contiguous" in outcome["message"].lower()
 
 
+@pytest.mark.parametrize("environment", [{}, {"NETFOLD_SHARED_MEMORY": "1"}, {"NETFOLD_CONTROLLER": "127.0.0.1:1"}])
+def test_ranks_may_end_as_soon_as_they_are_done(environment):
+    run_ranks("leave_early", 3, environment)
+
+
 def test_other_shapes_raise_on_every_rank():
     for outcome in run_ranks("mismatch", 3):
         assert "rank" in outcome["error"] and outcome["seconds"] < 20

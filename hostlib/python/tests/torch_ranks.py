@@ -218,6 +218,15 @@ def bad_tensors():
     assert tensor[0] == WORLD
 
 
+def leave_early():
+    """Whoever is done goes at once; the others still get their results."""
+    start()
+    for _ in range(3):
+        tensor = torch.ones(1 << 20)
+        dist.all_reduce(tensor)
+        assert (tensor == WORLD).all()
+
+
 def mismatch():
     """Other shapes on other ranks: an exception on every rank."""
     start(timeout=datetime.timedelta(seconds=30))

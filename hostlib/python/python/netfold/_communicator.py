@@ -263,8 +263,8 @@ def close_all() -> None:
     """Leaves all jobs. Called at exit, while threads can still be waited for."""
     for communicator in list(_open):
         try:
-            communicator._native.abort()
-            communicator._native.close()
+            # What is under way is waited for by nobody.
+            communicator._native.release()
         except Error:
             pass  # The job had failed, or belongs to the process that this one was forked from.
 
