@@ -15,8 +15,9 @@ for dtype in (np.float32, np.float64, np.int32, np.int64, np.uint8):
     comm.Allreduce(MPI.IN_PLACE, mine, op=MPI.MAX)
     assert (mine == np.max(everyone, axis=0)).all(), dtype
 
-requests = [comm.Iallreduce(MPI.IN_PLACE, array) for array in (np.ones(5_000, np.float32), np.ones(5_000, np.int32))]
-MPI.Request.Waitall(requests)
+arrays = [np.full(5_000, rank, dtype) for dtype in (np.float32, np.int32, np.float64)]
+MPI.Request.Waitall([comm.Iallreduce(MPI.IN_PLACE, array) for array in arrays])
+assert all((array == size * (size - 1) // 2).all() for array in arrays)
 
 half = comm.Split(rank % 2)
 part = np.full(4_000, rank, np.float32)
