@@ -143,12 +143,13 @@ fn the_wheel_installs_with_pip() {
         println!("skipped: the wheel, {python} can make no virtual environment with maturin in it");
         return;
     }
-    // The profile and folder of tests: what is built for them already is used again.
+    // As tests are built, and in their folder: what there is already is used again.
     let mut install = Command::new(&pip);
     install
         .args(["install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall"])
         .arg(here());
-    install.env("MATURIN_PEP517_ARGS", "--profile test").env("CARGO_TARGET_DIR", scratch(".."));
+    install.env("MATURIN_PEP517_ARGS", "--profile dev").env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
+    install.env("CARGO_TARGET_DIR", scratch(".."));
     let path = std::env::join_paths(
         std::iter::once(venv.join("bin")).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
