@@ -11,6 +11,10 @@
 /* Most communicators that are connected at a time: each has threads, sockets and slots of the switch. */
 #define GROUPS_MAX 32
 
+/* Slots to ask the switch for: for communicators of all ranks, and for others, of which there may be many at a time. */
+#define SLOTS_WORLD 256
+#define SLOTS_PART 64
+
 /* Ranks of a job that Netfold takes. */
 #define RANKS_MAX 32768
 
@@ -156,6 +160,11 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     netfold_comm *comm = NULL;
     netfold_result result = netfold_builder_new(&builder);
     const struct shim_settings *settings = &shim_settings;
+    int world = 0;
+    PMPI_Comm_size(MPI_COMM_WORLD, &world);
+    uint32_t slots = meeting->size == world ? SLOTS_WORLD : SLOTS_PART;
+    if (settings->slots != 0)
+        slots = settings->slots > UINT32_MAX ? UINT32_MAX : (uint32_t)settings->slots;
 #define SET(call)                     \
     if (result == NETFOLD_RESULT_OK)  \
     result = netfold_builder_set_##call
@@ -163,6 +172,7 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     SET(rank)(builder, (uint16_t)meeting->rank);
     SET(world_size)(builder, (uint16_t)meeting->size);
     SET(mode)(builder, settings->mode);
+    SET(slots)(builder, slots);
     SET(join_timeout)(builder, settings->join_ms);
     SET(stall_timeout)(builder, settings->stall_ms);
     SET(exchange)(builder, gather, meeting);

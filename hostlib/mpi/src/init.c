@@ -57,7 +57,7 @@ static void read_settings(struct shim_settings *settings)
     const char *controller = getenv("NETFOLD_CONTROLLER");
     settings->on = number("NETFOLD_MPI", 1, &on) && number("NETFOLD_VERBOSE", 0, &verbose) &&
                    number("NETFOLD_MPI_MIN_BYTES", 4096, &settings->min_bytes) &&
-                   number("NETFOLD_JOIN_TIMEOUT", 60, &join_s) &&
+                   number("NETFOLD_SLOTS", 0, &settings->slots) && number("NETFOLD_JOIN_TIMEOUT", 60, &join_s) &&
                    number("NETFOLD_STALL_TIMEOUT", 24 * 3600, &stall_s) && mode(&settings->mode) && on != 0;
     if (!settings->on)
         return;

@@ -21,6 +21,7 @@ struct shim_settings {
     int32_t verbose;
     int32_t mode;
     uint64_t min_bytes;
+    uint64_t slots; /* of the switch, for each communicator; 0 when nothing is said */
     uint64_t join_ms;
     uint64_t stall_ms;
     char controller[256];
