@@ -183,7 +183,8 @@ impl Coordinator {
         } else {
             active.retiring += 1;
             for other in active.members.values() {
-                self.outputs.push_back(super::Output::Send { session: *other, event: Event::PeerLeft { rank } });
+                self.outputs
+                    .push_back(super::Output::Send { session: *other, event: Event::PeerLeft { rank } });
             }
             self.log(JobEvent::Left { name, rank });
             // Ranks are below 32.

@@ -52,7 +52,8 @@ impl Heard {
     }
 
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.closed && self.events.iter().all(|event| matches!(event, Event::Alive {} | Event::PeerLeft { .. }))
+        !self.closed
+            && self.events.iter().all(|event| matches!(event, Event::Alive {} | Event::PeerLeft { .. }))
     }
 }
 

@@ -117,7 +117,15 @@ impl Star {
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
             "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}{:>9}",
-            "system", "median ms", "least ms", "most ms", "algbw MB/s", "bound", "against", "#wrong", "resent"
+            "system",
+            "median ms",
+            "least ms",
+            "most ms",
+            "algbw MB/s",
+            "bound",
+            "against",
+            "#wrong",
+            "resent"
         ))?;
         for row in rows {
             let ((median, least, most), against) = (row.spread(), against(row, rows));
