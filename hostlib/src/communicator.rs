@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use netfold_proto::DType;
+use netfold_proto::{DType, SpecError};
 use netfold_reduce::ReduceOp;
 use netfold_wire::control::Mode;
 
@@ -279,8 +279,9 @@ impl Communicator {
 
     /// The error that ended the job, if it has ended.
     pub fn failure(&self) -> Option<Error> {
-        let network = self.network.as_ref().and_then(|network| network.mailbox.ended());
-        network.or_else(|| self.host.as_ref().and_then(|host| host.mailbox.ended()))
+        let network = || self.network.as_ref().and_then(|network| network.mailbox.ended());
+        let host = || self.host.as_ref().and_then(|host| host.mailbox.ended());
+        self.fate.error().or_else(network).or_else(host)
     }
 
     /// Finishes all pending operations and leaves the job.
@@ -308,7 +309,7 @@ impl Communicator {
             // Threads that wait for other ranks hear of nothing else.
             self.fate.end(Error::Closed);
         }
-        if let Some(mut host) = self.host.take() {
+        if let Some(host) = &mut self.host {
             let _ = host.thread.take().map(JoinHandle::join);
         }
         if let Some(network) = &mut self.network {
@@ -376,6 +377,10 @@ impl Communicator {
             && root >= self.place.world
         {
             return Err(Error::Root { root, world: self.place.world });
+        }
+        let longest = call.input_len(self.place.world).max(call.output_len(self.place.world));
+        if longest.checked_mul(call.dtype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
+            return Err(SpecError::Elements(longest as u64).into());
         }
         if call.dtype == DType::None && call.collective != Collective::Barrier {
             return Err(Error::ElementType);

@@ -51,7 +51,6 @@ impl Fate {
     }
 
     /// The error that ended it.
-    #[cfg(test)]
     pub(crate) fn error(&self) -> Option<Error> {
         self.lock().error.clone()
     }

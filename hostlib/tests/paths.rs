@@ -202,7 +202,10 @@ fn a_rank_that_goes_is_named_on_all_others() {
             let mut tensor = vec![1.0f32; 1_000_000];
             let error = (0..200).find_map(|_| comm.all_reduce(&mut tensor, ReduceOp::Sum).err());
             assert!(started.elapsed() < Duration::from_secs(15), "in bounded time");
-            Some(error.expect("a rank is missing"))
+            let error = error.expect("a rank is missing");
+            assert_eq!(comm.failure(), Some(error.clone()));
+            assert_eq!(comm.leave().unwrap_err(), error);
+            Some(error)
         });
         for error in outcomes.into_iter().flatten() {
             assert_eq!(error.kind(), "peer_lost", "{error} in shape {shape}");
