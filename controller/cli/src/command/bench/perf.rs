@@ -169,7 +169,7 @@ impl Perf {
                     rank_text.parse().ok().zip(world_text.parse().ok()).filter(|(r, w): &(u16, u16)| r < w);
                 return parsed.map(Some).ok_or_else(|| {
                     CliError::Usage(format!(
-                        "{rank}={rank_text} and {world}={world_text} are no rank and world size"
+                        "{rank}={rank_text} and {world}={world_text} are no rank and world size; unset them, or give --rank and --world"
                     ))
                 });
             }
@@ -190,6 +190,11 @@ impl Perf {
         if self.switch.as_deref() == Some("embedded") {
             return Err(CliError::Usage(
                 "--switch embedded is for ranks that this command starts; give HOST:PORT".into(),
+            ));
+        }
+        if world > 1 && self.rendezvous.is_none() && self.switch.is_none() {
+            return Err(CliError::Usage(
+                "ranks cannot find each other: give all of them --rendezvous HOST:PORT, or --switch HOST:PORT".into(),
             ));
         }
         let failed = |source| CliError::Job { rank, source };

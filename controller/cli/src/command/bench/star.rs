@@ -74,6 +74,11 @@ impl Star {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        if let Some(path) = &self.svg {
+            // Minutes of measuring are not to be lost to a folder that is not there.
+            let written = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            written.map_err(|source| CliError::File { path: path.clone(), source })?;
+        }
         let peers = Peers::find().map_err(CliError::Star)?;
         for absent in &peers.absent {
             output.line(format_args!("# not measured: {absent}"))?;
