@@ -281,8 +281,7 @@ impl Engine {
         if since.elapsed() < DEPARTURE_GRACE {
             return Ok(());
         }
-        let message = "it left the job before this operation; have all ranks do the same operations".into();
-        Err(Error::PeerLost { rank: *rank, message })
+        Err(missed(*rank))
     }
 
     /// Takes operations and orders out of the mailbox.
@@ -291,15 +290,17 @@ impl Engine {
         let order = self.mailbox.collect(room, &mut self.inbox);
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
-        match order {
-            Command::Work => {}
-            Command::StopWhenIdle => self.stop_when_idle = true,
-            Command::End(error) => return Err(error),
-        }
         if self.departed.is_none()
             && let Some(rank) = self.mailbox.departed()
         {
             self.departed = Some((rank, Instant::now(), self.worker.stats().results));
+        }
+        match (order, self.departed) {
+            (Command::Work, _) => {}
+            (Command::StopWhenIdle, _) => self.stop_when_idle = true,
+            // Nothing new could be summed since that rank left: whoever went afterwards went because of it.
+            (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(missed(rank)),
+            (Command::End(error), _) => return Err(error),
         }
         for submission in self.inbox.drain(..) {
             match self.worker.submit(submission.spec) {
@@ -367,4 +368,10 @@ impl Engine {
     fn post_stats(&self) {
         self.mailbox.post(Stats { worker: *self.worker.stats(), io: self.io.counters() });
     }
+}
+
+/// The error of operations that want the share of a rank that has left in peace.
+fn missed(rank: u16) -> Error {
+    let message = "it left the job before this operation; have all ranks do the same operations".into();
+    Error::PeerLost { rank, message }
 }
