@@ -19,6 +19,9 @@
 //! turns out to saturate; *wide* is bfp16 with h = 0, whose sums come down shifted right; *half* and *float* carry binary16
 //! and binary32 numbers.
 //!
+//! [By chance](Rounding::Stochastic), *m* is the integer below *v / q* or the one above, the nearer one more often, so that its
+//! expected value is *v / q*. Either way [`Quantizer::residual`] tells what the lanes leave out, for error feedback.
+//!
 //! A bfp16 lane is below `2^(16-h)`, so the sum of up to `2^h` of them fits 16 bits: a switch that adds whole 32-bit
 //! words adds both halves of each word and no carry crosses.
 //!
@@ -30,6 +33,10 @@
 //! the biased 16-bit packing keeps the adders of [`netfold_wire::LaneOp::Sum`] unchanged.
 
 mod raw;
+mod residual;
+mod rounding;
+#[cfg(test)]
+mod rounding_tests;
 mod scalar;
 mod simulate;
 #[cfg(test)]
@@ -45,6 +52,8 @@ mod vector;
 use half::{bf16, f16};
 use netfold_wire::WORLD_MAX;
 
+pub use rounding::{Draws, Rounding};
+use rounding::{Keys, Range};
 pub use simulate::{fold_words, simulate};
 
 use crate::element::Element;
@@ -72,6 +81,9 @@ pub trait Float: Element + vector::Vector {
     /// The biased binary32 exponent of the value whose magnitude has these bits.
     fn exponent_of(magnitude_bits: u32) -> u8;
 
+    /// The magnitude that has these bits, in binary32.
+    fn magnitude_of(magnitude_bits: u32) -> f32;
+
     /// A quiet NaN, the same on every machine.
     const NAN: Self;
 }
@@ -93,6 +105,10 @@ impl Float for f32 {
     fn exponent_of(magnitude_bits: u32) -> u8 {
         (magnitude_bits >> 23) as u8
     }
+    #[inline(always)]
+    fn magnitude_of(magnitude_bits: u32) -> f32 {
+        f32::from_bits(magnitude_bits)
+    }
     const NAN: Self = Self::from_bits(0x7fc0_0000);
 }
 
@@ -113,6 +129,10 @@ impl Float for f16 {
     fn exponent_of(magnitude_bits: u32) -> u8 {
         f32::exponent_of(Self::from_bits(magnitude_bits as u16).to_f32().magnitude_bits())
     }
+    #[inline(always)]
+    fn magnitude_of(magnitude_bits: u32) -> f32 {
+        Self::from_bits(magnitude_bits as u16).to_f32()
+    }
     const NAN: Self = Self::from_bits(0x7e00);
 }
 
@@ -132,6 +152,10 @@ impl Float for bf16 {
     #[inline(always)]
     fn exponent_of(magnitude_bits: u32) -> u8 {
         (magnitude_bits >> 7) as u8
+    }
+    #[inline(always)]
+    fn magnitude_of(magnitude_bits: u32) -> f32 {
+        f32::from_bits(magnitude_bits << 16)
     }
     const NAN: Self = Self::from_bits(0x7fc0);
 }
@@ -169,6 +193,11 @@ impl Lanes {
     /// Bits of a mantissa or a number, sign included.
     pub const fn bits(self) -> u32 {
         8 * self.element_bytes() as u32
+    }
+
+    /// Whether lanes hold mantissas, integers in units of the block's quantum: what can be rounded by chance.
+    pub const fn has_mantissas(self) -> bool {
+        matches!(self, Self::Bfp32 | Self::Bfp16 | Self::Saturating | Self::Wide)
     }
 
     /// Most workers: as many as leave a mantissa [`MANTISSA_BITS_MIN`] bits beside its sign, within what a job may have.
@@ -280,6 +309,8 @@ pub struct Quantizer {
     /// Bits by which a mantissa of the result is worth more than one without headroom.
     raised: u32,
     kernel: Kernel,
+    /// Where mantissas are rounded by chance.
+    draws: Option<Draws>,
 }
 
 impl Quantizer {
@@ -307,7 +338,14 @@ impl Quantizer {
             Lanes::Wide => (0, spread),
             Lanes::Half | Lanes::Float => (0, 0),
         };
-        Self { lanes, spread, headroom, raised, kernel }
+        Self { lanes, spread, headroom, raised, kernel, draws: None }
+    }
+
+    /// The same with mantissas rounded [by chance](Rounding::Stochastic) with these draws, where lanes
+    /// [have mantissas](Lanes::has_mantissas).
+    #[must_use]
+    pub fn stochastic(self, draws: Draws) -> Self {
+        Self { draws: self.lanes.has_mantissas().then_some(draws), ..self }
     }
 
     /// The same for sums that come down shifted right by `shift` bits in all ([`Lanes::Wide`]; at most 15). By default
@@ -361,6 +399,9 @@ impl Quantizer {
 
     /// This worker's exponent of a block: [`EXPONENT_MIN`]..=254, or [`EXPONENT_NON_FINITE`] when it holds NaN or an
     /// infinity. [`EXPONENT_MIN`] for an empty block.
+    ///
+    /// Rounding [by chance](Self::stochastic) has no room above the highest mantissa: a block that holds more than that many
+    /// quanta asks for the next larger exponent, if there is one.
     #[inline]
     pub fn exponent<T: Float>(&self, block: &[T]) -> u8 {
         let magnitude = match self.kernel.0 {
@@ -371,7 +412,19 @@ impl Quantizer {
         let exponent = T::exponent_of(magnitude).max(EXPONENT_MIN);
         // Numbers that bring their own exponents have none in common.
         let finite = exponent != EXPONENT_NON_FINITE;
-        if finite && self.lanes == Lanes::Float { EXPONENT_MIN } else { exponent }
+        match self.draws {
+            _ if finite && self.lanes == Lanes::Float => EXPONENT_MIN,
+            Some(_) if finite => self.raised_exponent(T::magnitude_of(magnitude), exponent),
+            _ => exponent,
+        }
+    }
+
+    /// The exponent by which a block of this largest magnitude can be rounded up, with all headroom too.
+    fn raised_exponent(&self, magnitude: f32, exponent: u8) -> u8 {
+        let all = self.again();
+        let highest = (1u32 << (self.lanes.bits() - 1 - all.headroom)) - 1;
+        let above = f64::from(magnitude) > f64::from(highest) * f64::from(all.quantum(exponent));
+        if above && exponent < EXPONENT_NON_FINITE - 1 { exponent + 1 } else { exponent }
     }
 
     /// Quantises a block into a packet's lanes and fills every byte of `lanes`.
@@ -385,33 +438,108 @@ impl Quantizer {
     /// When the block does not fit `lanes`.
     #[inline]
     pub fn pack<T: Float>(&self, block: &[T], exp: u8, lanes: &mut [u8]) {
+        self.pack_block(0, block, exp, lanes);
+    }
+
+    /// The same for block `number` of an operation, which makes a difference where mantissas are rounded
+    /// [by chance](Self::stochastic): the same block of the same number gives the same bytes, and blocks of other numbers draw
+    /// their own.
+    ///
+    /// # Panics
+    ///
+    /// When the block does not fit `lanes`.
+    #[inline]
+    pub fn pack_block<T: Float>(&self, number: u32, block: &[T], exp: u8, lanes: &mut [u8]) {
         assert!(block.len() <= self.block_elements(lanes.len()), "the block fits the lanes");
         let block = if exp == EXPONENT_NON_FINITE { &[] } else { block };
         let (used, padding) = lanes.split_at_mut(block.len() * self.lanes.element_bytes());
         let scale = self.scale_down(exp);
-        match (self.lanes, self.kernel.0) {
-            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Scalar) => {
-                scalar::pack32(block, scale, self.headroom, used);
-            }
-            (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => {
-                scalar::pack16(block, scale, self.headroom, used);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
-                vector::pack32(avx2, block, scale, self.headroom, used)
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
-                vector::pack16(avx2, block, scale, self.headroom, used)
-            }
-            (Lanes::Half, _) => scalar::pack_half(block, scale, used),
-            (Lanes::Float, _) => scalar::pack_float(block, used),
+        if let Some(draws) = self.draws {
+            self.pack_by_chance(block, scale, draws.block(number), used);
+        } else {
+            self.pack_nearest(block, scale, used);
         }
         match self.lanes {
             Lanes::Bfp32 | Lanes::Saturating | Lanes::Half | Lanes::Float => padding.fill(0),
             Lanes::Bfp16 | Lanes::Wide => {
                 let zero = (1u16 << (15 - self.headroom)).to_be_bytes();
                 padding.chunks_mut(2).for_each(|lane| lane.copy_from_slice(&zero[..lane.len()]));
+            }
+        }
+    }
+
+    #[inline]
+    fn pack_nearest<T: Float>(&self, block: &[T], scale: f32, lanes: &mut [u8]) {
+        match (self.lanes, self.kernel.0) {
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Scalar) => {
+                scalar::pack32(block, scale, self.headroom, lanes);
+            }
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => {
+                scalar::pack16(block, scale, self.headroom, lanes);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
+                vector::pack32(avx2, block, scale, self.headroom, lanes)
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
+                vector::pack16(avx2, block, scale, self.headroom, lanes)
+            }
+            (Lanes::Half, _) => scalar::pack_half(block, scale, lanes),
+            (Lanes::Float, _) => scalar::pack_float(block, lanes),
+        }
+    }
+
+    fn pack_by_chance<T: Float>(&self, block: &[T], scale: f32, keys: Keys, lanes: &mut [u8]) {
+        let range = Range::new(self.lanes.bits(), self.headroom, scale);
+        let bias = 1 << (15 - self.headroom);
+        match (self.lanes.element_bytes(), self.kernel.0) {
+            (2, Instructions::Scalar) => scalar::pack16_by_chance(block, (range, bias), (keys, 0), lanes),
+            (_, Instructions::Scalar) => scalar::pack32_by_chance(block, range, (keys, 0), lanes),
+            #[cfg(target_arch = "x86_64")]
+            (2, Instructions::Avx2(avx2)) => {
+                vector::pack16_by_chance(avx2, block, (range, bias), keys, lanes)
+            }
+            #[cfg(target_arch = "x86_64")]
+            (_, Instructions::Avx2(avx2)) => vector::pack32_by_chance(avx2, block, range, keys, lanes),
+        }
+    }
+
+    /// What [`pack_block`](Self::pack_block) leaves out of a block: to each element what must be added to the value of its lane.
+    ///
+    /// Exact for mantissas rounded to the nearest; by chance, within 2^-25 of the [quantum](Self::quantum). What a switch of
+    /// other numerics rounds on its way is not in it. Zero for blocks that are not finite, and in [`Lanes::Float`].
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ.
+    pub fn residual(&self, number: u32, block: &[f32], exp: u8, residual: &mut [f32]) {
+        assert_eq!(block.len(), residual.len(), "a residual for each element");
+        if exp == EXPONENT_NON_FINITE || self.lanes == Lanes::Float {
+            return residual.fill(0.0);
+        }
+        let scales = (self.scale_down(exp), self.quantum(exp));
+        let (wide, headroom) = (self.lanes.element_bytes() == 4, self.headroom);
+        match (self.draws, self.kernel.0) {
+            _ if self.lanes == Lanes::Half => residual::half(block, scales, residual),
+            (Some(draws), instructions) => {
+                let range = (Range::new(self.lanes.bits(), headroom, scales.0), scales.1);
+                let keys = draws.block(number);
+                match instructions {
+                    Instructions::Scalar => residual::stochastic(block, range, (keys, 0), residual),
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx2(avx2) => vector::left_of_chance(avx2, block, range, keys, residual),
+                }
+            }
+            (None, Instructions::Scalar) if wide => residual::nearest32(block, scales, headroom, residual),
+            (None, Instructions::Scalar) => residual::nearest16(block, scales, headroom, residual),
+            #[cfg(target_arch = "x86_64")]
+            (None, Instructions::Avx2(avx2)) if wide => {
+                vector::left_of_nearest32(avx2, block, scales, headroom, residual);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (None, Instructions::Avx2(avx2)) => {
+                vector::left_of_nearest16(avx2, block, scales, headroom, residual);
             }
         }
     }

@@ -6,6 +6,7 @@
 use half::f16;
 
 use super::Float;
+use super::rounding::{Keys, Range};
 
 /// The bits of 1.5 * 2^23: between 2^23 and 2^24 the last bit of a binary32 is worth 1, so adding this number rounds
 /// to an integer, half to even, and leaves it in the low bits.
@@ -37,12 +38,26 @@ pub(super) fn magnitude_max<T: Float>(block: &[T]) -> u32 {
     block.iter().fold(0, |max, element| max.max(element.magnitude_bits()))
 }
 
+/// The biased lane of bfp16.
+#[inline(always)]
+pub(super) fn biased16(value: f32, scale: f32, rounder: f32, top: i32) -> i32 {
+    // As integers, the bits of floats order like the floats, all negative ones below the positive ones.
+    let bits = (value * scale + rounder).to_bits().cast_signed();
+    (bits.max(ROUND_BITS) - ROUND_BITS).min(top)
+}
+
+/// The lane of bfp32.
+#[inline(always)]
+pub(super) fn mantissa32(value: f32, scale: f32, limit: f32, top: i32) -> i32 {
+    let scaled = value * scale;
+    let low = if scaled > -limit { scaled } else { -limit };
+    if scaled >= limit { top } else { low.round_ties_even() as i32 }
+}
+
 pub(super) fn pack16<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &mut [u8]) {
     let (rounder, top) = (rounder16(headroom), i32::from(top16(headroom)));
     for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(2)) {
-        // As integers, the bits of floats order like the floats, all negative ones below the positive ones.
-        let bits = (element.to_f32() * scale + rounder).to_bits().cast_signed();
-        let biased = (bits.max(ROUND_BITS) - ROUND_BITS).min(top) as u16;
+        let biased = biased16(element.to_f32(), scale, rounder, top) as u16;
         lane.copy_from_slice(&biased.to_be_bytes());
     }
 }
@@ -51,9 +66,33 @@ pub(super) fn pack32<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &m
     let limit = limit32(headroom);
     let top = i32::MAX >> headroom;
     for (element, lane) in block.iter().zip(lanes.chunks_exact_mut(4)) {
-        let scaled = element.to_f32() * scale;
-        let low = if scaled > -limit { scaled } else { -limit };
-        let mantissa = if scaled >= limit { top } else { low.round_ties_even() as i32 };
+        let mantissa = mantissa32(element.to_f32(), scale, limit, top);
+        lane.copy_from_slice(&mantissa.to_be_bytes());
+    }
+}
+
+/// As [`pack16`] by chance; `first` is the number of the slice's first element in its block.
+pub(super) fn pack16_by_chance<T: Float>(
+    block: &[T],
+    (range, bias): (Range, i32),
+    (keys, first): (Keys, u32),
+    lanes: &mut [u8],
+) {
+    for ((element, lane), number) in block.iter().zip(lanes.chunks_exact_mut(2)).zip(first..) {
+        let biased = (range.mantissa(element.to_f32(), keys.draw(number)) + bias) as u16;
+        lane.copy_from_slice(&biased.to_be_bytes());
+    }
+}
+
+/// As [`pack32`] by chance; `first` is the number of the slice's first element in its block.
+pub(super) fn pack32_by_chance<T: Float>(
+    block: &[T],
+    range: Range,
+    (keys, first): (Keys, u32),
+    lanes: &mut [u8],
+) {
+    for ((element, lane), number) in block.iter().zip(lanes.chunks_exact_mut(4)).zip(first..) {
+        let mantissa = range.mantissa(element.to_f32(), keys.draw(number));
         lane.copy_from_slice(&mantissa.to_be_bytes());
     }
 }

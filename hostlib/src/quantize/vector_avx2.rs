@@ -7,12 +7,20 @@
     reason = "vector loads and stores, and calls that need AVX2; `Avx2` proves the processor has it"
 )]
 
+#[path = "rounded_avx2.rs"]
+mod rounded;
+
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
 use super::{Float, raw, scalar};
 use crate::element::Element;
+
+pub(super) use rounded::{
+    left_of_chance, left_of_nearest16, left_of_nearest32, pack16 as pack16_by_chance,
+    pack32 as pack32_by_chance,
+};
 
 /// Proof that this processor has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
