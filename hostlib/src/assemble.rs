@@ -24,6 +24,7 @@ use crate::host::{Alone, Fabric, HostEngine};
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
+use crate::quantize::Rounding;
 use crate::split::Heritage;
 
 use std::sync::Arc;
@@ -35,6 +36,8 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) mode: Mode,
+    /// May differ between ranks.
+    pub(crate) rounding: Rounding,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
@@ -266,7 +269,8 @@ impl Assembly {
     ) -> Result<Communicator, Error> {
         let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), everyone.len() as u16);
-        let mut place = Place { rank, world, mode: settings.mode, lane_bytes: 0 };
+        let Settings { mode, rounding, .. } = settings;
+        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding };
         let aborter = mesh.aborter();
         fate.on_end(move |_| aborter.abort());
         let hierarchical = leaders.len() < everyone.len();
@@ -334,7 +338,8 @@ fn lead_by(
     (fate, heritage): (&Fate, &Heritage),
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
-    let mut place = Place { rank: index, world: leaders.len() as u16, mode: settings.mode, lane_bytes: 0 };
+    let Settings { mode, rounding, .. } = *settings;
+    let mut place = Place { rank: index, world: leaders.len() as u16, mode, lane_bytes: 0, rounding };
     let own = Fate::default();
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));

@@ -107,6 +107,8 @@ pub(crate) struct Parcel {
     copy_back: Option<CopyBack>,
     /// When all goes well, every element is divided by this.
     divisor: Option<u32>,
+    /// Where the caller wants what is left out of each element: numbers in binary32, as many as there are in `memory`.
+    residual: Option<Span>,
     ticket: Arc<Ticket>,
     settled: bool,
 }
@@ -114,7 +116,16 @@ pub(crate) struct Parcel {
 impl Parcel {
     fn new(memory: Span) -> Self {
         let ticket = Arc::<Ticket>::default();
-        Self { memory, input: None, keeper: None, copy_back: None, divisor: None, ticket, settled: false }
+        Self {
+            memory,
+            input: None,
+            keeper: None,
+            copy_back: None,
+            divisor: None,
+            residual: None,
+            ticket,
+            settled: false,
+        }
     }
 
     /// No tensor.
@@ -198,18 +209,46 @@ impl Parcel {
         self.divisor = Some(by);
     }
 
+    /// What is left out of each of the `len` elements goes to `residual`.
+    ///
+    /// # Safety
+    ///
+    /// As for the memory in [`Self::promised`], of so many aligned `f32`; no other memory of the parcel overlaps it.
+    pub(crate) unsafe fn keep_residual(&mut self, residual: *mut f32, len: usize) {
+        let start = NonNull::new(residual).unwrap_or(NonNull::dangling()).cast();
+        self.residual = Some(Span { dtype: DType::F32, start, len });
+    }
+
+    /// Whether it is wanted what is left out.
+    pub(crate) fn keeps_residual(&self) -> bool {
+        self.residual.is_some()
+    }
+
+    /// The elements and what is left out of them, where that is wanted of elements in binary32.
+    pub(crate) fn elements_and_residual(&mut self) -> Option<(&[f32], &mut [f32])> {
+        let residual = self.residual?;
+        if self.memory.dtype != DType::F32 {
+            return None;
+        }
+        // SAFETY: the types are those that the spans were made with, the two do not overlap, and `&mut self` makes this the
+        // only access.
+        unsafe { Some((self.memory.slice(self.memory.len), residual.slice_mut(residual.len))) }
+    }
+
     /// The tensor's bytes, native order; of calls that are not in place, the output's.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `&mut self` makes this the only access through the parcel; see the module's argument for all else.
         unsafe { self.memory.slice_mut(self.memory.bytes()) }
     }
 
-    /// The input and the output of a call that is not in place; `None` for the input of one that is.
-    pub(crate) fn input_and_output(&mut self) -> (Option<&[u8]>, &mut [u8]) {
+    /// The input and the output of a call that is not in place; `None` for the input of one that is. Where it is wanted,
+    /// the memory for what is left out of the elements.
+    pub(crate) fn input_and_output(&mut self) -> (Option<&[u8]>, &mut [u8], Option<&mut [f32]>) {
         // SAFETY: the spans do not overlap, and `&mut self` as above.
         unsafe {
             let input = self.input.map(|span| span.slice(span.bytes()));
-            (input, self.memory.slice_mut(self.memory.bytes()))
+            let residual = self.residual.map(|span| span.slice_mut(span.len));
+            (input, self.memory.slice_mut(self.memory.bytes()), residual)
         }
     }
 
@@ -265,7 +304,7 @@ impl Parcel {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.start.as_ptr(), from.len()) };
         }
         // The spans must be gone before the ticket is settled.
-        (self.memory, self.input) = (Span::EMPTY, None);
+        (self.memory, self.input, self.residual) = (Span::EMPTY, None, None);
         self.ticket.settle(result, self.keeper.take());
     }
 }

@@ -19,6 +19,7 @@ use crate::fate::Fate;
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
+use crate::quantize::Rounding;
 use crate::session::Session;
 use crate::split::Heritage;
 use crate::tensors::Coding;
@@ -40,6 +41,7 @@ pub struct Builder {
     rank: Option<u16>,
     world_size: Option<u16>,
     mode: Mode,
+    rounding: Rounding,
     slots: u32,
     switch: Vec<SocketAddr>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
@@ -73,6 +75,7 @@ impl Builder {
             rank: None,
             world_size: None,
             mode: Mode::Bfp32,
+            rounding: Rounding::Nearest,
             slots: 256,
             switch: Vec::new(),
             transport: None,
@@ -95,6 +98,7 @@ impl Builder {
         Self {
             job: Some(job),
             mode,
+            rounding: heritage.rounding,
             slots,
             switch,
             host,
@@ -111,6 +115,7 @@ impl Builder {
         Heritage {
             job: self.job.clone().unwrap_or_else(|| "netfold".into()),
             mode: self.mode,
+            rounding: self.rounding,
             slots: self.slots,
             switch: self.switch.clone(),
             host: self.host.clone(),
@@ -149,6 +154,15 @@ impl Builder {
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// How floating-point numbers are rounded to what travels, in modes of block floating point: default
+    /// [`Rounding::Nearest`]. Sums that hosts fold are not affected: they are not quantised. Every rank rounds for itself, so
+    /// ranks may differ.
+    #[must_use]
+    pub fn rounding(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
         self
     }
 
@@ -267,10 +281,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`]. The way to the switch:
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
+        self.check_rounding()?;
         if let Some(mut exchange) = self.take_exchange()? {
             let settings = self.settings();
             return assemble(self, &mut *exchange, settings);
@@ -284,7 +299,8 @@ impl Builder {
         if let Some(session) = &uplink.session {
             board.set_network(Network::Switch { address: Some(session.peer()) });
         }
-        let place = Place { rank, world, mode: self.mode, lane_bytes: uplink.lane_bytes };
+        let rounding = self.rounding;
+        let place = Place { rank, world, mode: self.mode, lane_bytes: uplink.lane_bytes, rounding };
         let network = uplink.start(None, &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
@@ -314,6 +330,7 @@ impl Builder {
     fn settings(&self) -> Settings {
         Settings {
             mode: self.mode,
+            rounding: self.rounding,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
             fall_back: self.fall_back,
@@ -383,11 +400,19 @@ impl Builder {
         Ok((rank, world))
     }
 
+    fn check_rounding(&self) -> Result<(), Error> {
+        match (Coding::of(self.mode), self.rounding) {
+            (_, Rounding::Nearest) => Ok(()),
+            (Coding::Blocks(lanes, _), _) if lanes.has_mantissas() => Ok(()),
+            _ => Err(Error::Rounding { mode: self.mode }),
+        }
+    }
+
     fn check_place(&self, rank: u16, world: u16) -> Result<(), Error> {
         if world == 0 || world > netfold_wire::WORLD_MAX {
             return Err(ConfigError::World(world).into());
         }
-        if let Coding::Blocks(lanes) = Coding::of(self.mode)
+        if let Coding::Blocks(lanes, _) = Coding::of(self.mode)
             && world > lanes.world_max()
         {
             return Err(Error::Precision { mode: self.mode, world, max: lanes.world_max() });

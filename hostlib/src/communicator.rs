@@ -350,7 +350,7 @@ impl Communicator {
         buffer::lend(parcel, |parcel| self.start(plan, parcel))
     }
 
-    fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
+    pub(crate) fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
         let (world, rank) = (self.place.world, self.place.rank);
         let root = call.collective.root().unwrap_or(rank);
         let reads = !matches!(call.collective, Collective::Broadcast { .. }) || root == rank;
@@ -369,7 +369,7 @@ impl Communicator {
     }
 
     /// Which way a call goes. The same on every rank.
-    fn plan(&self, call: &Call) -> Result<Plan, Error> {
+    pub(crate) fn plan(&self, call: &Call) -> Result<Plan, Error> {
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
         }
@@ -402,7 +402,7 @@ impl Communicator {
     /// # Safety
     ///
     /// As for [`Self::submit`].
-    unsafe fn parcel(&self, call: &Call, plan: &Plan, send: *const u8, recv: *mut u8) -> Parcel {
+    pub(crate) unsafe fn parcel(&self, call: &Call, plan: &Plan, send: *const u8, recv: *mut u8) -> Parcel {
         match plan {
             // SAFETY: passed on to the caller.
             Plan::Switch(_) => unsafe { lower::parcel(call, &self.place, send, recv) },
@@ -411,7 +411,7 @@ impl Communicator {
         }
     }
 
-    fn start(&self, plan: Plan, parcel: Parcel) {
+    pub(crate) fn start(&self, plan: Plan, parcel: Parcel) {
         let submitted = Instant::now();
         match (plan, &self.network, &self.host) {
             (Plan::Switch(Lowered { spec, coding }), Some(network), _) => {
@@ -426,7 +426,7 @@ impl Communicator {
 
 /// Which way a call goes.
 #[derive(Debug)]
-enum Plan {
+pub(crate) enum Plan {
     /// By the switch.
     Switch(Lowered),
     /// By the hosts.

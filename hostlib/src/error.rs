@@ -43,6 +43,14 @@ pub enum Error {
         /// Most workers of that mode.
         max: u16,
     },
+    /// A rounding that the mode's lanes have no use for.
+    #[error(
+        "mode {mode} has no mantissas to round by chance; use mode bfp32, bfp16, saturating or wide, or round to the nearest"
+    )]
+    Rounding {
+        /// Mode asked for.
+        mode: Mode,
+    },
     /// The switch's address cannot be resolved.
     #[error("cannot resolve the switch address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
     Address {
@@ -178,6 +186,26 @@ pub enum Error {
         /// World size.
         world: u16,
     },
+    /// A residual that is not as long as its tensor.
+    #[error("a residual of {residual} elements does not fit a tensor of {tensor}; keep one residual for each tensor")]
+    ResidualLength {
+        /// Elements of the tensor.
+        tensor: usize,
+        /// Elements of the residual.
+        residual: usize,
+    },
+    /// An operation whose errors cannot be fed back.
+    #[error(
+        "error feedback is for sums and averages of f32 tensors over all ranks, not for {collective}({op}) of {dtype}; call without a residual"
+    )]
+    Feedback {
+        /// The collective asked for.
+        collective: &'static str,
+        /// The reduction asked for.
+        op: ReduceOp,
+        /// Element type of the tensor.
+        dtype: DType,
+    },
     /// A null pointer to memory that is needed.
     #[error("{0} is null; pass memory of the length that the call says")]
     Null(&'static str),
@@ -242,7 +270,8 @@ impl Error {
     /// A stable name for programs: snake case, never changed once released.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) | Self::Precision { .. } => "argument",
+            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
+            Self::Precision { .. } | Self::Rounding { .. } => "argument",
             Self::Address { .. } => "address",
             Self::Connect { .. } => "connect",
             Self::Refused { .. } => "refused",
@@ -250,9 +279,9 @@ impl Error {
             Self::Control { .. } => "control",
             Self::Io(_) | Self::Datagram { .. } => "io",
             Self::Thread(_) => "thread",
-            Self::Unsupported { .. } | Self::Undefined { .. } => "unsupported",
+            Self::Unsupported { .. } | Self::Undefined { .. } | Self::Feedback { .. } => "unsupported",
             Self::Root { .. } => "root",
-            Self::Length(_) | Self::OutputLength { .. } => "length",
+            Self::Length(_) | Self::OutputLength { .. } | Self::ResidualLength { .. } => "length",
             Self::Null(_) | Self::ElementType => "argument",
             Self::Taken => "taken",
             Self::Mismatch { .. } => "mismatch",
@@ -306,6 +335,8 @@ impl Error {
                 | Self::Root { .. }
                 | Self::Length(_)
                 | Self::OutputLength { .. }
+                | Self::ResidualLength { .. }
+                | Self::Feedback { .. }
                 | Self::Null(_)
                 | Self::ElementType
                 | Self::Forked { .. }

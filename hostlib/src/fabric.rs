@@ -207,6 +207,29 @@ impl Hierarchy {
 
 impl Fabric for Hierarchy {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
+        self.fold(call, input, output, None)
+    }
+
+    fn run_with_feedback(
+        &mut self,
+        call: &Call,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        residual: &mut [f32],
+    ) -> Result<(), Error> {
+        self.fold(call, input, output, Some(residual))
+    }
+}
+
+impl Hierarchy {
+    /// The leader's `residual` gets what is left out of its host's sum.
+    fn fold(
+        &mut self,
+        call: &Call,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        residual: Option<&mut [f32]>,
+    ) -> Result<(), Error> {
         use netfold_shared::Buffers;
         let summed = call.collective == Collective::AllReduce && lower::switch_can(call, self.mode).is_ok();
         if !summed {
@@ -217,7 +240,7 @@ impl Fabric for Hierarchy {
             Some(send) => Buffers::Apart { send, recv: &mut *output },
             None => Buffers::InPlace(&mut *output),
         };
-        let mut stage = Stage::new(self.leaders.as_ref(), call.dtype, op);
+        let mut stage = Stage::new(self.leaders.as_ref(), (call.dtype, op), residual);
         let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
         done.map_err(|error| shared_error(error, &self.local))?;
         // The types that are summed can be divided.
@@ -236,6 +259,17 @@ impl<F: Fabric> Fabric for InBinary32<F> {
             DType::Bf16 if call.collective.reduces() => widened::<bf16>(&mut self.0, call, input, output),
             _ => self.0.run(call, input, output),
         }
+    }
+
+    fn run_with_feedback(
+        &mut self,
+        call: &Call,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        residual: &mut [f32],
+    ) -> Result<(), Error> {
+        // Of tensors in binary32.
+        self.0.run_with_feedback(call, input, output, residual)
     }
 }
 

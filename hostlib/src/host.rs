@@ -29,6 +29,23 @@ pub(crate) trait Fabric: Send {
     ///
     /// Any error ends the communicator.
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error>;
+
+    /// Does a call whose caller wants to know what is left out of each element of its tensor, of `f32`: nothing, unless said
+    /// otherwise. `residual` is all zeros.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    fn run_with_feedback(
+        &mut self,
+        call: &Call,
+        input: Option<&[u8]>,
+        output: &mut [u8],
+        residual: &mut [f32],
+    ) -> Result<(), Error> {
+        debug_assert!(residual.iter().all(|left| *left == 0.0), "nothing is left out");
+        self.run(call, input, output)
+    }
 }
 
 /// A call on its way to the host's thread.
@@ -103,8 +120,12 @@ impl HostEngine {
 
     fn perform(&mut self, call: HostCall) -> Result<(), Error> {
         let HostCall { call, mut parcel, submitted } = call;
-        let (input, output) = parcel.input_and_output();
-        match self.fabric.run(&call, input, output) {
+        let (input, output, residual) = parcel.input_and_output();
+        let done = match residual {
+            None => self.fabric.run(&call, input, output),
+            Some(residual) => self.fabric.run_with_feedback(&call, input, output, residual),
+        };
+        match done {
             Ok(()) => {
                 let elements = call.output_len(1) as u64;
                 let report = OpReport { elements, elapsed: submitted.elapsed(), ..OpReport::default() };

@@ -1,6 +1,8 @@
 //! The network stage of hosts with several ranks: the leader sends what its host has folded, segment by segment.
 #![expect(unsafe_code, reason = "hands segments of shared memory to the leaders' communicator")]
 
+use std::marker::PhantomData;
+
 use netfold_proto::DType;
 use netfold_reduce::ReduceOp;
 use netfold_shared::{Network, Segment};
@@ -16,13 +18,36 @@ pub(crate) struct Stage<'a> {
     leaders: Option<&'a Communicator>,
     dtype: DType,
     op: ReduceOp,
+    /// What is left out of each element, where that is wanted.
+    residual: Option<Residual<'a>>,
     /// Segments under way, by index, and the memory that they work on.
     flying: Vec<(usize, Work, Segment)>,
 }
 
+/// A slice of which parts are lent to works under way.
+struct Residual<'a> {
+    start: *mut f32,
+    len: usize,
+    borrowed: PhantomData<&'a mut [f32]>,
+}
+
+impl Residual<'_> {
+    /// `len` numbers from `first` on.
+    fn part(&self, first: usize, len: usize) -> Option<*mut f32> {
+        let fits = first.checked_add(len).is_some_and(|end| end <= self.len);
+        fits.then(|| self.start.wrapping_add(first))
+    }
+}
+
 impl<'a> Stage<'a> {
-    pub(crate) fn new(leaders: Option<&'a Communicator>, dtype: DType, op: ReduceOp) -> Self {
-        Self { leaders, dtype, op, flying: Vec::new() }
+    pub(crate) fn new(
+        leaders: Option<&'a Communicator>,
+        (dtype, op): (DType, ReduceOp),
+        residual: Option<&'a mut [f32]>,
+    ) -> Self {
+        let residual =
+            residual.map(|all| Residual { start: all.as_mut_ptr(), len: all.len(), borrowed: PhantomData });
+        Self { leaders, dtype, op, residual, flying: Vec::new() }
     }
 }
 
@@ -32,9 +57,18 @@ impl Network for Stage<'_> {
         let count = segment.len() / self.dtype.size().max(1);
         let call = Call::new(Collective::AllReduce, self.dtype, self.op, count);
         let memory = segment.as_ptr();
+        let first = segment.offset_bytes() / size_of::<f32>();
+        let residual = self.residual.as_ref().and_then(|all| all.part(first, count));
         // SAFETY: from here until `finish` or `abandon` returns for this segment its memory belongs to this stage, and stays
-        // mapped as long as the segment, which is kept until the work is done.
-        let work = unsafe { leaders.submit(&call, memory, memory) }.map_err(|error| encode(&error))?;
+        // mapped as long as the segment, which is kept until the work is done. So does a part of the residual of its own, of the
+        // same length, which is borrowed for longer than this stage lives and not looked at meanwhile.
+        let work = unsafe {
+            match residual {
+                None => leaders.submit(&call, memory, memory),
+                Some(residual) => leaders.submit_for_residual(&call, memory, residual),
+            }
+        };
+        let work = work.map_err(|error| encode(&error))?;
         self.flying.push((index, work, segment));
         Ok(())
     }

@@ -57,6 +57,7 @@ mod engine;
 mod error;
 mod fabric;
 mod fate;
+mod feedback;
 mod host;
 mod leader;
 mod lower;

@@ -8,6 +8,7 @@ use netfold_wire::control::{Mode, Numerics};
 use crate::buffer::Parcel;
 use crate::call::{Call, Collective};
 use crate::error::Error;
+use crate::quantize::Rounding;
 use crate::tensors::Coding;
 
 /// This rank's place in the job, as far as operations depend on it.
@@ -17,6 +18,7 @@ pub(crate) struct Place {
     pub(crate) world: u16,
     pub(crate) mode: Mode,
     pub(crate) lane_bytes: usize,
+    pub(crate) rounding: Rounding,
 }
 
 /// An operation of the switch.
@@ -81,12 +83,12 @@ pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
 ///
 /// [`Error::Length`] when it is too long.
 pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
-    let Place { rank, world, mode, lane_bytes } = *place;
+    let Place { rank, world, mode, lane_bytes, rounding } = *place;
     let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
     let coding = match call.collective {
         Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
         Collective::Broadcast { .. } => Coding::WordsFromRoot,
-        _ if call.collective.reduces() && floats => Coding::of(mode),
+        _ if call.collective.reduces() && floats => Coding::of(mode).rounded(rounding, rank),
         _ => Coding::Words,
     };
     let (kind, elements) = match call.collective {
@@ -100,7 +102,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
     let descriptor = Descriptor {
         kind,
         dtype: call.dtype,
-        mode: if matches!(coding, Coding::Blocks(_)) { mode } else { Mode::I32 },
+        mode: if matches!(coding, Coding::Blocks(..)) { mode } else { Mode::I32 },
         lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
         root: call.collective.root().unwrap_or(0),
         average: call.collective.reduces() && call.op == ReduceOp::Avg,
@@ -119,7 +121,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
     let spec = OpSpec {
         descriptor,
         data_chunks: data_chunks as u32,
-        exponents: matches!(coding, Coding::Blocks(_)),
+        exponents: matches!(coding, Coding::Blocks(..)),
         class: 0,
         lane_op: descriptor.lane_op,
     };

@@ -9,12 +9,14 @@ use netfold_wire::control::Mode;
 use crate::builder::Builder;
 use crate::communicator::Communicator;
 use crate::error::Error;
+use crate::quantize::Rounding;
 
 /// What a group inherits from the communicator that it is split from.
 #[derive(Debug, Clone)]
 pub(crate) struct Heritage {
     pub(crate) job: String,
     pub(crate) mode: Mode,
+    pub(crate) rounding: Rounding,
     pub(crate) slots: u32,
     pub(crate) switch: Vec<SocketAddr>,
     pub(crate) host: Option<String>,

@@ -13,15 +13,15 @@ use netfold_wire::control::Mode;
 use crate::buffer::{Parcel, View, ViewMut};
 use crate::error::Error;
 use crate::mailbox::Order;
-use crate::quantize::{EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer};
+use crate::quantize::{Draws, EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer, Rounding};
 use crate::report::OpReport;
 use crate::standing::Tails;
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// Quantised in blocks.
-    Blocks(Lanes),
+    /// Quantised in blocks, to the nearest or with draws of this rank's.
+    Blocks(Lanes, Option<Draws>),
     /// As they are.
     Words,
     /// As they are, and only to be received: this rank sends zeros.
@@ -35,19 +35,29 @@ impl Coding {
     pub(crate) fn of(mode: Mode) -> Self {
         match mode {
             Mode::I32 => Self::Words,
-            Mode::Bfp32 => Self::Blocks(Lanes::Bfp32),
-            Mode::Bfp16 => Self::Blocks(Lanes::Bfp16),
-            Mode::Saturating => Self::Blocks(Lanes::Saturating),
-            Mode::Wide => Self::Blocks(Lanes::Wide),
-            Mode::Half => Self::Blocks(Lanes::Half),
-            Mode::Float => Self::Blocks(Lanes::Float),
+            Mode::Bfp32 => Self::Blocks(Lanes::Bfp32, None),
+            Mode::Bfp16 => Self::Blocks(Lanes::Bfp16, None),
+            Mode::Saturating => Self::Blocks(Lanes::Saturating, None),
+            Mode::Wide => Self::Blocks(Lanes::Wide, None),
+            Mode::Half => Self::Blocks(Lanes::Half, None),
+            Mode::Float => Self::Blocks(Lanes::Float, None),
+        }
+    }
+
+    /// The same with blocks rounded so by this rank.
+    pub(crate) fn rounded(self, rounding: Rounding, rank: u16) -> Self {
+        match (self, rounding) {
+            (Self::Blocks(lanes, _), Rounding::Stochastic { seed }) => {
+                Self::Blocks(lanes, Some(Draws::new(seed, rank)))
+            }
+            (coding, _) => coding,
         }
     }
 
     /// Elements of `element_bytes` bytes that one chunk of `lane_bytes` bytes of lanes carries.
     pub(crate) fn chunk_elements(self, element_bytes: usize, lane_bytes: usize) -> usize {
         match self {
-            Self::Blocks(lanes) => lane_bytes / lanes.element_bytes(),
+            Self::Blocks(lanes, _) => lane_bytes / lanes.element_bytes(),
             Self::Words | Self::WordsFromRoot | Self::WordsOfRoot => lane_bytes / element_bytes,
         }
     }
@@ -81,6 +91,16 @@ struct Pending {
     chunk_elements: usize,
     non_finite: u32,
     saturated: u32,
+    /// Of operations that keep residuals, how each chunk was last packed.
+    packed: Vec<Option<Packed>>,
+}
+
+/// How a chunk was packed.
+#[derive(Debug, Clone, Copy)]
+struct Packed {
+    exp: u8,
+    /// With all headroom.
+    again: bool,
 }
 
 /// A coding with what it needs.
@@ -132,24 +152,32 @@ impl Tensors {
     /// and its first data chunk are at the stream positions `starts`.
     pub(crate) fn push(&mut self, op: OpId, starts: (u64, u64), submission: Submission) {
         debug_assert_eq!(op.0, self.first + self.pending.len() as u64, "operations are numbered in order");
-        let pending = self.pending(starts, submission);
+        let pending = self.pending(op, starts, submission);
         self.pending.push_back(pending);
     }
 
-    fn pending(&self, starts: (u64, u64), submission: Submission) -> Pending {
+    fn pending(&self, op: OpId, starts: (u64, u64), submission: Submission) -> Pending {
         let Submission { spec, coding, parcel, submitted } = submission;
         let kernel = self.kernel;
         let plan = match coding {
-            Coding::Blocks(lanes) => Plan::Blocks(match Quantizer::with_kernel(lanes, self.world, kernel) {
-                quantizer if self.shift > 0 => quantizer.shifted(self.shift),
-                quantizer => quantizer,
-            }),
+            Coding::Blocks(lanes, draws) => {
+                let mut quantizer = Quantizer::with_kernel(lanes, self.world, kernel);
+                if self.shift > 0 {
+                    quantizer = quantizer.shifted(self.shift);
+                }
+                if let Some(draws) = draws {
+                    quantizer = quantizer.stochastic(draws.operation(op.0));
+                }
+                Plan::Blocks(quantizer)
+            }
             Coding::Words => Plan::Words { kernel, send: true, receive: true },
             Coding::WordsFromRoot => Plan::Words { kernel, send: false, receive: true },
             Coding::WordsOfRoot => Plan::Words { kernel, send: true, receive: false },
         };
         let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
-        Pending { starts, spec, parcel, submitted, plan, chunk_elements, non_finite: 0, saturated: 0 }
+        let packed = if parcel.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
+        let (non_finite, saturated) = (0, 0);
+        Pending { starts, spec, parcel, submitted, plan, chunk_elements, non_finite, saturated, packed }
     }
 
     /// Operations not finished.
@@ -199,6 +227,31 @@ impl Pending {
             saturated: self.saturated,
             elapsed: self.submitted.elapsed(),
         }));
+    }
+
+    /// Writes what was left out of a chunk when it was packed like this to the caller's residual, if there is one. The tensor must
+    /// still hold this rank's input.
+    fn keep_residual(&mut self, quantizer: &Quantizer, chunk: u32, exp: u8) {
+        let len = self.chunk_elements;
+        if let Some((elements, residual)) = self.parcel.elements_and_residual() {
+            let left = block_mut(residual, chunk, len);
+            quantizer.residual(chunk, block(elements, chunk, len), exp, left);
+        }
+    }
+
+    /// The same of a chunk whose result comes from another rank.
+    fn keep_residual_of_last(&mut self, chunk: u32) {
+        let Some(Packed { exp, again }) = self.packed.get(chunk as usize).copied().flatten() else { return };
+        if let Plan::Blocks(quantizer) = self.plan {
+            let quantizer = if again { quantizer.again() } else { quantizer };
+            self.keep_residual(&quantizer, chunk, exp);
+        }
+    }
+
+    fn note_packed(&mut self, chunk: u32, exp: u8, again: bool) {
+        if let Some(packed) = self.packed.get_mut(chunk as usize) {
+            *packed = Some(Packed { exp, again });
+        }
     }
 
     /// Has the next block packed or unpacked with all headroom; the plan to go back to.
@@ -273,11 +326,12 @@ impl Codec for Tensors {
 
     fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
+        pending.note_packed(chunk, exp, false);
         let (view, len) = (pending.parcel.view(), pending.chunk_elements);
         match pending.plan {
             Plan::Blocks(q) => with_floats!(
                 View: view,
-                elements => q.pack(block(elements, chunk, len), exp, lanes),
+                elements => q.pack_block(chunk, block(elements, chunk, len), exp, lanes),
                 else lanes.fill(0)
             ),
             Plan::Words { kernel, send: true, .. } => with_elements!(
@@ -293,6 +347,9 @@ impl Codec for Tensors {
         let plan = self.at(op).map(Pending::with_all_headroom);
         self.pack(op, chunk, exp, lanes);
         self.restore(op, plan);
+        if let Some(pending) = self.at(op) {
+            pending.note_packed(chunk, exp, true);
+        }
     }
 
     fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
@@ -307,18 +364,18 @@ impl Codec for Tensors {
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
         let Some(pending) = self.at(op) else { return };
         let len = pending.chunk_elements;
-        let view = pending.parcel.view_mut();
         match pending.plan {
             Plan::Blocks(q) => {
                 pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
+                pending.keep_residual(&q, chunk, exp);
                 with_floats!(
-                    ViewMut: view,
+                    ViewMut: pending.parcel.view_mut(),
                     elements => q.unpack(lanes, exp, count, block_mut(elements, chunk, len)),
                     else ()
                 );
             }
             Plan::Words { kernel, receive: true, .. } => with_elements!(
-                ViewMut: view,
+                ViewMut: pending.parcel.view_mut(),
                 elements => kernel.unpack_words(lanes, block_mut(elements, chunk, len)),
                 else ()
             ),

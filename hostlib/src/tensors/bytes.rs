@@ -2,7 +2,7 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use netfold_proto::{DType, OpKind};
+use netfold_proto::{DType, OpId, OpKind};
 use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
 
@@ -31,9 +31,13 @@ impl Tensors {
         }
     }
 
-    /// The memory of a pending operation's result at a stream position.
+    /// The memory of a pending operation's result at a stream position, to be overwritten with the result that another rank has.
     pub(crate) fn memory_at(&mut self, position: u64) -> Option<&mut [u8]> {
-        self.pending.iter_mut().find_map(|pending| pending.bytes_at(position))
+        let pending = self.pending.iter_mut().find(|pending| pending.chunk_at(position).is_some())?;
+        let chunk = pending.chunk_at(position)?;
+        // This rank's share was in that result, as it was packed.
+        pending.keep_residual_of_last(chunk);
+        pending.bytes_at(position)
     }
 
     /// Does what is left of the oldest pending operation, among the ranks, and gives its tensor back; `false` when nothing is
@@ -54,7 +58,7 @@ impl Tensors {
 
     /// Does an operation that the worker never had, among the ranks.
     pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
-        let mut pending = self.pending((0, 0), submission);
+        let mut pending = self.pending(OpId(0), (0, 0), submission);
         let undone = pending.undone(|_| true);
         let compared = carry_on::compare(pending.spec.descriptor, peers);
         match compared.and_then(|()| pending.fold_among(peers, &undone)) {
