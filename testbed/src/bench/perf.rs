@@ -1,6 +1,6 @@
 //! Collectives of a running job, measured as `nccl-tests` does: every rank is a process that calls [`measure`].
 //!
-//! Each iteration begins with a barrier and takes as long as its slowest rank. Reported are the median over the iterations, and
+//! Each iteration lies between two barriers and takes as long as its slowest rank. Reported are the median over the iterations, and
 //! the shortest and the longest. Results are checked on every rank. What went over the wire is what the kernel counted on the
 //! interfaces of this rank's namespace meanwhile, headers, acknowledgements and resends included.
 
@@ -206,6 +206,8 @@ fn run(
             times.push(took);
             wire += Wire::now().since(&before);
         }
+        // A rank that checks or prepares takes the processor from ranks beside it that are not done.
+        comm.barrier()?;
         if config.check {
             wrong += checker.wrong(call, memory.result(call, in_place));
         }

@@ -1,9 +1,9 @@
 //! Netfold against its peers on the same links: a star of hosts, each in a network namespace of its own, with the switch in the
 //! middle.
 //!
-//! The same all-reduce is timed the same way by all: a barrier, then the call, as long as the slowest rank takes. Systems take
-//! turns, round after round, so that whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce
-//! algorithms; the fastest counts.
+//! The same all-reduce is timed the same way by all: a barrier, the call, as long as the slowest rank takes, and a barrier, so that
+//! no rank's check of the result takes the processor from one that is not done. Systems take turns, round after round, so that
+//! whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce algorithms; the fastest counts.
 
 mod network;
 mod processes;
@@ -103,7 +103,8 @@ pub struct Row {
     /// Tensor bytes over the median, 10^6 bytes a second.
     #[serde(rename = "algbw_MBps")]
     pub algbw: f64,
-    /// Share of what the links allow: M/B through a switch (half of that in 16 bits), 2M(n-1)/(nB) in a ring.
+    /// Share of what the links allow: M/B through a switch (half of that in 16 bits), 2M(n-1)/(nB) in a ring, each less what
+    /// the shapers let pass at once.
     pub bound_share: Option<f64>,
     /// Wrong elements.
     pub wrong: u64,
@@ -295,9 +296,12 @@ fn row(config: &Config, measured: Measured) -> Row {
     let Measured { system, turn: Turn { mut times, wrong, resent, sent } } = measured;
     times.sort_by(f64::total_cmp);
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
-    let bound = config.rate.map(|rate| match system {
-        System::Netfold(_) => bytes * system.wire_share() * 8.0 / rate,
-        _ => 2.0 * bytes * (n - 1.0) / n * 8.0 / rate,
+    let bound = config.rate.map(|rate| {
+        let wire = match system {
+            System::Netfold(_) => bytes * system.wire_share(),
+            _ => 2.0 * bytes * (n - 1.0) / n,
+        };
+        (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
     });
     Row {
         system,

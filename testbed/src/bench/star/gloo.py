@@ -20,6 +20,7 @@ for iteration in range(iterations + warmup):
     took = time.perf_counter() - started
     if iteration >= warmup:
         times[iteration - warmup] = took
+    dist.barrier()
     wrong += int((tensor != int(world) * (int(world) + 1) / 2).sum())
 dist.all_reduce(times, op=dist.ReduceOp.MAX)
 if int(rank) == 0:

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use crate::netns::{CommandFailed, Namespaces, command};
 
-/// Room for bursts in the shapers, in bytes: what late wake-ups on a busy machine cost at 200 Mbit/s.
-const BURST: u32 = 256 << 10;
+/// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets
+/// itself, at the cost of most of the processor.
+pub(super) const BURST: u32 = 80 << 10;
 
 /// Room for packets that wait in the shapers, in bytes: more than a window.
 const LIMIT: u32 = 4 << 20;

@@ -20,7 +20,8 @@ Examples:
   netfold bench star --unshaped --bytes 4K --iterations 200
 
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
-is. bound is the share of what the links allow: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring.
+is. bound is the share of what the links allow: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring,
+less what the shapers let pass at once (80 KiB).
 against is the best peer's time over this one's.";
 
 /// Compare with gloo and Open MPI: a star of hosts in network namespaces, with links of a given rate.
@@ -49,7 +50,7 @@ pub(crate) struct Star {
     #[arg(long, default_value_t = 1)]
     warmup: u32,
     /// Slots that Netfold asks for, a power of two: the packets in flight.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 128)]
     slots: u32,
     /// Measure Netfold alone.
     #[arg(long)]
