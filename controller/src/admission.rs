@@ -258,8 +258,11 @@ impl Coordinator {
                     "this session has joined a job already: open another session for another job",
                 ),
             ),
-            (Request::Join { version, job, rank, world, mode, slots, udp_port }, Stage::Greeting) => {
-                let join = join::Join { version, job, rank, world, mode, slots, udp_port };
+            (
+                Request::Join { version, job, rank, world, mode, slots, classes, udp_port },
+                Stage::Greeting,
+            ) => {
+                let join = join::Join { version, job, rank, world, mode, slots, classes, udp_port };
                 self.join(now, id, join);
             }
             (Request::Alive {}, Stage::Greeting) => {

@@ -23,6 +23,7 @@ pub(crate) struct JobSpec {
     pub(crate) world: u16,
     pub(crate) mode: Mode,
     pub(crate) slots: u32,
+    pub(crate) classes: u8,
 }
 
 /// A job that waits for its members or, once all are in, for its place.

@@ -38,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
+    pub(crate) classes: u8,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
@@ -53,9 +54,10 @@ impl Settings {
     fn describe(&self) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
         format!(
-            "version {}, mode {}, switch {}, shared memory {}, fall-back {}",
+            "version {}, mode {}, classes {}, switch {}, shared memory {}, fall-back {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
+            self.classes,
             yes(self.switch),
             yes(self.shared_memory),
             yes(self.fall_back)
@@ -269,8 +271,8 @@ impl Assembly {
     ) -> Result<Communicator, Error> {
         let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), everyone.len() as u16);
-        let Settings { mode, rounding, .. } = settings;
-        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding };
+        let Settings { mode, rounding, classes, .. } = settings;
+        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, classes };
         let aborter = mesh.aborter();
         fate.on_end(move |_| aborter.abort());
         let hierarchical = leaders.len() < everyone.len();
@@ -338,8 +340,9 @@ fn lead_by(
     (fate, heritage): (&Fate, &Heritage),
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
-    let Settings { mode, rounding, .. } = *settings;
-    let mut place = Place { rank: index, world: leaders.len() as u16, mode, lane_bytes: 0, rounding };
+    let Settings { mode, rounding, classes, .. } = *settings;
+    let world = leaders.len() as u16;
+    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, classes };
     let own = Fate::default();
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use netfold_io::PacketIo;
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_proto::{ConfigError, Worker, WorkerConfig};
+use netfold_proto::{ConfigError, WorkerConfig};
+use netfold_wire::CLASSES_MAX;
 use netfold_wire::control::{Admission, Mode, Request};
 
 use crate::assemble::{Settings, assemble};
@@ -22,6 +23,7 @@ use crate::path::{Network, Path, PathBoard};
 use crate::quantize::Rounding;
 use crate::session::Session;
 use crate::split::Heritage;
+use crate::streams::Streams;
 use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
@@ -43,6 +45,7 @@ pub struct Builder {
     mode: Mode,
     rounding: Rounding,
     slots: u32,
+    classes: u8,
     switch: Vec<SocketAddr>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
@@ -77,6 +80,7 @@ impl Builder {
             mode: Mode::Bfp32,
             rounding: Rounding::Nearest,
             slots: 256,
+            classes: 1,
             switch: Vec::new(),
             transport: None,
             middleware: None,
@@ -93,13 +97,15 @@ impl Builder {
 
     /// With the settings of a communicator, for a part of its ranks.
     pub(crate) fn inherit(heritage: &Heritage, job: String) -> Self {
-        let Heritage { mode, slots, shared_memory, fall_back, join_timeout, stall_timeout, .. } = *heritage;
+        let Heritage { mode, slots, classes, shared_memory, fall_back, join_timeout, stall_timeout, .. } =
+            *heritage;
         let (switch, host) = (heritage.switch.clone(), heritage.host.clone());
         Self {
             job: Some(job),
             mode,
             rounding: heritage.rounding,
             slots,
+            classes,
             switch,
             host,
             shared_memory,
@@ -117,6 +123,7 @@ impl Builder {
             mode: self.mode,
             rounding: self.rounding,
             slots: self.slots,
+            classes: self.classes,
             switch: self.switch.clone(),
             host: self.host.clone(),
             shared_memory: self.shared_memory,
@@ -166,10 +173,22 @@ impl Builder {
         self
     }
 
-    /// Slots of the switch to ask for, a power of two: the chunks in flight. The switch may grant fewer. Default 256.
+    /// Slots of the switch to ask for, a power of two: the chunks in flight, of each [class](Self::classes). The switch may grant fewer.
+    /// Default 256.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
+        self
+    }
+
+    /// Classes of operations, a power of two, 1 to 16, the same on all ranks. Default 1. Through a switch every class is a stream of its
+    /// own with its own slots, and of all that could be sent, chunks of the highest class go first: an operation of a higher class
+    /// overtakes those of lower ones in the middle, whatever was submitted first (see [`Call::in_class`](crate::Call::in_class)). All
+    /// ranks must submit the same operations in the same order all the same. Within one host, and in rings, operations go in order of
+    /// submission.
+    #[must_use]
+    pub fn classes(mut self, classes: u8) -> Self {
+        self.classes = classes;
         self
     }
 
@@ -286,6 +305,9 @@ impl Builder {
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         self.check_rounding()?;
+        if !self.classes.is_power_of_two() || self.classes > CLASSES_MAX {
+            return Err(Error::Classes { classes: self.classes });
+        }
         if let Some(mut exchange) = self.take_exchange()? {
             let settings = self.settings();
             return assemble(self, &mut *exchange, settings);
@@ -299,8 +321,8 @@ impl Builder {
         if let Some(session) = &uplink.session {
             board.set_network(Network::Switch { address: Some(session.peer()) });
         }
-        let rounding = self.rounding;
-        let place = Place { rank, world, mode: self.mode, lane_bytes: uplink.lane_bytes, rounding };
+        let Self { rounding, classes, mode, .. } = self;
+        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes, rounding, classes };
         let network = uplink.start(None, &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
@@ -331,6 +353,7 @@ impl Builder {
         Settings {
             mode: self.mode,
             rounding: self.rounding,
+            classes: self.classes,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
             fall_back: self.fall_back,
@@ -362,12 +385,12 @@ impl Builder {
         let config = self.worker_config(admission, rank, world, io.capabilities().lossless);
         let lane_bytes = config.admission.lane_words as usize * 4;
         let need = config.datagram_len_max();
-        let worker = Worker::new(config)?;
+        let streams = Streams::new(&config, self.classes)?;
         let max = io.capabilities().datagram_len_max;
         if need > max {
             return Err(Error::Datagram { need, max });
         }
-        Ok(Uplink { io, worker, session, lane_bytes })
+        Ok(Uplink { io, streams, session, lane_bytes })
     }
 
     fn worker_config(&self, admission: Admission, rank: u16, world: u16, lossless: bool) -> WorkerConfig {
@@ -420,10 +443,15 @@ impl Builder {
         if rank >= world {
             return Err(ConfigError::Rank { rank, world }.into());
         }
-        if !self.slots.is_power_of_two() || self.slots > netfold_proto::SLOTS_MAX {
+        if !self.slots.is_power_of_two() || self.all_slots() > netfold_proto::SLOTS_MAX {
             return Err(ConfigError::Slots(self.slots).into());
         }
         Ok(())
+    }
+
+    /// Slots of all classes.
+    fn all_slots(&self) -> u32 {
+        self.slots.saturating_mul(u32::from(self.classes))
     }
 
     fn join(&mut self, rank: u16, world: u16) -> Result<(Box<dyn PacketIo>, Admission, Session), Error> {
@@ -442,7 +470,8 @@ impl Builder {
             rank,
             world,
             mode: self.mode,
-            slots: self.slots,
+            slots: self.all_slots(),
+            classes: self.classes,
             udp_port: udp.port(),
         };
         let admission = session.join(&request, self.join_timeout)?;
@@ -456,7 +485,7 @@ impl Builder {
 /// A place at a switch, before anything was sent.
 pub(crate) struct Uplink {
     io: Box<dyn PacketIo>,
-    worker: Worker,
+    streams: Streams,
     session: Option<Session>,
     lane_bytes: usize,
 }
@@ -484,7 +513,7 @@ impl Uplink {
         board: &PathBoard,
         fate: &Fate,
     ) -> Result<NetworkSide, Error> {
-        let Self { io, worker, session, .. } = self;
+        let Self { io, streams, session, .. } = self;
         let mailbox = Arc::new(Mailbox::new(io.waker()));
         let line = session.as_ref().map(Session::line);
         let (doomed, inbox) = (Arc::clone(&mailbox), Arc::clone(&mailbox));
@@ -496,7 +525,7 @@ impl Uplink {
             board: board.clone(),
             fate: fate.clone(),
         };
-        let engine = Engine::new(io, worker, ties);
+        let engine = Engine::new(io, streams, ties);
         let engine = spawn("netfold-engine", move || engine.run())?;
         let mut network = NetworkSide { mailbox, control: line, engine: Some(engine), watch: None };
         if let Some(session) = session {

@@ -70,12 +70,21 @@ pub struct Call {
     /// Number of elements, in NCCL's sense: of the tensor (all-reduce, reduce, broadcast), that each rank sends (all-gather), that
     /// each rank receives (reduce-scatter), for each peer (all-to-all).
     pub count: usize,
+    /// Class of the operation, below the communicator's number of [classes](crate::Builder::classes); 0 is the lowest, and the default.
+    pub class: u8,
 }
 
 impl Call {
     /// A call.
     pub const fn new(collective: Collective, dtype: DType, op: ReduceOp, count: usize) -> Self {
-        Self { collective, dtype, op, count }
+        Self { collective, dtype, op, count, class: 0 }
+    }
+
+    /// The same in another class: through a switch, chunks of higher classes are sent first, whatever was submitted first. Elsewhere
+    /// operations go in order of submission.
+    #[must_use]
+    pub const fn in_class(self, class: u8) -> Self {
+        Self { class, ..self }
     }
 
     /// A barrier.

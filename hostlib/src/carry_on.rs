@@ -39,13 +39,13 @@ pub(crate) fn spares_the_ranks(error: &Error) -> bool {
     )
 }
 
-/// Settles with all ranks what is done, and finishes every pending operation.
-pub(crate) fn settle(
+/// Settles with all ranks what is done of a stream, and passes on what some ranks lack. What is undone on all is left to do.
+pub(crate) fn agree(
     rank: u16,
     positions: impl Iterator<Item = u64>,
     tensors: &mut Tensors,
     peers: &mut dyn Peers,
-) -> Result<(), Error> {
+) -> Result<Verdict, Error> {
     let mine = Standing::new(positions).to_bytes();
     let all = peers.all_gather(&mine, AGREEMENT_TIMEOUT)?;
     let torn = Error::Control { what: "a rank stands where it cannot in this job" };
@@ -53,8 +53,7 @@ pub(crate) fn settle(
         all.iter().map(|bytes| Standing::from_bytes(bytes, mine.len() / 8)).collect();
     let verdict = Verdict::of(&standings.ok_or(torn)?, rank)?;
     repair(rank, &verdict, tensors, peers)?;
-    while tensors.do_oldest(peers, &verdict)? {}
-    Ok(())
+    Ok(verdict)
 }
 
 /// Makes sure that all ranks do the same operation next.

@@ -155,7 +155,22 @@ impl Communicator {
         tensor: Vec<T>,
         op: ReduceOp,
     ) -> Result<AsyncHandle<T>, Error> {
-        let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len());
+        self.all_reduce_in_class(tensor, op, 0)
+    }
+
+    /// The same in a [class](crate::Builder::classes) of operations: chunks of higher classes are sent first, even in the middle of
+    /// operations of lower ones that were submitted before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Class`], and as for [`all_reduce_async`](Self::all_reduce_async).
+    pub fn all_reduce_in_class<T: Element>(
+        &self,
+        tensor: Vec<T>,
+        op: ReduceOp,
+        class: u8,
+    ) -> Result<AsyncHandle<T>, Error> {
+        let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len()).in_class(class);
         let plan = self.plan(&call)?;
         let mut parcel = Parcel::owned(tensor);
         if op == ReduceOp::Avg && matches!(plan, Plan::Switch(_)) {
@@ -372,6 +387,9 @@ impl Communicator {
     pub(crate) fn plan(&self, call: &Call) -> Result<Plan, Error> {
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
+        }
+        if call.class >= self.place.classes {
+            return Err(Error::Class { class: call.class, classes: self.place.classes });
         }
         if let Some(root) = call.collective.root()
             && root >= self.place.world

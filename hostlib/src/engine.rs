@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
-use netfold_proto::{AbortReason, Worker, WorkerError, WorkerEvent};
-
 use crate::carry_on::{self, Peers};
 use crate::error::Error;
 use crate::fate::Fate;
@@ -13,7 +10,9 @@ use crate::mailbox::{Command, Mailbox};
 use crate::path::{Network, PathBoard};
 use crate::report::Stats;
 use crate::session::Line;
-use crate::tensors::{Submission, Tensors};
+use crate::streams::Streams;
+use crate::tensors::Submission;
+use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
 
 /// The port of a worker's only peer, the switch.
 const SWITCH: PortId = PortId(0);
@@ -31,11 +30,10 @@ const BURST_MAX: usize = 64;
 /// Bursts read in a row before timers are looked at all the same.
 const UNREAD_MAX: u32 = 16;
 
-/// Owns the transport and the worker. [`Engine::run`] is the thread.
+/// Owns the transport and the streams. [`Engine::run`] is the thread.
 pub(crate) struct Engine {
     io: Box<dyn PacketIo>,
-    worker: Worker,
-    tensors: Tensors,
+    streams: Streams,
     mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
     line: Option<Line>,
@@ -43,7 +41,7 @@ pub(crate) struct Engine {
     rx: RxBatch,
     tx: TxBurst,
     inbox: Vec<Submission>,
-    /// There is room again in the worker for operations that wait in the mailbox.
+    /// There is room again in the streams for operations that wait in the mailbox.
     backlog: bool,
     stop_when_idle: bool,
     /// Turns in a row that found something to read.
@@ -138,30 +136,27 @@ enum Turn {
 }
 
 impl Engine {
-    /// Everything allocated. The transport must carry the worker's datagrams.
-    pub(crate) fn new(io: Box<dyn PacketIo>, worker: Worker, ties: Ties) -> Self {
+    /// Everything allocated. The transport must carry the streams' datagrams.
+    pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: Ties) -> Self {
         let Ties { mailbox, line, peers, board, fate } = ties;
-        let capabilities = io.capabilities();
-        let (world, lane_words) = (worker.config().world, worker.config().admission.lane_words);
-        let shift = worker.config().admission.shift;
-        let datagram_len_max = worker.config().datagram_len_max();
-        let burst = capabilities.burst_max.clamp(1, BURST_MAX);
-        let mut tensors = Tensors::new(world, lane_words as usize * 4).shifted(shift);
         if peers.is_some() {
-            tensors.keep_tails(worker.config().admission.slots as usize);
+            streams.keep_tails();
         }
+        let capabilities = io.capabilities();
+        let config = streams.config();
+        let datagram_len_max = config.datagram_len_max();
+        let burst = capabilities.burst_max.clamp(1, BURST_MAX);
         Self {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
-            tensors,
-            inbox: Vec::with_capacity(worker.config().ops_max),
+            inbox: Vec::with_capacity(config.ops_max),
             clock: Clock(Instant::now()),
             backlog: false,
             stop_when_idle: false,
             unread: 0,
             departed: None,
             io,
-            worker,
+            streams,
             mailbox,
             line,
             peers,
@@ -191,7 +186,7 @@ impl Engine {
         if !matches!(error, Error::Closed) {
             error = self.fate.end(error);
         }
-        let undone = self.mailbox.end(error.clone()) + self.tensors.len();
+        let undone = self.mailbox.end(error.clone()) + self.streams.len();
         if let Some(line) = &self.line {
             // Whoever closes with work undone, or met any error of its own, is lost to the others. A mismatch is seen by
             // every rank in the same chunk, so nobody needs to be told.
@@ -201,7 +196,7 @@ impl Engine {
                 _ => line.hang_up(),
             }
         }
-        self.tensors.fail(&error);
+        self.streams.fail(&error);
     }
 
     /// Works until the job is over, or the switch is lost.
@@ -219,12 +214,11 @@ impl Engine {
 
     /// Works without the switch, which was lost by `cause`, until the job is over.
     fn without_the_switch(&mut self, peers: &mut dyn Peers, cause: Error) -> Error {
-        log::warn!("rank {}: going on without the switch: {cause}", self.worker.config().rank);
+        log::warn!("rank {}: going on without the switch: {cause}", self.streams.config().rank);
         self.mailbox.pardon();
         self.line.iter().for_each(Line::hang_up);
-        let rank = self.worker.config().rank;
         self.mailbox.set_busy();
-        if let Err(error) = carry_on::settle(rank, self.worker.positions(), &mut self.tensors, peers) {
+        if let Err(error) = self.streams.settle(peers) {
             return error;
         }
         self.board.set_network(Network::Ring { reason: cause.to_string() });
@@ -237,7 +231,7 @@ impl Engine {
                 Command::Work | Command::StopWhenIdle => {}
             }
             if let Some(submission) = self.inbox.pop()
-                && let Err(error) = self.tensors.do_whole(peers, submission)
+                && let Err(error) = self.streams.do_whole(peers, submission)
             {
                 return error;
             }
@@ -253,20 +247,20 @@ impl Engine {
         self.unread = if received > 0 { self.unread + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
-                self.worker.handle_packet(now, self.rx.bytes(packet), &mut self.tensors);
+                self.streams.handle_packet(now, self.rx.bytes(packet));
             }
         }
         // Results may lie unread in the transport, above all after this thread has not run for a while; a timer that expires
         // meanwhile proves nothing.
         let caught_up = self.unread == 0 || self.unread >= UNREAD_MAX;
-        if caught_up && self.worker.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.worker.handle_timeout(now);
+        if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.streams.handle_timeout(now);
             self.unread = 0;
         }
         let sent = self.transmit(now)?;
         self.events()?;
         self.miss_departed()?;
-        if self.stop_when_idle && self.tensors.len() == 0 && !self.backlog {
+        if self.stop_when_idle && self.streams.len() == 0 && !self.backlog {
             return Err(Error::Closed);
         }
         Ok(if received > 0 || sent { Turn::Busy } else { Turn::Idle })
@@ -275,8 +269,8 @@ impl Engine {
     /// Gives up when a rank has left in peace whose share is still needed.
     fn miss_departed(&mut self) -> Result<(), Error> {
         let Some((rank, since, results)) = &mut self.departed else { return Ok(()) };
-        if self.worker.outstanding() == 0 || self.worker.stats().results != *results {
-            (*since, *results) = (Instant::now(), self.worker.stats().results);
+        if self.streams.outstanding() == 0 || self.streams.results() != *results {
+            (*since, *results) = (Instant::now(), self.streams.results());
         }
         if since.elapsed() < DEPARTURE_GRACE {
             return Ok(());
@@ -286,14 +280,13 @@ impl Engine {
 
     /// Takes operations and orders out of the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
-        let room = self.worker.config().ops_max - self.tensors.len().min(self.worker.config().ops_max);
-        let order = self.mailbox.collect(room, &mut self.inbox);
+        let order = self.mailbox.collect(self.streams.room(), &mut self.inbox);
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
         if self.departed.is_none()
             && let Some(rank) = self.mailbox.departed()
         {
-            self.departed = Some((rank, Instant::now(), self.worker.stats().results));
+            self.departed = Some((rank, Instant::now(), self.streams.results()));
         }
         match (order, self.departed) {
             (Command::Work, _) => {}
@@ -303,16 +296,7 @@ impl Engine {
             (Command::End(error), _) => return Err(error),
         }
         for submission in self.inbox.drain(..) {
-            match self.worker.submit(submission.spec) {
-                Ok(op) => {
-                    let starts = self.worker.starts(op).unwrap_or_default();
-                    self.tensors.push(op, starts, submission);
-                }
-                Err(WorkerError::Aborted(reason)) => submission.parcel.finish(Err(reason.into())),
-                Err(WorkerError::Spec(error)) => submission.parcel.finish(Err(error.into())),
-                // Not reached: no more were collected than there is room for.
-                Err(_) => submission.parcel.finish(Err(Error::EngineFailed)),
-            }
+            self.streams.submit(submission);
         }
         Ok(())
     }
@@ -322,7 +306,7 @@ impl Engine {
         let mut sent = false;
         loop {
             while let Some(spare) = self.tx.spare() {
-                let Some(len) = self.worker.poll_transmit(now, spare, &mut self.tensors) else { break };
+                let Some(len) = self.streams.poll_transmit(now, spare) else { break };
                 self.tx.commit(len);
             }
             if self.tx.packets.is_empty() {
@@ -338,16 +322,10 @@ impl Engine {
     }
 
     fn events(&mut self) -> Result<(), Error> {
-        while let Some(event) = self.worker.poll_event() {
-            match event {
-                WorkerEvent::OpDone(op) => {
-                    self.post_stats();
-                    self.tensors.finish(op);
-                    self.backlog = true; // there is room now; one look at the mailbox an operation
-                }
-                WorkerEvent::Aborted(reason) => return Err(reason.into()),
-                _ => return Err(AbortReason::Closed.into()),
-            }
+        while let Some(done) = self.streams.poll_done()? {
+            self.post_stats();
+            self.streams.finish(done);
+            self.backlog = true; // there is room now; one look at the mailbox an operation
         }
         Ok(())
     }
@@ -356,8 +334,8 @@ impl Engine {
         if self.backlog {
             return Ok(());
         }
-        let timeout = self.worker.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
-        let watched = self.departed.is_some() && self.worker.outstanding() > 0;
+        let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
+        let watched = self.departed.is_some() && self.streams.outstanding() > 0;
         let longest = if watched { DEPARTURE_GRACE / 8 } else { IDLE_WAIT };
         if !timeout.is_zero() {
             self.io.wait(timeout.min(longest))?;
@@ -366,7 +344,7 @@ impl Engine {
     }
 
     fn post_stats(&self) {
-        self.mailbox.post(Stats { worker: *self.worker.stats(), io: self.io.counters() });
+        self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters() });
     }
 }
 

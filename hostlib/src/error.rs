@@ -31,6 +31,22 @@ pub enum Error {
     /// World size, rank, slots or a timer out of range, or an admission that no worker can run by.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Not so many classes.
+    #[error("{classes} classes of operations: expected a power of two, at most 16")]
+    Classes {
+        /// Number asked for.
+        classes: u8,
+    },
+    /// An operation of a class that the communicator was not built with.
+    #[error(
+        "class {class} in a communicator of {classes}: give its builder more classes, or the operation a lower one"
+    )]
+    Class {
+        /// Class asked for.
+        class: u8,
+        /// Classes that there are.
+        classes: u8,
+    },
     /// The mode has too few bits for so many workers.
     #[error(
         "mode {mode} would leave {world} workers too few bits of precision; it serves up to {max}: use mode bfp32"
@@ -187,7 +203,9 @@ pub enum Error {
         world: u16,
     },
     /// A residual that is not as long as its tensor.
-    #[error("a residual of {residual} elements does not fit a tensor of {tensor}; keep one residual for each tensor")]
+    #[error(
+        "a residual of {residual} elements does not fit a tensor of {tensor}; keep one residual for each tensor"
+    )]
     ResidualLength {
         /// Elements of the tensor.
         tensor: usize,
@@ -272,6 +290,7 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
+            Self::Classes { .. } | Self::Class { .. } => "argument",
             Self::Address { .. } => "address",
             Self::Connect { .. } => "connect",
             Self::Refused { .. } => "refused",
@@ -331,6 +350,7 @@ impl Error {
         !matches!(
             self,
             Self::Unsupported { .. }
+                | Self::Class { .. }
                 | Self::Undefined { .. }
                 | Self::Root { .. }
                 | Self::Length(_)

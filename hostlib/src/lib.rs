@@ -68,6 +68,7 @@ mod report;
 mod session;
 mod split;
 mod standing;
+mod streams;
 mod tensors;
 mod work;
 

@@ -19,6 +19,8 @@ pub(crate) struct Place {
     pub(crate) mode: Mode,
     pub(crate) lane_bytes: usize,
     pub(crate) rounding: Rounding,
+    /// Classes of operations.
+    pub(crate) classes: u8,
 }
 
 /// An operation of the switch.
@@ -83,7 +85,7 @@ pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
 ///
 /// [`Error::Length`] when it is too long.
 pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
-    let Place { rank, world, mode, lane_bytes, rounding } = *place;
+    let Place { rank, world, mode, lane_bytes, rounding, .. } = *place;
     let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
     let coding = match call.collective {
         Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
@@ -97,7 +99,9 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         Collective::Broadcast { .. } => (OpKind::Broadcast, call.count),
         Collective::AllGather => (OpKind::AllGather, call.output_len(world)),
         Collective::ReduceScatter => (OpKind::ReduceScatter, call.input_len(world)),
-        Collective::AllToAll | Collective::Barrier => return Ok(Lowered { spec: OpSpec::BARRIER, coding }),
+        Collective::AllToAll | Collective::Barrier => {
+            return Ok(Lowered { spec: OpSpec { class: call.class, ..OpSpec::BARRIER }, coding });
+        }
     };
     let descriptor = Descriptor {
         kind,
@@ -122,7 +126,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         descriptor,
         data_chunks: data_chunks as u32,
         exponents: matches!(coding, Coding::Blocks(..)),
-        class: 0,
+        class: call.class,
         lane_op: descriptor.lane_op,
     };
     Ok(Lowered { spec, coding })

@@ -66,18 +66,23 @@ fn check(tensor: &[f32], world: u16, step: usize) {
 /// more operations follow.
 #[test]
 fn a_switch_that_dies_in_mid_operation_costs_no_operation() {
-    for (round, len, delay_us) in [
-        (0, 200_000, 0),
-        (1, 200_000, 1500),
-        (2, 1_000_000, 4000),
-        (3, 3, 700),
-        (4, 40_000, 9000),
-        (5, 5000, 300),
+    for (round, len, delay_us, classes) in [
+        (0, 200_000, 0, 1),
+        (1, 200_000, 1500, 1),
+        (2, 1_000_000, 4000, 1),
+        (3, 3, 700, 1),
+        (4, 40_000, 9000, 1),
+        (5, 5000, 300, 1),
+        (6, 200_000, 1500, 2),
+        (7, 40_000, 9000, 4),
+        (8, 700_000, 6000, 4),
+        (9, 3, 700, 16),
     ] {
         let world = 3;
         let switch = Mutex::new(Some(EmbeddedSwitch::builder().start().unwrap()));
         let address = switch.lock().unwrap().as_ref().unwrap().control();
-        let paths = job(world, address, separate, |comm| {
+        let build = |rank, builder| separate(rank, builder).classes(classes);
+        let paths = job(world, address, build, |comm| {
             comm.barrier().unwrap();
             assert_eq!(comm.path().network, Network::Switch { address: Some(address) });
             let stop = || {
@@ -93,7 +98,8 @@ fn a_switch_that_dies_in_mid_operation_costs_no_operation() {
                     .map(|step| {
                         let tensor: Vec<f32> =
                             (0..len).map(|index| value(comm.rank(), step, index)).collect();
-                        comm.all_reduce_async(tensor, ReduceOp::Sum).unwrap()
+                        let class = (step * 5 % usize::from(classes)) as u8;
+                        comm.all_reduce_in_class(tensor, ReduceOp::Sum, class).unwrap()
                     })
                     .collect();
                 let mut broadcast = vec![u64::from(comm.rank()) + 7; 1000];
@@ -207,6 +213,39 @@ fn a_rank_that_leaves_early_is_missed_soon() {
     for error in errors.into_iter().flatten() {
         assert_eq!((error.kind(), error.peer()), ("peer_lost", Some(2)), "{error}");
     }
+}
+
+/// Ranks that disagree on the number of classes would mistake each other's slots.
+#[test]
+fn other_numbers_of_classes_are_refused() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let at = switch.control();
+    let kinds: Vec<_> = thread::scope(|scope| {
+        let rank = |rank: u16| {
+            let builder = Communicator::builder().job("classes").rank(rank).world_size(2);
+            let builder =
+                builder.slots(if rank == 0 { 64 } else { 32 }).classes(if rank == 0 { 1 } else { 2 });
+            let builder = builder.join_timeout(Duration::from_secs(1)).switch(at).unwrap();
+            builder.connect().map(drop).unwrap_err()
+        };
+        let ranks: Vec<_> = (0..2u16).map(|number| scope.spawn(move || rank(number))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    assert!(
+        kinds.iter().any(|error: &Error| error.to_string().contains("classes of operations")),
+        "{kinds:?}"
+    );
+    let at = meeting_place();
+    thread::scope(|scope| {
+        for rank in 0..2u16 {
+            scope.spawn(move || {
+                let builder =
+                    Communicator::builder().job("classes").rank(rank).world_size(2).rendezvous(at).unwrap();
+                let error = builder.classes(1 + u8::try_from(rank).unwrap()).connect().map(drop).unwrap_err();
+                assert!(error.to_string().contains("classes"), "{error}");
+            });
+        }
+    });
 }
 
 /// Four ranks on two hosts: the switch sees two workers.

@@ -5,7 +5,7 @@ use crate::jobs::{Forming, JobSpec};
 use crate::message::Refused;
 use crate::timers::Timer;
 use netfold_wire::control::{Mode, Numerics, Refusal};
-use netfold_wire::{CHILDREN_MAX, VERSION};
+use netfold_wire::{CHILDREN_MAX, CLASSES_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,6 +21,7 @@ pub(super) struct Join {
     pub(super) world: u16,
     pub(super) mode: Mode,
     pub(super) slots: u32,
+    pub(super) classes: u8,
     pub(super) udp_port: u16,
 }
 
@@ -55,6 +56,15 @@ impl Join {
         if !self.slots.is_power_of_two() {
             return refuse(format!("{} slots asked for: ask for a power of two", self.slots));
         }
+        if !self.classes.is_power_of_two()
+            || self.classes > CLASSES_MAX
+            || u32::from(self.classes) > self.slots
+        {
+            return refuse(format!(
+                "{} classes in {} slots: ask for a power of two of classes, at most {CLASSES_MAX}, and for a slot each",
+                self.classes, self.slots
+            ));
+        }
         if self.udp_port == 0 {
             return refuse("UDP port 0: bind the worker's socket first and tell its port".into());
         }
@@ -74,7 +84,7 @@ impl Join {
     }
 
     const fn spec(&self) -> JobSpec {
-        JobSpec { world: self.world, mode: self.mode, slots: self.slots }
+        JobSpec { world: self.world, mode: self.mode, slots: self.slots, classes: self.classes }
     }
 
     /// Whether the request agrees with the job's first member and takes a rank that is free.
@@ -105,6 +115,15 @@ impl Join {
                 format!(
                     "job '{name}' asks for {} slots and this worker for {}: give all the same number",
                     spec.slots, self.slots
+                ),
+            );
+        }
+        if self.classes != spec.classes {
+            return refuse(
+                Refusal::Argument,
+                format!(
+                    "job '{name}' has {} classes of operations and this worker {}: give all the same number",
+                    spec.classes, self.classes
                 ),
             );
         }

@@ -34,6 +34,8 @@ impl Coordinator {
         let may_wait = freeing && (forming.short.is_none() || forming.deadline > now);
         // While slots are about to be free, a small range would be a hasty choice.
         let least = if may_wait { wanted } else { self.config.slots_min.min(wanted) };
+        // Each class has a slot at least.
+        let least = least.max(u32::from(forming.spec.classes)).min(wanted);
         match self.pool.reserve(wanted, least, &self.peers(forming)) {
             Ok((placement, range)) => {
                 let forming = self.end_formation(formation).expect("looked up above");

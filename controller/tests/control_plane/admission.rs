@@ -148,6 +148,7 @@ struct Ask {
     world: u16,
     mode: Mode,
     slots: u32,
+    classes: u8,
     udp_port: u16,
     version: u8,
 }
@@ -160,6 +161,7 @@ impl Default for Ask {
             world: 2,
             mode: Mode::Bfp16,
             slots: 256,
+            classes: 1,
             udp_port: 5001,
             version: 1,
         }
@@ -173,9 +175,9 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
     let mut refused = |change: fn(&mut Ask), want: Refusal, text: &str| {
         let mut ask = Ask::default();
         change(&mut ask);
-        let Ask { job, rank, world, mode, slots, udp_port, version } = ask;
+        let Ask { job, rank, world, mode, slots, classes, udp_port, version } = ask;
         let id = bench.open().unwrap();
-        bench.say(id, Request::Join { version, job, rank, world, mode, slots, udp_port });
+        bench.say(id, Request::Join { version, job, rank, world, mode, slots, classes, udp_port });
         assert_eq!(bench.heard[&id].refusal(), Some(want), "{text}");
         assert!(
             bench.heard[&id].closed && bench.heard[&id].text().contains(text),
@@ -200,6 +202,10 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
     refused(|ask| ask.slots = 0, Refusal::Argument, "power of two");
     refused(|ask| ask.slots = 100, Refusal::Argument, "power of two");
     refused(|ask| ask.slots = 128, Refusal::Argument, "asks for 256 slots");
+    refused(|ask| ask.classes = 3, Refusal::Argument, "3 classes in");
+    refused(|ask| ask.classes = 0, Refusal::Argument, "0 classes in");
+    refused(|ask| ask.classes = 32, Refusal::Argument, "at most 16");
+    refused(|ask| ask.classes = 2, Refusal::Argument, "has 1 classes of operations and this worker 2");
     refused(|ask| ask.udp_port = 0, Refusal::Argument, "UDP port 0");
     refused(|ask| ask.udp_port = 5000, Refusal::Argument, "127.0.0.1:5000");
     refused(|ask| ask.rank = 0, Refusal::RankTaken, "rank 0");

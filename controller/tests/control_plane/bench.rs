@@ -78,7 +78,16 @@ pub(crate) fn config() -> Config {
 
 pub(crate) fn join(name: &str, rank: u16, world: u16, udp_port: u16) -> Request {
     let (mode, slots) = (Mode::Bfp16, 256);
-    Request::Join { version: netfold_wire::VERSION, job: name.into(), rank, world, mode, slots, udp_port }
+    Request::Join {
+        version: netfold_wire::VERSION,
+        job: name.into(),
+        rank,
+        world,
+        mode,
+        slots,
+        classes: 1,
+        udp_port,
+    }
 }
 
 impl Bench {

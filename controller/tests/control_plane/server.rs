@@ -130,7 +130,7 @@ impl Client {
 
 fn join(job: &str, rank: u16, world: u16, udp_port: u16) -> Request {
     let (version, mode, slots) = (netfold_wire::VERSION, Mode::Bfp16, 256);
-    Request::Join { version, job: job.into(), rank, world, mode, slots, udp_port }
+    Request::Join { version, job: job.into(), rank, world, mode, slots, classes: 1, udp_port }
 }
 
 fn config() -> Config {

@@ -16,6 +16,16 @@ pub const LANE_WORDS_MIN: u32 = 16;
 /// Most lane words in a packet: the longest UDP datagram over IPv4.
 pub const LANE_WORDS_MAX: u32 = ((65_507 - header::LEN) / 4) as u32;
 
+/// Slots of a job that one stream uses, with chunk numbers of its own: chunk `k` goes to slot `first + k mod count`, set
+/// `(k / count) mod 2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotShare {
+    /// The first of them, counted from the job's first slot.
+    pub first: u32,
+    /// How many, a power of two: the stream's window.
+    pub count: u32,
+}
+
 /// Place in the job and timer bounds of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerConfig {
@@ -25,6 +35,9 @@ pub struct WorkerConfig {
     pub rank: u16,
     /// Workers of the job, 1 to 32,768.
     pub world: u16,
+    /// The part of the job's slots that this worker's stream uses. Default all of them. Streams of one job, each with a worker of its
+    /// own, share its slots; all ranks must share them out alike.
+    pub share: SlotShare,
     /// How the switch folds lanes. Default [`Numerics::Word`].
     pub numerics: Numerics,
     /// Shortest retransmission time-out. Default 5 ms.
@@ -44,9 +57,10 @@ impl WorkerConfig {
     /// The defaults for a place in a job.
     pub fn new(admission: Admission, rank: u16, world: u16) -> Self {
         Self {
-            admission,
             rank,
             world,
+            share: SlotShare { first: 0, count: admission.slots },
+            admission,
             numerics: Numerics::Word,
             rto_min: Duration::from_millis(5),
             rto_max: Duration::from_millis(200),
@@ -75,6 +89,11 @@ impl WorkerConfig {
         }
         if !self.admission.slots.is_power_of_two() || self.admission.slots > SLOTS_MAX {
             return Err(ConfigError::Slots(self.admission.slots));
+        }
+        let SlotShare { first, count } = self.share;
+        let end = first.checked_add(count).filter(|end| *end <= self.admission.slots);
+        if !count.is_power_of_two() || end.is_none() {
+            return Err(ConfigError::Share(self.share));
         }
         if !(LANE_WORDS_MIN..=LANE_WORDS_MAX).contains(&self.admission.lane_words) {
             return Err(ConfigError::LaneWords(self.admission.lane_words));

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use netfold_wire::Reason;
 
+use crate::SlotShare;
 use crate::op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX};
 
 /// A [`WorkerConfig`](crate::WorkerConfig) that no worker can run by: the admission is damaged or an argument is wrong.
@@ -24,6 +25,9 @@ pub enum ConfigError {
     /// Slots not a power of two that the header can say.
     #[error("{0} slots: expected a power of two, at most 32768")]
     Slots(u32),
+    /// A share of slots that is not a power of two, or reaches beyond the job's slots.
+    #[error("a stream of {} slots from slot {} on: expected a power of two of slots that the job has", .0.count, .0.first)]
+    Share(SlotShare),
     /// Lanes too few for the descriptors of operations or too many for a datagram.
     #[error("{0} lane words: expected 16 to 16369")]
     LaneWords(u32),

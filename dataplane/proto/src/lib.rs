@@ -30,7 +30,7 @@ mod time;
 mod window;
 mod worker;
 
-pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, WorkerConfig};
+pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
 pub use error::{AbortReason, ConfigError, SpecError, WorkerError};
 pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec};
 pub use stats::{Ignored, WorkerStats};

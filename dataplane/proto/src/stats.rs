@@ -93,6 +93,25 @@ pub struct WorkerStats {
 }
 
 impl WorkerStats {
+    /// Adds another worker's counters. The round-trip estimates stay this one's.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.resent += other.resent;
+        self.resent_timeout += other.resent_timeout;
+        self.resent_early += other.resent_early;
+        self.resent_probe += other.resent_probe;
+        self.results += other.results;
+        self.result_bytes += other.result_bytes;
+        self.congested += other.congested;
+        self.non_finite += other.non_finite;
+        self.saturated += other.saturated;
+        self.ops_done += other.ops_done;
+        for (count, more) in self.ignored.iter_mut().zip(other.ignored) {
+            *count += more;
+        }
+    }
+
     /// Datagrams ignored for `cause`.
     pub fn ignored_for(&self, cause: Ignored) -> u64 {
         self.ignored[cause as usize]

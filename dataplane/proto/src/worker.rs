@@ -139,7 +139,7 @@ impl Worker {
     /// [`ConfigError`] when the configuration (part of which came over the network) is out of range.
     pub fn new(config: WorkerConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let slots = config.admission.slots;
+        let slots = config.share.count;
         let rtt = Rtt::new(config.rto_min, config.rto_initial, config.rto_max);
         Ok(Self {
             slots: Slots::new(slots, config.admission.first_chunk),
@@ -318,7 +318,7 @@ impl Worker {
             class: op.spec.class,
             reason: Reason::None,
             job: admission.job,
-            slot: index,
+            slot: self.config.share.first as u16 + index,
             set: self.slots.set(chunk),
             epoch: admission.epoch,
             key: admission.key,

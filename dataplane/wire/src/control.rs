@@ -183,6 +183,10 @@ pub enum Request {
         mode: Mode,
         /// Slots wanted, a power of two; the server may grant fewer.
         slots: u32,
+        /// Streams that the workers make of the job, each with an equal share of its slots and chunk numbers of its own, one for
+        /// each class of operations: a power of two, 1 to 16. The switch sees no difference.
+        #[serde(default = "one")]
+        classes: u8,
         /// UDP port that this worker sends from, at the address of this TCP session.
         udp_port: u16,
     },
@@ -190,6 +194,10 @@ pub enum Request {
     Alive {},
     /// The worker has finished and goes in peace; the job goes on until its last member has left.
     Leave {},
+}
+
+const fn one() -> u8 {
+    1
 }
 
 /// What the control port says to a worker.
@@ -287,11 +295,19 @@ mod tests {
             world: 4,
             mode: Mode::Bfp16,
             slots: 256,
+            classes: 1,
             udp_port: 9,
         };
         let text = serde_json::to_string(&join).unwrap();
         assert!(text.len() < LINE_LEN_MAX && !text.contains('\n'));
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), join);
+        let older = text.replace(r#""classes":1,"#, "");
+        assert!(older.len() < text.len());
+        assert_eq!(
+            serde_json::from_str::<Request>(&older).unwrap(),
+            join,
+            "one stream where nothing is said"
+        );
         let event = Event::Refused { reason: Refusal::RankTaken, message: "x".into() };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);

@@ -33,6 +33,9 @@ pub const VERSION: u8 = 1;
 /// Most workers (children) that one aggregation level folds: the width of the contributor bitmap.
 pub const CHILDREN_MAX: usize = 32;
 
+/// Classes of operations that the header can tell apart.
+pub const CLASSES_MAX: u8 = 16;
+
 /// Levels of a tree of switches, at most.
 pub const LEVELS_MAX: usize = 3;
 

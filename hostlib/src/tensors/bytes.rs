@@ -40,10 +40,9 @@ impl Tensors {
         pending.bytes_at(position)
     }
 
-    /// Does what is left of the oldest pending operation, among the ranks, and gives its tensor back; `false` when nothing is
-    /// pending.
-    pub(crate) fn do_oldest(&mut self, peers: &mut dyn Peers, verdict: &Verdict) -> Result<bool, Error> {
-        let Some(pending) = self.pending.front_mut() else { return Ok(false) };
+    /// Does what is left of the oldest pending operation, if there is one, among the ranks, and gives its tensor back.
+    pub(crate) fn do_oldest(&mut self, peers: &mut dyn Peers, verdict: &Verdict) -> Result<(), Error> {
+        let Some(pending) = self.pending.front_mut() else { return Ok(()) };
         if verdict.is_undone(pending.starts.0) {
             carry_on::compare(pending.spec.descriptor, peers)?;
         }
@@ -53,7 +52,7 @@ impl Tensors {
             self.first += 1;
             pending.finish();
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Does an operation that the worker never had, among the ranks.

@@ -64,8 +64,16 @@ fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::
 #[test]
 fn joins_gives_signs_of_life_and_leaves_in_peace() {
     let (builder, port) = port(|mut port, join| {
-        let Request::Join { version: 1, job, rank: 1, world: 2, mode: Mode::Bfp16, slots: 64, udp_port } =
-            join
+        let Request::Join {
+            version: 1,
+            job,
+            rank: 1,
+            world: 2,
+            mode: Mode::Bfp16,
+            slots: 64,
+            classes: 1,
+            udp_port,
+        } = join
         else {
             panic!("{join:?}")
         };

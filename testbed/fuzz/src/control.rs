@@ -138,6 +138,7 @@ impl Scene {
                 world: input.below(5) as u16,
                 mode: Mode::ALL[usize::from(input.below(16) == 0)],
                 slots: 1 << input.below(10),
+                classes: input.byte() % 32,
                 udp_port: input.byte().into(),
             },
         };

@@ -75,7 +75,9 @@ impl Worker {
             Err(Ignored::Epoch)
         } else if repr.key != admission.key {
             Err(Ignored::Key)
-        } else if repr.slot != self.slots.index(repr.chunk) || repr.set != self.slots.set(repr.chunk) {
+        } else if repr.slot != self.config.share.first as u16 + self.slots.index(repr.chunk)
+            || repr.set != self.slots.set(repr.chunk)
+        {
             Err(Ignored::Slot)
         } else {
             Ok(())

@@ -1,9 +1,20 @@
 //! How far a worker has come, for callers that must finish its operations without the switch.
 
 use super::Worker;
-use crate::OpId;
+use crate::{Instant, OpId};
 
 impl Worker {
+    /// When a result was last taken, or the first chunk sent after nothing was outstanding.
+    pub fn progress_at(&self) -> Instant {
+        self.progress_at
+    }
+
+    /// Tells that the job made progress at `at`, on another stream: the stall time-out counts from there. What waits behind more
+    /// urgent streams on other ranks has not stalled.
+    pub fn note_progress(&mut self, at: Instant) {
+        self.progress_at = self.progress_at.max(at);
+    }
+
     /// Of each slot, in order, the first stream position whose result has not been taken. Positions count from 0 at the
     /// job's first chunk, and those of one slot are congruent modulo the number of slots.
     pub fn positions(&self) -> impl Iterator<Item = u64> {

@@ -56,6 +56,48 @@ fn rough_networks_change_no_result() {
     }
 }
 
+/// Streams of one job at one switch, each with its own slots and chunk numbers: neither meets the other.
+#[test]
+fn streams_of_a_job_share_its_slots() {
+    for seed in 0..20 {
+        let (world, slots) = (1 + (seed % 4) as u16, 1 << (1 + seed % 5));
+        let first_chunk = [0, u32::MAX - 9, 1 << 31][(seed % 3) as usize];
+        let share = |index| SlotShare { first: index * slots / 2, count: slots / 2 };
+        let rig = |index| Rig::sharing(seed, world, share(index), slots, first_chunk, ROUGH);
+        let (mut one, mut other) = (rig(0), rig(1));
+        for op in 0..6 {
+            one.submit(if op % 2 == 0 { integers(20 + op) } else { blocks(30) });
+            other.submit(if op % 3 == 0 { blocks(7) } else { integers(50) });
+        }
+        // They take turns at the same switch.
+        let mut more = (true, true);
+        while more.0 || more.1 {
+            more.0 = one.turn();
+            std::mem::swap(&mut one.switch, &mut other.switch);
+            more.1 = other.turn();
+            std::mem::swap(&mut one.switch, &mut other.switch);
+        }
+        one.assert_done(6);
+        other.assert_done(6);
+    }
+}
+
+#[test]
+fn what_waits_behind_other_streams_has_not_stalled() {
+    let mut worker = Worker::new(rig::config(4, 0, 0, 2)).unwrap();
+    let mut tensors = Tensors::new(0, 2);
+    worker.submit(integers(3)).unwrap();
+    let mut buffer = [0; header::LEN + 4 * rig::LANE_WORDS];
+    while worker.poll_transmit(Instant::ZERO, &mut buffer, &mut tensors).is_some() {}
+    let stall = worker.config().stall_timeout;
+    worker.note_progress(Instant::ZERO + stall / 2);
+    worker.handle_timeout(Instant::ZERO + stall);
+    assert_eq!(worker.poll_event(), None);
+    worker.note_progress(Instant::ZERO);
+    worker.handle_timeout(Instant::ZERO + stall + stall / 2);
+    assert!(matches!(worker.poll_event(), Some(WorkerEvent::Aborted(AbortReason::Stalled { .. }))));
+}
+
 #[test]
 fn heavy_loss_ends() {
     let mut rig =
@@ -289,6 +331,14 @@ fn damaged_configurations_are_refused() {
     assert_eq!(with(|c| c.world = 0), Some(ConfigError::World(0)));
     assert_eq!(with(|c| c.world = 32769), Some(ConfigError::World(32769)));
     assert_eq!(with(|c| c.rank = 2), Some(ConfigError::Rank { rank: 2, world: 2 }));
+    fn share(first: u32, count: u32) -> SlotShare {
+        SlotShare { first, count }
+    }
+    assert_eq!(with(|c| c.share = share(0, 0)), Some(ConfigError::Share(share(0, 0))));
+    assert_eq!(with(|c| c.share = share(0, 3)), Some(ConfigError::Share(share(0, 3))));
+    assert_eq!(with(|c| c.share = share(1, 4)), Some(ConfigError::Share(share(1, 4))));
+    assert_eq!(with(|c| c.share = share(u32::MAX, 1)), Some(ConfigError::Share(share(u32::MAX, 1))));
+    assert_eq!(with(|c| c.share = share(3, 1)), None);
     assert_eq!(with(|c| c.admission.slots = 0), Some(ConfigError::Slots(0)));
     assert_eq!(with(|c| c.admission.slots = 6), Some(ConfigError::Slots(6)));
     assert_eq!(with(|c| c.admission.slots = 1 << 16), Some(ConfigError::Slots(1 << 16)));

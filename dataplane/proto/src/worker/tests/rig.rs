@@ -229,7 +229,19 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(seed: u64, world: u16, slots: u32, first_chunk: u32, network: Network) -> Self {
-        let config = |rank| config(slots, first_chunk, rank, world);
+        Self::sharing(seed, world, SlotShare { first: 0, count: slots }, slots, first_chunk, network)
+    }
+
+    /// Workers whose stream uses a share of the job's slots.
+    pub(super) fn sharing(
+        seed: u64,
+        world: u16,
+        share: SlotShare,
+        slots: u32,
+        first_chunk: u32,
+        network: Network,
+    ) -> Self {
+        let config = |rank| WorkerConfig { share, ..config(slots, first_chunk, rank, world) };
         Self {
             now: Instant::ZERO,
             workers: (0..world).map(|rank| Worker::new(config(rank)).unwrap()).collect(),
@@ -256,14 +268,17 @@ impl Rig {
     /// Runs until nothing is left to do, and returns each worker's events.
     pub(super) fn run(&mut self) -> &[Vec<WorkerEvent>] {
         for _ in 0..10_000_000 {
-            for rank in 0..self.workers.len() {
-                self.poll(rank as u16);
-            }
-            if !self.step() {
+            if !self.turn() {
                 return &self.events;
             }
         }
         panic!("did not settle");
+    }
+
+    /// Has all workers send what they can, and moves on; false when there is nothing left to do.
+    pub(super) fn turn(&mut self) -> bool {
+        (0..self.workers.len()).for_each(|rank| self.poll(rank as u16));
+        self.step()
     }
 
     /// Moves on to the next packet or deadline; false when there is none.

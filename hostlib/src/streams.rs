@@ -1,0 +1,219 @@
+//! The streams of a job: one for each class of operations, over one transport.
+//!
+//! A job's slots are shared out among its classes in equal parts, and each class numbers the chunks of its own part. So a class
+//! never waits for another's slots, and what a rank sends first is its own choice: chunks of the highest class that has any. The
+//! switch sees one job.
+
+use std::collections::VecDeque;
+
+use netfold_proto::{Instant, OpId, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats};
+use netfold_wire::Packet;
+
+use crate::carry_on::{self, Peers};
+use crate::error::Error;
+use crate::tensors::{Submission, Tensors};
+
+/// The streams of one rank.
+pub(crate) struct Streams {
+    /// By class.
+    all: Vec<Stream>,
+    /// Slots of each.
+    share: u32,
+    /// Number of the next operation, over all classes.
+    next: u64,
+}
+
+/// An operation whose results are all there.
+pub(crate) struct Done {
+    class: usize,
+    op: OpId,
+}
+
+struct Stream {
+    worker: Worker,
+    tensors: Tensors,
+    /// Numbers of its operations, over all classes, oldest first.
+    order: VecDeque<u64>,
+}
+
+impl Streams {
+    /// One stream for each of `classes` classes of a job; `config` is that of a single one.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that no worker can run by; or fewer slots than classes.
+    pub(crate) fn new(config: &WorkerConfig, classes: u8) -> Result<Self, Error> {
+        let share = config.admission.slots / u32::from(classes.max(1));
+        if share == 0 {
+            return Err(Error::Control { what: "the switch granted fewer slots than there are classes" });
+        }
+        let stream = |class: u8| {
+            let first = u32::from(class) * share;
+            let config = WorkerConfig { share: SlotShare { first, count: share }, ..config.clone() };
+            let lane_bytes = config.admission.lane_words as usize * 4;
+            let tensors = Tensors::new(config.world, lane_bytes).shifted(config.admission.shift);
+            Ok(Stream { worker: Worker::new(config)?, tensors, order: VecDeque::new() })
+        };
+        let all = (0..classes.max(1)).map(stream).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self { all, share, next: 0 })
+    }
+
+    /// From now on keeps what other ranks may lack when the switch is lost.
+    pub(crate) fn keep_tails(&mut self) {
+        for stream in &mut self.all {
+            stream.tensors.keep_tails(self.share as usize);
+        }
+    }
+
+    /// What all of them have in common.
+    pub(crate) fn config(&self) -> &WorkerConfig {
+        self.all[0].worker.config()
+    }
+
+    /// Operations not finished.
+    pub(crate) fn len(&self) -> usize {
+        self.all.iter().map(|stream| stream.tensors.len()).sum()
+    }
+
+    /// Operations that are taken whatever their class.
+    pub(crate) fn room(&self) -> usize {
+        let most = self.all.iter().map(|stream| stream.tensors.len()).max();
+        self.config().ops_max.saturating_sub(most.unwrap_or(0))
+    }
+
+    /// Chunks sent whose results have not come.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.all.iter().map(|stream| stream.worker.outstanding()).sum()
+    }
+
+    /// Results taken.
+    pub(crate) fn results(&self) -> u64 {
+        self.all.iter().map(|stream| stream.worker.stats().results).sum()
+    }
+
+    /// Counters of all together, and the round trips of the class that took the most results.
+    pub(crate) fn stats(&self) -> WorkerStats {
+        let results = |class: &usize| self.all[*class].worker.stats().results;
+        let busiest = (0..self.all.len()).max_by_key(results).unwrap_or(0);
+        let mut sum = *self.all[busiest].worker.stats();
+        for class in (0..self.all.len()).filter(|class| *class != busiest) {
+            sum.add(self.all[class].worker.stats());
+        }
+        sum
+    }
+
+    /// Takes an operation, or settles it with the error that forbids it.
+    pub(crate) fn submit(&mut self, submission: Submission) {
+        let number = self.next;
+        self.next += 1;
+        let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
+            // Not reached: classes are checked where operations are submitted.
+            return submission.parcel.finish(Err(Error::EngineFailed));
+        };
+        match stream.worker.submit(submission.spec) {
+            Ok(op) => {
+                let starts = stream.worker.starts(op).unwrap_or_default();
+                stream.tensors.push(op, starts, submission);
+                stream.order.push_back(number);
+            }
+            Err(WorkerError::Aborted(reason)) => submission.parcel.finish(Err(reason.into())),
+            Err(WorkerError::Spec(error)) => submission.parcel.finish(Err(error.into())),
+            // Not reached: no more are submitted than there is room for.
+            Err(_) => submission.parcel.finish(Err(Error::EngineFailed)),
+        }
+    }
+
+    /// Takes a datagram from the switch.
+    #[inline]
+    pub(crate) fn handle_packet(&mut self, now: Instant, datagram: &[u8]) {
+        let class = if self.all.len() == 1 { 0 } else { self.class_of(datagram) };
+        let Stream { worker, tensors, .. } = &mut self.all[class];
+        worker.handle_packet(now, datagram, tensors);
+    }
+
+    /// The stream that has the datagram's slot; what is no packet of any is for the first to refuse and count.
+    fn class_of(&self, datagram: &[u8]) -> usize {
+        let slot = Packet::new_checked(datagram).map_or(0, |packet| u32::from(packet.slot()));
+        let class = (slot / self.share) as usize;
+        if class < self.all.len() { class } else { 0 }
+    }
+
+    /// Writes the next datagram to send, of the highest class that has any; its length.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<usize> {
+        let highest_first = self.all.iter_mut().rev();
+        let polled =
+            highest_first.map(|stream| stream.worker.poll_transmit(now, buffer, &mut stream.tensors));
+        polled.flatten().next()
+    }
+
+    /// When [`Self::handle_timeout`] must be called next.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.all.iter().filter_map(|stream| stream.worker.next_deadline()).min()
+    }
+
+    /// Resends what has waited too long, or gives the job up.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        // A class may wait long for ranks that have much to send in a higher one: it has not stalled while any class moves.
+        let progress = self.all.iter().filter(|stream| stream.worker.stats().results > 0);
+        let progress = progress.map(|stream| stream.worker.progress_at()).max();
+        for stream in &mut self.all {
+            if let Some(at) = progress {
+                stream.worker.note_progress(at);
+            }
+            if stream.worker.next_deadline().is_some_and(|deadline| deadline <= now) {
+                stream.worker.handle_timeout(now);
+            }
+        }
+    }
+
+    /// An operation that is done, for [`Self::finish`]; the error that ends the job, if it is over.
+    pub(crate) fn poll_done(&mut self) -> Result<Option<Done>, Error> {
+        for (class, stream) in self.all.iter_mut().enumerate().rev() {
+            match stream.worker.poll_event() {
+                None => {}
+                Some(WorkerEvent::OpDone(op)) => return Ok(Some(Done { class, op })),
+                Some(WorkerEvent::Aborted(reason)) => return Err(reason.into()),
+                Some(_) => return Err(Error::EngineFailed),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the operation's tensor back.
+    pub(crate) fn finish(&mut self, Done { class, op }: Done) {
+        let stream = &mut self.all[class];
+        stream.order.pop_front();
+        stream.tensors.finish(op);
+    }
+
+    /// Settles with all ranks what is done, and finishes every pending operation without the switch, in order of submission.
+    pub(crate) fn settle(&mut self, peers: &mut dyn Peers) -> Result<(), Error> {
+        let rank = self.config().rank;
+        let mut verdicts = Vec::with_capacity(self.all.len());
+        for Stream { worker, tensors, .. } in &mut self.all {
+            verdicts.push(carry_on::agree(rank, worker.positions(), tensors, peers)?);
+        }
+        let oldest = |all: &[Stream]| {
+            (0..all.len())
+                .filter(|class| !all[*class].order.is_empty())
+                .min_by_key(|class| all[*class].order[0])
+        };
+        while let Some(class) = oldest(&self.all) {
+            let stream = &mut self.all[class];
+            stream.order.pop_front();
+            stream.tensors.do_oldest(peers, &verdicts[class])?;
+        }
+        Ok(())
+    }
+
+    /// Does an operation that no stream has taken among the ranks.
+    pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
+        self.all[0].tensors.do_whole(peers, submission)
+    }
+
+    /// Gives all tensors back, as failed.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        self.all.iter_mut().for_each(|stream| stream.tensors.fail(error));
+    }
+}
