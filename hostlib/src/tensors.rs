@@ -1,6 +1,8 @@
 //! The worker's view of the tensors in flight: which bytes of which tensor a chunk is.
 
 mod bytes;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use bytes::{HalfFloat, in_binary32};
 
@@ -166,7 +168,9 @@ impl Tensors {
                     quantizer = quantizer.shifted(self.shift);
                 }
                 if let Some(draws) = draws {
-                    quantizer = quantizer.stochastic(draws.operation(op.0));
+                    // Every class numbers its own operations.
+                    let number = op.0 | u64::from(spec.class) << 56;
+                    quantizer = quantizer.stochastic(draws.operation(number));
                 }
                 Plan::Blocks(quantizer)
             }
