@@ -195,6 +195,21 @@ pub unsafe extern "C" fn netfold_builder_set_slots(
     unsafe { edit(builder, |_, builder| Ok(builder.slots(slots))) }
 }
 
+/// Classes of operations, a power of two, 1 to 16, the same on all ranks: through a switch, what is started in a higher class (see
+/// netfold_comm_start_in_class) overtakes what was started before in a lower one. The default is 1.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_classes(
+    builder: *mut netfold_builder,
+    classes: u8,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.classes(classes))) }
+}
+
 /// Address of the switch's control port, "HOST:PORT". Names are resolved now.
 ///
 /// # Safety

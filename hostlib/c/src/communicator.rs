@@ -141,12 +141,36 @@ pub unsafe extern "C" fn netfold_comm_start(
     root: u16,
     out: *mut *mut netfold_work,
 ) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { netfold_comm_start_in_class(comm, 0, collective, send, recv, count, dtype, op, root, out) }
+}
+
+/// The same as netfold_comm_start in a class of operations, below the number given to netfold_builder_set_classes: through a
+/// switch, data of higher classes are sent first. All ranks start the same operations in the same order, of whatever class.
+///
+/// # Safety
+///
+/// As for netfold_comm_start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start_in_class(
+    comm: *const netfold_comm,
+    op_class: u8,
+    collective: i32,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u16,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
     guard(|| {
         if out.is_null() {
             return Err(Failure::null("out"));
         }
+        let call = call(collective, count, dtype, op, root)?.in_class(op_class);
         // SAFETY: by this function's contract.
-        let work = unsafe { start(comm, send, recv, &call(collective, count, dtype, op, root)?) }?;
+        let work = unsafe { start(comm, send, recv, &call) }?;
         // SAFETY: by this function's contract.
         unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
     })

@@ -90,7 +90,7 @@ impl Communicator {
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over.
-    #[pyo3(signature = (collective, send, recv, op, root, dtype))]
+    #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0))]
     #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
     fn submit(
         &self,
@@ -101,13 +101,14 @@ impl Communicator {
         op: &str,
         root: u16,
         dtype: Option<&str>,
+        priority: u8,
     ) -> PyResult<Work> {
         let communicator = self.open(py)?;
         let collective = parse_collective(py, collective, root)?;
         let op = parse_op(py, op)?;
         let send = send.map(|object| Tensor::of(object, dtype)).transpose()?;
         let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
-        let call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?;
+        let call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?.in_class(priority);
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
         let output = recv.as_ref().or(send.as_ref()).map_or(std::ptr::null_mut(), |tensor| tensor.data);

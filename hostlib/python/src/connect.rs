@@ -18,6 +18,7 @@ pub(crate) struct Options {
     switch: Option<String>,
     mode: Option<String>,
     slots: Option<u32>,
+    classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
     rendezvous: Option<String>,
     host: Option<String>,
@@ -39,6 +40,7 @@ impl Options {
             switch: None,
             mode: None,
             slots: None,
+            classes: None,
             exchange: None,
             rendezvous: None,
             host: None,
@@ -59,6 +61,7 @@ impl Options {
                 "switch" => options.switch = Some(value.extract()?),
                 "mode" => options.mode = Some(value.extract()?),
                 "slots" => options.slots = Some(value.extract()?),
+                "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
@@ -88,6 +91,9 @@ impl Options {
         }
         if let Some(slots) = self.slots {
             builder = builder.slots(slots);
+        }
+        if let Some(classes) = self.classes {
+            builder = builder.classes(classes);
         }
         let seconds = |name: &str, value: f64| {
             Duration::try_from_secs_f64(value)

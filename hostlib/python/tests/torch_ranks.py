@@ -179,7 +179,7 @@ def ddp():
     gloo = dist.new_group(backend="gloo")
     ours = train(DistributedDataParallel(network(), bucket_cap_mb=0.01))
     theirs = train(DistributedDataParallel(network(), bucket_cap_mb=0.01, process_group=gloo))
-    hooked = DistributedDataParallel(network(), process_group=gloo)
+    hooked = DistributedDataParallel(network(), bucket_cap_mb=0.01, process_group=gloo)
     state = netfold.torch.HookState(gloo)
     hooked.register_comm_hook(state, netfold.torch.all_reduce_hook)
     hook = train(hooked)

@@ -426,6 +426,15 @@ netfold_result netfold_builder_set_mode(netfold_builder *builder,
 netfold_result netfold_builder_set_slots(netfold_builder *builder, uint32_t slots);
 
 /**
+ * Classes of operations, a power of two, 1 to 16, the same on all ranks: through a switch, what is started in a higher class (see
+ * netfold_comm_start_in_class) overtakes what was started before in a lower one. The default is 1.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_classes(netfold_builder *builder,
+                                           uint8_t classes);
+
+/**
  * Address of the switch's control port, "HOST:PORT". Names are resolved now.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
@@ -527,6 +536,23 @@ netfold_result netfold_comm_start(const netfold_comm *comm,
                                   int32_t op,
                                   uint16_t root,
                                   netfold_work **out);
+
+/**
+ * The same as netfold_comm_start in a class of operations, below the number given to netfold_builder_set_classes: through a
+ * switch, data of higher classes are sent first. All ranks start the same operations in the same order, of whatever class.
+ *
+ * Memory: As for netfold_comm_start.
+ */
+netfold_result netfold_comm_start_in_class(const netfold_comm *comm,
+                                           uint8_t op_class,
+                                           int32_t collective,
+                                           const void *send,
+                                           void *recv,
+                                           size_t count,
+                                           int32_t dtype,
+                                           int32_t op,
+                                           uint16_t root,
+                                           netfold_work **out);
 
 /**
  * The same as netfold_comm_start, and waits for the end.

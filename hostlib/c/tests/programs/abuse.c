@@ -46,6 +46,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_world_size(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_mode(NULL, NETFOLD_MODE_BFP32), NULL_POINTER);
     IS(netfold_builder_set_slots(NULL, 64), NULL_POINTER);
+    IS(netfold_builder_set_classes(NULL, 2), NULL_POINTER);
     IS(netfold_builder_set_switch(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_rendezvous(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_exchange(NULL, NULL, NULL), NULL_POINTER);
@@ -182,6 +183,7 @@ static netfold_comm *join(struct seat *seat)
     netfold_comm *comm = NULL;
     OK(netfold_builder_new(&builder));
     OK(netfold_builder_set_job(builder, "abuse"));
+    OK(netfold_builder_set_classes(builder, 2));
     OK(netfold_builder_set_rank(builder, seat->rank));
     OK(netfold_builder_set_world_size(builder, seat->world));
     OK(netfold_builder_set_join_timeout(builder, 60000));
@@ -245,6 +247,7 @@ static void refused(netfold_comm *comm)
     IS(netfold_comm_start(comm, reduce, NULL, data, 4, f32, sum, 0, &work), ARGUMENT);
     IS(netfold_comm_start(comm, reduce, data, NULL, 4, f32, sum, 0, &work), ARGUMENT);
     CHECK(work == NULL);
+    IS(netfold_comm_start_in_class(comm, 2, reduce, data, data, 4, f32, sum, 0, &work), ARGUMENT);
     OK(netfold_comm_failure(comm)); /* none of it ended the job */
 }
 
@@ -277,6 +280,11 @@ static void works(netfold_comm *comm, const struct seat *seat)
     CHECK(recv[3] == 1);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_REDUCE, send, recv, 4, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0));
     CHECK(seat->rank != 0 || recv[0] == sum);
+    OK(netfold_comm_start_in_class(comm, 1, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32,
+                                   NETFOLD_OP_SUM, 0, &work));
+    OK(netfold_work_wait(work, -1));
+    netfold_work_free(work);
+    CHECK(recv[COUNT - 1] == sum);
     /* A handle that is given up does not stop its operation. */
     OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0,
                           &work));

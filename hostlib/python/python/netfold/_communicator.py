@@ -31,7 +31,7 @@ class Communicator:
     Reductions (``op``): ``sum``, ``avg``, ``product``, ``min``, ``max``, ``band``, ``bor``, ``bxor``.
 
     Every operation has a form that blocks, with the interpreter's lock released, and an ``_async`` form that returns a
-    :class:`Work`. Any thread may call.
+    :class:`Work`. Any thread may call. ``priority`` is the operation's class, 0 the lowest (see ``classes``).
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Communicator:
         switch: Optional[str] = None,
         mode: str = "bfp32",
         slots: Optional[int] = None,
+        classes: Optional[int] = None,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -63,6 +64,10 @@ class Communicator:
         and its loss is survived (unless ``fall_back=False``). With an exchange, ``local_ip`` is the address of this host at
         which the others reach it (default: loopback). ``host`` names it, where the system's identity does not tell hosts apart.
 
+        ``classes`` (1, 2, 4, 8 or 16, the same on all ranks) are what operations are told apart by: through a switch, one of a
+        higher ``priority``, below ``classes``, overtakes those before it, chunk by chunk. All ranks start the same operations in the
+        same order all the same.
+
         Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move.
         """
         rank, world_size = _environment.place(rank, world_size)
@@ -73,6 +78,7 @@ class Communicator:
             switch=switch,
             mode=mode,
             slots=slots,
+            classes=classes,
             exchange=exchange,
             rendezvous=rendezvous,
             host=host,
@@ -118,10 +124,10 @@ class Communicator:
     # -- Operations that return when they are done --
 
     def all_reduce(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> T:
         """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors."""
-        return self.all_reduce_async(tensor, op, out=out, dtype=dtype).wait()
+        return self.all_reduce_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
 
     def reduce(
         self,
@@ -131,27 +137,28 @@ class Communicator:
         *,
         out: Optional[T] = None,
         dtype: Optional[str] = None,
+        priority: int = 0,
     ) -> T:
         """As ``all_reduce``, but only ``root`` gets the result; the others' tensors stay as they are."""
-        return self.reduce_async(tensor, root, op, out=out, dtype=dtype).wait()
+        return self.reduce_async(tensor, root, op, out=out, dtype=dtype, priority=priority).wait()
 
-    def broadcast(self, tensor: T, root: int = 0, *, dtype: Optional[str] = None) -> T:
+    def broadcast(self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0) -> T:
         """Replaces ``tensor`` by ``root``'s, bit for bit."""
-        return self.broadcast_async(tensor, root, dtype=dtype).wait()
+        return self.broadcast_async(tensor, root, dtype=dtype, priority=priority).wait()
 
-    def all_gather(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None) -> T:
+    def all_gather(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
         """All ranks' tensors, in order of rank: ``out``, or a new tensor with one more dimension in front."""
-        return self.all_gather_async(tensor, out=out, dtype=dtype).wait()
+        return self.all_gather_async(tensor, out=out, dtype=dtype, priority=priority).wait()
 
     def reduce_scatter(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> T:
         """This rank's part of the reduction, of ``world_size`` parts along the first dimension."""
-        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype).wait()
+        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
 
-    def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None) -> T:
+    def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
         """Part ``rank`` of every rank's tensor, in order of rank; parts are equal."""
-        return self.all_to_all_async(tensor, out=out, dtype=dtype).wait()
+        return self.all_to_all_async(tensor, out=out, dtype=dtype, priority=priority).wait()
 
     def barrier(self) -> None:
         """Returns when every rank has called it."""
@@ -160,10 +167,10 @@ class Communicator:
     # -- Operations in flight --
 
     def all_reduce_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> Work[T]:
         """Starts an ``all_reduce``."""
-        return self._start("all_reduce", tensor, out, op, 0, dtype)
+        return self._start("all_reduce", tensor, out, op, 0, dtype, priority)
 
     def reduce_async(
         self,
@@ -173,26 +180,27 @@ class Communicator:
         *,
         out: Optional[T] = None,
         dtype: Optional[str] = None,
+        priority: int = 0,
     ) -> Work[T]:
         """Starts a ``reduce``."""
-        return self._start("reduce", tensor, out, op, self._root(root), dtype)
+        return self._start("reduce", tensor, out, op, self._root(root), dtype, priority)
 
     def broadcast_async(
-        self, tensor: T, root: int = 0, *, dtype: Optional[str] = None
+        self, tensor: T, root: int = 0, *, dtype: Optional[str] = None, priority: int = 0
     ) -> Work[T]:
         """Starts a ``broadcast``."""
-        return self._start("broadcast", tensor, None, "sum", self._root(root), dtype)
+        return self._start("broadcast", tensor, None, "sum", self._root(root), dtype, priority)
 
     def all_gather_async(
-        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> Work[T]:
         """Starts an ``all_gather``."""
         if out is None:
             out = _new(tensor, (self.world_size, *_shape(tensor)))
-        return self._start("all_gather", tensor, out, "sum", 0, dtype)
+        return self._start("all_gather", tensor, out, "sum", 0, dtype, priority)
 
     def reduce_scatter_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> Work[T]:
         """Starts a ``reduce_scatter``."""
         if out is None:
@@ -202,15 +210,15 @@ class Communicator:
                     f"the first dimension, {first}, is not {self.world_size} equal parts; pad it, or give out=", "length"
                 )
             out = _new(tensor, (first // self.world_size, *rest))
-        return self._start("reduce_scatter", tensor, out, op, 0, dtype)
+        return self._start("reduce_scatter", tensor, out, op, 0, dtype, priority)
 
     def all_to_all_async(
-        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None
+        self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
     ) -> Work[T]:
         """Starts an ``all_to_all``."""
         if out is None:
             out = _new(tensor, _shape(tensor))
-        return self._start("all_to_all", tensor, out, "sum", 0, dtype)
+        return self._start("all_to_all", tensor, out, "sum", 0, dtype, priority)
 
     def barrier_async(self) -> Work[None]:
         """Starts a ``barrier``."""
@@ -252,10 +260,10 @@ class Communicator:
         return root
 
     def _start(
-        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, dtype: Optional[str]
+        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, dtype: Optional[str], priority: int
     ) -> Work[T]:
         recv = tensor if out is None else out
-        native = self._native.submit(collective, tensor, recv, op, root, dtype)
+        native = self._native.submit(collective, tensor, recv, op, root, dtype, priority)
         return Work(native, recv)
 
 

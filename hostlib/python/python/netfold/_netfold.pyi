@@ -21,6 +21,7 @@ class Communicator:
         op: str,
         root: int,
         dtype: Optional[str],
+        priority: int = 0,
     ) -> Work: ...
     @property
     def rank(self) -> int: ...

@@ -105,11 +105,11 @@ class NetfoldGroup(Base):
 
     # -- What the library does --
 
-    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+    def allreduce(self, tensors: Any, opts: Any = None, priority: int = 0) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         op = reduction(opts)
         if len(tensors) == 1 and op in ACCELERATED.get(tensors[0].dtype, ()):
-            work = self._start("all_reduce", tensors[0], tensors[0], op, tensors)
+            work = self._start("all_reduce", tensors[0], tensors[0], op, tensors, priority)
             if work is not None:
                 return work
         if op == "avg":
@@ -144,7 +144,13 @@ class NetfoldGroup(Base):
     all_gather_single = _allgather_base
 
     def _start(
-        self, collective: str, send: torch.Tensor, recv: torch.Tensor, op: Optional[str], tensors: List[torch.Tensor]
+        self,
+        collective: str,
+        send: torch.Tensor,
+        recv: torch.Tensor,
+        op: Optional[str],
+        tensors: List[torch.Tensor],
+        priority: int = 0,
     ) -> Optional[NetfoldWork]:
         """Starts an operation of the library; ``None`` when gloo is to do it, on all ranks."""
         if self._aborted or self._closed:
@@ -152,7 +158,7 @@ class NetfoldGroup(Base):
         if self._communicator is None or op is None or recv.is_complex() or recv.device.type != "cpu":
             return None
         try:
-            native = self._communicator._native.submit(collective, send, recv, op, 0, None)
+            native = self._communicator._native.submit(collective, send, recv, op, 0, None, priority)
         except ArgumentError as error:
             if error.kind == "unsupported":
                 return None

@@ -14,6 +14,9 @@ from ._options import Options
 class HookState:
     """What :func:`all_reduce_hook` needs. Make one for a model, on all ranks, and keep it.
 
+    Gradients come from the last layers to the first, and the next forward pass wants the first layers' first: so later buckets overtake
+    earlier ones (unless ``options.classes`` is 1).
+
     The group of ``process_group`` (default: the world) is used for finding each other, and for what is not accelerated.
     """
 
@@ -30,9 +33,19 @@ class HookState:
         store = dist.PrefixStore(f"netfold_hook/{HookState._count}", _get_default_store())
         rank = dist.get_rank(self.process_group)
         size = dist.get_world_size(self.process_group)
-        self.group = NetfoldGroup(store, rank, size, timeout, (options or Options()).resolved())
+        resolved = (options or Options()).resolved()
+        if resolved.classes is None:
+            resolved.classes = 2
+        self.classes = resolved.classes
+        self.group = NetfoldGroup(store, rank, size, timeout, resolved)
 
     _count = 0
+
+    def priority(self, bucket: Any) -> int:
+        """The class of a bucket: the last one has the highest, and those before rise towards it."""
+        if bucket.is_last():
+            return self.classes - 1
+        return max(0, min(bucket.index(), self.classes - 2))
 
     def path(self) -> str:
         """How gradients travel, and why."""
@@ -47,7 +60,7 @@ def all_reduce_hook(state, bucket):  # type: ignore[no-untyped-def]  # torch com
     """
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
-    work = state.group.allreduce([bucket.buffer()], options)
+    work = state.group.allreduce([bucket.buffer()], options, state.priority(bucket))
     return work.get_future().then(_first)
 
 

@@ -21,6 +21,9 @@ class Options:
     job: Optional[str] = None
     #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
     slots: Optional[int] = None
+    #: Classes of operations, 1 to 16, a power of two (``NETFOLD_CLASSES``): what the DDP hook needs to have front layers' gradients
+    #: overtake others. Default 1; 2 for the hook.
+    classes: Optional[int] = None
     #: Whether ranks of one host reduce through shared memory first (``NETFOLD_SHARED_MEMORY``). Default yes.
     shared_memory: Optional[bool] = None
     #: Whether to go on without the switch when it is not to be had (``NETFOLD_FALL_BACK``). Default yes.
@@ -41,11 +44,15 @@ class Options:
         slots = self.slots
         if slots is None and os.environ.get("NETFOLD_SLOTS"):
             slots = _environment.number("NETFOLD_SLOTS")
+        classes = self.classes
+        if classes is None and os.environ.get("NETFOLD_CLASSES"):
+            classes = _environment.number("NETFOLD_CLASSES")
         return Options(
             switch=text(self.switch, "NETFOLD_CONTROLLER"),
             mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
+            classes=classes,
             shared_memory=flag(self.shared_memory, "NETFOLD_SHARED_MEMORY"),
             fall_back=flag(self.fall_back, "NETFOLD_FALL_BACK"),
             listen=text(self.listen, "NETFOLD_LISTEN"),

@@ -90,6 +90,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             switch=switch or None,
             mode=options.mode or "bfp32",
             slots=options.slots,
+            classes=options.classes,
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,
