@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use netfold::quantize::Rounding;
 use netfold::{Builder, Communicator, Mode};
 
 use crate::communicator::netfold_comm;
@@ -29,6 +30,16 @@ pub enum netfold_mode {
     Half = 5,
     /// binary32 as it is, at a switch that can.
     Float = 6,
+}
+
+/// How floating-point numbers are rounded to what travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum netfold_rounding {
+    /// To the nearest.
+    Nearest = 0,
+    /// Up or down by chance, so that the expected value is the number.
+    Stochastic = 1,
 }
 
 /// What a communicator is made from. Used by one thread at a time.
@@ -179,6 +190,28 @@ pub unsafe extern "C" fn netfold_builder_set_mode(
     };
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.mode(mode?))) }
+}
+
+/// How floating-point numbers are rounded (a netfold_rounding) in modes of block floating point. The default is
+/// NETFOLD_ROUNDING_NEAREST. `seed` matters to NETFOLD_ROUNDING_STOCHASTIC alone: the same seed gives the same results; ranks
+/// may have the same one, or differ.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_rounding(
+    builder: *mut netfold_builder,
+    rounding: i32,
+    seed: u64,
+) -> netfold_result {
+    let rounding = match rounding {
+        0 => Ok(Rounding::Nearest),
+        1 => Ok(Rounding::Stochastic { seed }),
+        _ => Err(Failure::argument(format!("{rounding} is no rounding; give a netfold_rounding"))),
+    };
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.rounding(rounding?))) }
 }
 
 /// Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.

@@ -218,6 +218,73 @@ pub unsafe extern "C" fn netfold_comm_all_reduce(
     }
 }
 
+/// Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
+/// numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
+/// rank's share by rounding: give it with the same tensor in the next step, all zeros in the first. After a failure both hold
+/// unspecified numbers.
+///
+/// # Safety
+///
+/// As for netfold_comm_start; and `residual` is null or valid for reads and writes of `count` numbers until the operation is over;
+/// until then nobody else reads or writes it. It overlaps neither send nor recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start_with_feedback(
+    comm: *const netfold_comm,
+    send: *const f32,
+    recv: *mut f32,
+    residual: *mut f32,
+    count: usize,
+    op: i32,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
+    guard(|| {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        // SAFETY: by this function's contract.
+        let work = unsafe { start_with_feedback(comm, send, recv, residual, (count, op)) }?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
+    })
+}
+
+/// The same in place, and waits for the end.
+///
+/// # Safety
+///
+/// As for netfold_comm_start_with_feedback, with `tensor` as both send and recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_all_reduce_with_feedback(
+    comm: *const netfold_comm,
+    tensor: *mut f32,
+    residual: *mut f32,
+    count: usize,
+    op: i32,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let work = unsafe { start_with_feedback(comm, tensor, tensor, residual, (count, op)) }?;
+        Ok(work.wait().map(drop)?)
+    })
+}
+
+/// # Safety
+///
+/// As for [`netfold_comm_start_with_feedback`].
+unsafe fn start_with_feedback(
+    comm: *const netfold_comm,
+    send: *const f32,
+    recv: *mut f32,
+    residual: *mut f32,
+    (count, op): (usize, i32),
+) -> Result<Work, Failure> {
+    let call = call(netfold_collective::AllReduce as i32, count, netfold_dtype::F32 as i32, op, 0)?;
+    // SAFETY: by this function's contract.
+    let comm = unsafe { within_memory(comm, &call) }?;
+    // SAFETY: by this function's contract.
+    Ok(unsafe { comm.submit_with_feedback(&call, send.cast(), recv.cast(), residual) }?)
+}
+
 /// Returns when every rank has called it.
 ///
 /// # Safety
@@ -240,6 +307,18 @@ unsafe fn start(
     call: &Call,
 ) -> Result<Work, Failure> {
     // SAFETY: by this function's contract.
+    let comm = unsafe { within_memory(comm, call) }?;
+    // SAFETY: by this function's contract.
+    Ok(unsafe { comm.submit(call, send.cast(), recv.cast()) }?)
+}
+
+/// The communicator, unless no memory can be as long as the call says.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed while the reference lives.
+unsafe fn within_memory<'a>(comm: *const netfold_comm, call: &Call) -> Result<&'a Communicator, Failure> {
+    // SAFETY: by this function's contract.
     let comm = unsafe { reference(comm, "comm") }?;
     let world = comm.0.world_size();
     let most = isize::MAX as usize / call.dtype.size().max(1);
@@ -250,8 +329,7 @@ unsafe fn start(
             format!("no memory holds {count} elements; check count"),
         ));
     }
-    // SAFETY: by this function's contract.
-    Ok(unsafe { comm.0.submit(call, send.cast(), recv.cast()) }?)
+    Ok(&comm.0)
 }
 
 /// This worker's rank.

@@ -165,6 +165,20 @@ typedef enum {
 } netfold_mode;
 
 /**
+ * How floating-point numbers are rounded to what travels.
+ */
+typedef enum {
+  /**
+   * To the nearest.
+   */
+  NETFOLD_ROUNDING_NEAREST = 0,
+  /**
+   * Up or down by chance, so that the expected value is the number.
+   */
+  NETFOLD_ROUNDING_STOCHASTIC = 1,
+} netfold_rounding;
+
+/**
  * Element types.
  */
 typedef enum {
@@ -419,6 +433,17 @@ netfold_result netfold_builder_set_mode(netfold_builder *builder,
                                         int32_t mode);
 
 /**
+ * How floating-point numbers are rounded (a netfold_rounding) in modes of block floating point. The default is
+ * NETFOLD_ROUNDING_NEAREST. `seed` matters to NETFOLD_ROUNDING_STOCHASTIC alone: the same seed gives the same results; ranks
+ * may have the same one, or differ.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_rounding(netfold_builder *builder,
+                                            int32_t rounding,
+                                            uint64_t seed);
+
+/**
  * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
@@ -578,6 +603,34 @@ netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
                                        size_t count,
                                        int32_t dtype,
                                        int32_t op);
+
+/**
+ * Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
+ * numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
+ * rank's share by rounding: give it with the same tensor in the next step, all zeros in the first. After a failure both hold
+ * unspecified numbers.
+ *
+ * Memory: As for netfold_comm_start; and `residual` is null or valid for reads and writes of `count` numbers until the operation is over;
+ * until then nobody else reads or writes it. It overlaps neither send nor recv.
+ */
+netfold_result netfold_comm_start_with_feedback(const netfold_comm *comm,
+                                                const float *send,
+                                                float *recv,
+                                                float *residual,
+                                                size_t count,
+                                                int32_t op,
+                                                netfold_work **out);
+
+/**
+ * The same in place, and waits for the end.
+ *
+ * Memory: As for netfold_comm_start_with_feedback, with `tensor` as both send and recv.
+ */
+netfold_result netfold_comm_all_reduce_with_feedback(const netfold_comm *comm,
+                                                     float *tensor,
+                                                     float *residual,
+                                                     size_t count,
+                                                     int32_t op);
 
 /**
  * Returns when every rank has called it.

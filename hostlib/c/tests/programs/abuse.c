@@ -45,6 +45,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_rank(NULL, 0), NULL_POINTER);
     IS(netfold_builder_set_world_size(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_mode(NULL, NETFOLD_MODE_BFP32), NULL_POINTER);
+    IS(netfold_builder_set_rounding(NULL, NETFOLD_ROUNDING_STOCHASTIC, 1), NULL_POINTER);
     IS(netfold_builder_set_slots(NULL, 64), NULL_POINTER);
     IS(netfold_builder_set_classes(NULL, 2), NULL_POINTER);
     IS(netfold_builder_set_switch(NULL, "127.0.0.1:1"), NULL_POINTER);
@@ -85,6 +86,8 @@ static void null_pointers(void)
     IS(netfold_comm_leave(NULL), NULL_POINTER);
     IS(netfold_comm_barrier(NULL), NULL_POINTER);
     IS(netfold_comm_all_reduce(NULL, text, 1, NETFOLD_DTYPE_U8, NETFOLD_OP_SUM), NULL_POINTER);
+    IS(netfold_comm_all_reduce_with_feedback(NULL, NULL, NULL, 0, NETFOLD_OP_SUM), NULL_POINTER);
+    IS(netfold_comm_start_with_feedback(NULL, NULL, NULL, NULL, 0, NETFOLD_OP_SUM, &work), NULL_POINTER);
     IS(netfold_comm_start(NULL, NETFOLD_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0, 0, &work), NULL_POINTER);
     IS(netfold_comm_run(NULL, NETFOLD_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0, 0), NULL_POINTER);
     IS(netfold_work_wait(NULL, 0), NULL_POINTER);
@@ -118,7 +121,7 @@ static void bad_values(void)
     netfold_comm *comm = NULL;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    for (int which = 0; which < 12; which++) {
+    for (int which = 0; which < 14; which++) {
         netfold_result result = NETFOLD_RESULT_OK, connected = NETFOLD_RESULT_ARGUMENT;
         OK(netfold_builder_new(&builder));
         OK(netfold_builder_set_rank(builder, which == 8 ? 2 : 0));
@@ -137,8 +140,14 @@ static void bad_values(void)
         case 8: OK(netfold_builder_set_exchange(builder, babble, NULL)); break;
         case 9: OK(netfold_builder_set_exchange(builder, babble, NULL)); break;
         case 10: OK(netfold_builder_set_slots(builder, 3)); break;
+        case 12: result = netfold_builder_set_rounding(builder, 2, 0); break;
+        case 13:
+            OK(netfold_builder_set_rounding(builder, NETFOLD_ROUNDING_STOCHASTIC, 7));
+            OK(netfold_builder_set_mode(builder, NETFOLD_MODE_HALF));
+            break;
         default: OK(netfold_builder_set_switch(builder, "127.0.0.1:9")); break;
         }
+        CHECK(which == 12 ? result == NETFOLD_RESULT_ARGUMENT : true);
         CHECK(which >= 6 || result == (which == 5 ? NETFOLD_RESULT_ADDRESS : NETFOLD_RESULT_ARGUMENT));
         result = netfold_builder_connect(builder, &comm);
         if (result != connected)
@@ -243,6 +252,12 @@ static void refused(netfold_comm *comm)
     IS(netfold_comm_run(comm, 0, data, data, 4, f32, sum, 0), ARGUMENT);
     IS(netfold_comm_run(comm, 99, data, data, 4, f32, sum, 0), ARGUMENT);
     IS(netfold_comm_run(comm, NETFOLD_COLLECTIVE_BROADCAST, data, data, 4, f32, sum, 77), ARGUMENT);
+    IS(netfold_comm_all_reduce_with_feedback(comm, data, NULL, 4, sum), ARGUMENT);
+    IS(netfold_comm_all_reduce_with_feedback(comm, NULL, data, 4, sum), ARGUMENT);
+    IS(netfold_comm_all_reduce_with_feedback(comm, data, data + 2, 2, NETFOLD_OP_MAX), UNSUPPORTED);
+    IS(netfold_comm_all_reduce_with_feedback(comm, data, data + 2, SIZE_MAX, sum), LENGTH);
+    IS(netfold_comm_start_with_feedback(comm, data, data, data + 2, 2, sum, NULL), NULL_POINTER);
+    IS(netfold_comm_start_with_feedback(comm, data, data, data + 2, 2, 99, &work), ARGUMENT);
     IS(netfold_comm_start(comm, reduce, data, data, 4, f32, sum, 0, NULL), NULL_POINTER);
     IS(netfold_comm_start(comm, reduce, NULL, data, 4, f32, sum, 0, &work), ARGUMENT);
     IS(netfold_comm_start(comm, reduce, data, NULL, 4, f32, sum, 0, &work), ARGUMENT);
@@ -285,6 +300,16 @@ static void works(netfold_comm *comm, const struct seat *seat)
     OK(netfold_work_wait(work, -1));
     netfold_work_free(work);
     CHECK(recv[COUNT - 1] == sum);
+    /* Hosts leave nothing out: what was left before is added, and nothing remains. */
+    float gradient[3] = {1, 2, 3}, given[3] = {1, 2, 3}, residual[3] = {0.5f, 0.25f, 0};
+    OK(netfold_comm_all_reduce_with_feedback(comm, gradient, residual, 3, NETFOLD_OP_SUM));
+    CHECK(gradient[0] == 1.5f * ranks && gradient[1] == 2.25f * ranks && residual[0] == 0 && residual[1] == 0);
+    residual[2] = 1;
+    OK(netfold_comm_start_with_feedback(comm, given, gradient, residual, 3, NETFOLD_OP_AVG, &work));
+    OK(netfold_work_wait(work, -1));
+    netfold_work_free(work);
+    CHECK(gradient[0] == 1 && gradient[2] == 4 && given[2] == 3 && residual[2] == 0);
+    OK(netfold_comm_all_reduce_with_feedback(comm, NULL, NULL, 0, NETFOLD_OP_SUM));
     /* A handle that is given up does not stop its operation. */
     OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0,
                           &work));
