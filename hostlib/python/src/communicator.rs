@@ -89,8 +89,9 @@ impl Communicator {
         Ok(Self { state: Home::new(Mutex::new(state)), started: Mutex::default(), rank, world: world_size })
     }
 
-    /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over.
-    #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0))]
+    /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, where an
+    /// all-reduce is to feed its errors back.
+    #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0, residual=None))]
     #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
     fn submit(
         &self,
@@ -102,6 +103,7 @@ impl Communicator {
         root: u16,
         dtype: Option<&str>,
         priority: u8,
+        residual: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Work> {
         let communicator = self.open(py)?;
         let collective = parse_collective(py, collective, root)?;
@@ -112,15 +114,27 @@ impl Communicator {
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
         let output = recv.as_ref().or(send.as_ref()).map_or(std::ptr::null_mut(), |tensor| tensor.data);
+        let residual = residual.map(|object| Tensor::of(object, None)).transpose()?;
+        if let Some(residual) = &residual {
+            check_residual(py, &call, residual, send.iter().chain(&recv))?;
+        }
         let (input, output) = (Address(input as usize), Address(output as usize));
+        let fed = residual.as_ref().map(|residual| Address(residual.data as usize));
         let started = py.detach(|| {
             // SAFETY: both are the memory of `send` and `recv`, as long as `call` says by `Self::call`, the output writable
-            // and not overlapping the input but in place. The tensors are kept until the operation is over, below.
-            unsafe { communicator.submit(&call, input.0 as *const u8, output.0 as *mut u8) }
+            // and not overlapping the input but in place; and the residual is good by `check_residual`. The tensors are kept
+            // until the operation is over, below.
+            unsafe {
+                let (input, output) = (input.0 as *const u8, output.0 as *mut u8);
+                match fed {
+                    None => communicator.submit(&call, input, output),
+                    Some(fed) => communicator.submit_with_feedback(&call, input, output, fed.0 as *mut f32),
+                }
+            }
         });
         let started = started.map_err(|error| errors::from_library(py, &error))?;
         self.note(&started);
-        Ok(Work::new(started, send.into_iter().chain(recv).collect()))
+        Ok(Work::new(started, send.into_iter().chain(recv).chain(residual).collect()))
     }
 
     /// This worker's rank.
@@ -246,6 +260,43 @@ impl Communicator {
         }
         Ok(call)
     }
+}
+
+/// Whether this can be the call's residual: writable numbers in binary32, one for each element, apart from the call's tensors.
+fn check_residual<'a>(
+    py: Python<'_>,
+    call: &Call,
+    residual: &Tensor,
+    tensors: impl Iterator<Item = &'a Tensor>,
+) -> PyResult<()> {
+    let refuse = |kind, message: String| Err(errors::new(py, kind, &message));
+    if residual.dtype != Some(DType::F32) {
+        let name = &residual.dtype_name;
+        return refuse("wrong_dtype", format!("the residual holds {name}; it must hold float32"));
+    }
+    if residual.count != call.count {
+        let (have, need) = (residual.count, call.count);
+        return refuse(
+            "length",
+            format!(
+                "a residual of {have} elements does not fit a tensor of {need}; keep one residual for each tensor"
+            ),
+        );
+    }
+    if residual.read_only {
+        return refuse("read_only", "the residual is read-only; pass a writable tensor".into());
+    }
+    if !(residual.data as usize).is_multiple_of(size_of::<f32>()) {
+        return refuse(
+            "argument",
+            "the residual's memory is not aligned for float32; pass a copy of it".into(),
+        );
+    }
+    let mut tensors = tensors.into_iter();
+    if tensors.any(|tensor| !overlap::apart(residual, tensor)) {
+        return refuse("overlap", "the residual overlaps the tensor; pass a tensor of its own".into());
+    }
+    Ok(())
 }
 
 /// An address, to be passed into a closure that runs without the interpreter's lock.

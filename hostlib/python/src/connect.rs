@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netfold::quantize::Rounding;
 use netfold::{Builder, Communicator, Exchange, ExchangeError, Mode};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     job: Option<String>,
     switch: Option<String>,
     mode: Option<String>,
+    rounding: Option<String>,
+    seed: Option<u64>,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -39,6 +42,8 @@ impl Options {
             job: None,
             switch: None,
             mode: None,
+            rounding: None,
+            seed: None,
             slots: None,
             classes: None,
             exchange: None,
@@ -60,6 +65,8 @@ impl Options {
                 "job" => options.job = Some(value.extract()?),
                 "switch" => options.switch = Some(value.extract()?),
                 "mode" => options.mode = Some(value.extract()?),
+                "rounding" => options.rounding = Some(value.extract()?),
+                "seed" => options.seed = Some(value.extract()?),
                 "slots" => options.slots = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
@@ -88,6 +95,9 @@ impl Options {
         }
         if let Some(mode) = self.mode {
             builder = builder.mode(parse_mode(py, &mode)?);
+        }
+        if let Some(rounding) = self.rounding {
+            builder = builder.rounding(parse_rounding(py, &rounding, self.seed.unwrap_or(0))?);
         }
         if let Some(slots) = self.slots {
             builder = builder.slots(slots);
@@ -137,6 +147,17 @@ impl Options {
 
 fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
     name.parse().map_err(|error| errors::new(py, "argument", &format!("mode '{name}': {error}")))
+}
+
+fn parse_rounding(py: Python<'_>, name: &str, seed: u64) -> PyResult<Rounding> {
+    match name {
+        "nearest" => Ok(Rounding::Nearest),
+        "stochastic" => Ok(Rounding::Stochastic { seed }),
+        _ => {
+            let message = format!("there is no rounding '{name}'; choose nearest or stochastic");
+            Err(errors::new(py, "argument", &message))
+        }
+    }
 }
 
 /// An exchange by a Python callable, which takes `bytes` and returns a list of them.

@@ -68,6 +68,92 @@ def test_average_out_of_place_leaves_the_input_alone(ranks):
         assert (result == 0.5).all()
 
 
+def test_error_feedback_delivers_what_rounding_drops(ranks):
+    steps, count = 60, 3000
+
+    def gradient(rank, step):
+        values = numpy.random.default_rng((rank, step)).standard_normal(count).astype(numpy.float32) * 1e-4
+        values[::100] = 64.0 if step % 2 else -64.0  # the quantum follows these
+        return values
+
+    def body(comm):
+        residual = numpy.zeros(count, numpy.float32)
+        fed, plain = numpy.zeros(count), numpy.zeros(count)
+        for step in range(steps):
+            mine = gradient(comm.rank, step)
+            fed += comm.all_reduce(mine.copy(), residual=residual)
+            plain += comm.all_reduce(mine)
+        return fed, plain, residual
+
+    results = ranks(2, body, mode="bfp16")
+    exact = sum(gradient(rank, step).astype(numpy.float64) for rank in range(2) for step in range(steps))
+    fed, plain, _ = results[0]
+    left = sum(residual.astype(numpy.float64) for *_, residual in results)
+    quiet = numpy.arange(count) % 100 != 0
+    assert (plain[quiet] == 0).all(), "alone, they vanish"
+    numpy.testing.assert_allclose(fed + left, exact, atol=1e-4)
+    assert (left != 0).any() and numpy.abs(left).max() < 0.01
+    assert results[1][0].tobytes() == fed.tobytes()
+
+
+def test_residuals_that_do_not_fit_are_refused(ranks):
+    def body(comm):
+        tensor = numpy.ones(8, numpy.float32)
+        residual = numpy.zeros(8, numpy.float32)
+        read_only = numpy.zeros(8, numpy.float32)
+        read_only.flags.writeable = False
+        odd = numpy.frombuffer(bytearray(40), numpy.uint8)[1:33].view(numpy.float32)
+        for bad, kind in [
+            (numpy.zeros(7, numpy.float32), "length"),
+            (numpy.zeros(8, numpy.float64), "wrong_dtype"),
+            (numpy.zeros(16, numpy.float32)[::2], "not_contiguous"),
+            (read_only, "read_only"),
+            (tensor, "overlap"),
+            (odd, "argument"),
+            ("residual", "wrong_type"),
+        ]:
+            with pytest.raises(netfold.ArgumentError) as refused:
+                comm.all_reduce(tensor, residual=bad)
+            assert refused.value.kind == kind, refused.value
+        for wrong in (dict(op="max"), dict(op="product")):
+            with pytest.raises(netfold.ArgumentError) as refused:
+                comm.all_reduce(tensor, residual=residual, **wrong)
+            assert refused.value.kind == "unsupported"
+        with pytest.raises(netfold.ArgumentError):
+            comm.all_reduce(tensor.astype(numpy.float16), residual=residual)
+        assert (tensor == 1).all()
+        out = numpy.zeros_like(tensor)
+        comm.all_reduce(tensor, "avg", out=out, residual=residual)
+        assert (out == 1).all() and (tensor == 1).all() and (residual == 0).all()
+
+    ranks(2, body)
+
+
+def test_stochastic_rounding_is_right_on_average_and_repeats(ranks):
+    count = 20_000
+
+    def sums(**options):
+        def body(comm):
+            mine = numpy.full(count, 0.1 * 2.0**-12, numpy.float32)  # a fifth of a quantum, 2^-13
+            mine[::128] = 1.0
+            return comm.all_reduce(mine)
+
+        first, second = ranks(2, body, mode="bfp16", **options)
+        assert first.tobytes() == second.tobytes()
+        return first
+
+    quiet = numpy.arange(count) % 128 != 0
+    assert (sums()[quiet] == 0).all()
+    drawn = sums(rounding="stochastic", seed=9)
+    assert abs(drawn[quiet].mean() / (0.2 * 2.0**-12) - 1) < 0.1
+    assert drawn.tobytes() == sums(rounding="stochastic", seed=9).tobytes()
+    assert drawn.tobytes() != sums(rounding="stochastic", seed=10).tobytes()
+    with pytest.raises(netfold.ArgumentError, match="nearest or stochastic"):
+        netfold.Communicator(0, 1, rounding="up", rendezvous="127.0.0.1:1")
+    with pytest.raises(netfold.ArgumentError, match="mantissas"):
+        netfold.Communicator(0, 1, rounding="stochastic", mode="float", rendezvous="127.0.0.1:1")
+
+
 def test_every_collective(ranks):
     world = 3
 

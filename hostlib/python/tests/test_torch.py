@@ -48,6 +48,17 @@ def test_ddp_trains_as_over_gloo(mode, bound):
         assert outcome["sum"] == outcomes[0]["sum"], "models differ between ranks"
 
 
+def test_ddp_with_error_feedback():
+    environment = {"NETFOLD_MODE": "bfp16", "NETFOLD_ERROR_FEEDBACK": "1"}
+    for extra in [{}, {"NETFOLD_ROUNDING": "stochastic", "NETFOLD_SEED": "3"}]:
+        for outcome in run_ranks("feedback", 2, {**environment, **extra}):
+            # A hundred steps of a thousandth each, but for one quantum that is still left.
+            assert -0.11 < outcome["least"] and outcome["most"] < -0.09, outcome.values
+            assert outcome["plain"] == 0 or extra, "alone, they vanish"
+            assert outcome["buckets"] > 1 and outcome["kept"] == outcome["parameters"], outcome.values
+            assert outcome["left"] and "float32" in outcome["refused"]
+
+
 def test_zero_redundancy_optimizer():
     outcomes = run_ranks("zero", 2)
     assert outcomes[0]["sum"] == outcomes[1]["sum"]

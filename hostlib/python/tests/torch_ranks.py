@@ -188,6 +188,61 @@ def ddp():
     report(sum=ours.double().sum().item(), path=netfold.torch.path(), hook_path=state.path())
 
 
+class Quiet(torch.nn.Module):
+    """One loud parameter, and many whose gradients are far below the quantum that it leads to."""
+
+    def __init__(self):
+        super().__init__()
+        self.loud = torch.nn.Parameter(torch.zeros(1))
+        self.quiet = torch.nn.Parameter(torch.zeros(500))
+
+    def forward(self, sign):
+        return self.loud.sum() * sign * 64.0 + self.quiet.sum() * 1e-3
+
+
+def feedback():
+    """Gradients that rounding drops arrive by error feedback; a residual for each bucket, as DDP has them after it rebuilt them."""
+    start()
+    gloo = dist.new_group(backend="gloo")
+
+    def moved(state):
+        model = DistributedDataParallel(Quiet(), process_group=gloo)
+        model.register_comm_hook(state, netfold.torch.all_reduce_hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        for step in range(100):
+            optimizer.zero_grad()
+            model(1.0 if step % 2 else -1.0).backward()
+            optimizer.step()
+        return model.module.quiet.detach()
+
+    plain = moved(netfold.torch.HookState(gloo, error_feedback=False))
+    state = netfold.torch.HookState(gloo)  # by NETFOLD_ERROR_FEEDBACK
+    fed = moved(state)
+    report(plain=plain.abs().max().item(), least=fed.min().item(), most=fed.max().item())
+
+    state = netfold.torch.HookState(gloo, error_feedback=True)
+    # DDP's first bucket is full with a megabyte: one bucket in the first step, then two.
+    layers = [torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4200), torch.nn.ReLU(), torch.nn.Linear(4200, 4)]
+    model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.01, process_group=gloo)
+    model.register_comm_hook(state, netfold.torch.all_reduce_hook)
+    train(model, steps=3)
+    kept = [residual for _, residual in state._residuals.values()]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    report(buckets=len(kept), kept=sum(residual.numel() for residual in kept), parameters=parameters)
+    report(left=any((residual != 0).any().item() for residual in kept))
+    state.reset()
+    assert not state._residuals
+
+    class HalfBucket:
+        def buffer(self):
+            return torch.zeros(4, dtype=torch.float16)
+
+    try:
+        state.residual(HalfBucket())
+    except netfold.ArgumentError as error:
+        report(refused=str(error))
+
+
 def zero():
     """ZeroRedundancyOptimizer: sharded optimizer states, broadcast of parameters."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

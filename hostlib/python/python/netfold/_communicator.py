@@ -42,6 +42,8 @@ class Communicator:
         job: str = "netfold",
         switch: Optional[str] = None,
         mode: str = "bfp32",
+        rounding: Optional[str] = None,
+        seed: Optional[int] = None,
         slots: Optional[int] = None,
         classes: Optional[int] = None,
         exchange: Optional[Exchange] = None,
@@ -58,6 +60,8 @@ class Communicator:
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
         ``HOST:PORT``. ``mode`` is how floating-point tensors travel over it: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
+        ``rounding`` is how numbers are rounded to what travels: ``nearest`` (default), or ``stochastic``, up or down by chance so that
+        the expected value is the number; the same ``seed`` (default 0) gives the same results. Hosts round nothing off.
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
         of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
@@ -77,6 +81,8 @@ class Communicator:
             job=job,
             switch=switch,
             mode=mode,
+            rounding=rounding,
+            seed=seed,
             slots=slots,
             classes=classes,
             exchange=exchange,
@@ -124,10 +130,24 @@ class Communicator:
     # -- Operations that return when they are done --
 
     def all_reduce(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self,
+        tensor: T,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+        residual: Optional[Any] = None,
     ) -> T:
-        """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors."""
-        return self.all_reduce_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+        """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors.
+
+        With a ``residual`` (error feedback; sums and averages of ``float32``): it is added to the tensor first, and then holds what
+        rounding left out of this rank's share. Keep one for each tensor, as long as it, ``float32``, all zeros at first, and
+        give it with that tensor in every step. After an exception that ends the job its numbers mean nothing.
+        """
+        return self.all_reduce_async(
+            tensor, op, out=out, dtype=dtype, priority=priority, residual=residual
+        ).wait()
 
     def reduce(
         self,
@@ -167,10 +187,17 @@ class Communicator:
     # -- Operations in flight --
 
     def all_reduce_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self,
+        tensor: T,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+        residual: Optional[Any] = None,
     ) -> Work[T]:
         """Starts an ``all_reduce``."""
-        return self._start("all_reduce", tensor, out, op, 0, dtype, priority)
+        return self._start("all_reduce", tensor, out, op, 0, dtype, priority, residual)
 
     def reduce_async(
         self,
@@ -260,10 +287,18 @@ class Communicator:
         return root
 
     def _start(
-        self, collective: str, tensor: T, out: Optional[T], op: str, root: int, dtype: Optional[str], priority: int
+        self,
+        collective: str,
+        tensor: T,
+        out: Optional[T],
+        op: str,
+        root: int,
+        dtype: Optional[str],
+        priority: int,
+        residual: Optional[Any] = None,
     ) -> Work[T]:
         recv = tensor if out is None else out
-        native = self._native.submit(collective, tensor, recv, op, root, dtype, priority)
+        native = self._native.submit(collective, tensor, recv, op, root, dtype, priority, residual)
         return Work(native, recv)
 
 

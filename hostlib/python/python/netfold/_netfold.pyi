@@ -22,6 +22,7 @@ class Communicator:
         root: int,
         dtype: Optional[str],
         priority: int = 0,
+        residual: Any = None,
     ) -> Work: ...
     @property
     def rank(self) -> int: ...

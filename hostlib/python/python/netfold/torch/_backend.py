@@ -105,11 +105,13 @@ class NetfoldGroup(Base):
 
     # -- What the library does --
 
-    def allreduce(self, tensors: Any, opts: Any = None, priority: int = 0) -> Any:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, priority: int = 0, residual: Optional[torch.Tensor] = None
+    ) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         op = reduction(opts)
         if len(tensors) == 1 and op in ACCELERATED.get(tensors[0].dtype, ()):
-            work = self._start("all_reduce", tensors[0], tensors[0], op, tensors, priority)
+            work = self._start("all_reduce", tensors[0], tensors[0], op, tensors, priority, residual)
             if work is not None:
                 return work
         if op == "avg":
@@ -151,6 +153,7 @@ class NetfoldGroup(Base):
         op: Optional[str],
         tensors: List[torch.Tensor],
         priority: int = 0,
+        residual: Optional[torch.Tensor] = None,
     ) -> Optional[NetfoldWork]:
         """Starts an operation of the library; ``None`` when gloo is to do it, on all ranks."""
         if self._aborted or self._closed:
@@ -158,7 +161,7 @@ class NetfoldGroup(Base):
         if self._communicator is None or op is None or recv.is_complex() or recv.device.type != "cpu":
             return None
         try:
-            native = self._communicator._native.submit(collective, send, recv, op, 0, None, priority)
+            native = self._communicator._native.submit(collective, send, recv, op, 0, None, priority, residual)
         except ArgumentError as error:
             if error.kind == "unsupported":
                 return None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
-from typing import Any, Optional
+from typing import Any, Dict, Optional, Tuple
 
+import torch
 import torch.distributed as dist
 
+from .. import ArgumentError, _environment
 from ._backend import NetfoldGroup
 from ._options import Options
+
+logger = logging.getLogger("netfold")
 
 
 class HookState:
@@ -16,6 +21,10 @@ class HookState:
 
     Gradients come from the last layers to the first, and the next forward pass wants the first layers' first: so later buckets overtake
     earlier ones (unless ``options.classes`` is 1).
+
+    With ``error_feedback`` (or ``NETFOLD_ERROR_FEEDBACK=1``) what rounding leaves out of a gradient is kept and added to the next step's,
+    in a residual for each bucket: as much memory as the gradients. DistributedDataParallel rebuilds its buckets after the first
+    step, and a residual fits its own bucket alone, so they start from zero again then, which one line of the log says.
 
     The group of ``process_group`` (default: the world) is used for finding each other, and for what is not accelerated.
     """
@@ -25,6 +34,7 @@ class HookState:
         process_group: Optional[Any] = None,
         options: Optional[Options] = None,
         timeout: timedelta = timedelta(minutes=30),
+        error_feedback: Optional[bool] = None,
     ) -> None:
         from torch.distributed.distributed_c10d import _get_default_group, _get_default_store
 
@@ -37,6 +47,11 @@ class HookState:
         if resolved.classes is None:
             resolved.classes = 2
         self.classes = resolved.classes
+        if error_feedback is None:
+            error_feedback = _environment.flag("NETFOLD_ERROR_FEEDBACK", False)
+        self.error_feedback = error_feedback
+        #: By bucket: the parameters that it held, and what was left out of their gradients.
+        self._residuals: Dict[int, Tuple[Tuple[int, ...], torch.Tensor]] = {}
         self.group = NetfoldGroup(store, rank, size, timeout, resolved)
 
     _count = 0
@@ -46,6 +61,30 @@ class HookState:
         if bucket.is_last():
             return self.classes - 1
         return max(0, min(bucket.index(), self.classes - 2))
+
+    def residual(self, bucket: Any) -> Optional[torch.Tensor]:
+        """What was left out of a bucket's gradients so far; ``None`` without error feedback."""
+        if not self.error_feedback:
+            return None
+        gradients = bucket.buffer()
+        if gradients.dtype != torch.float32:
+            raise ArgumentError(
+                f"error feedback is for gradients of float32, not {gradients.dtype}; make the hook's state without it", "unsupported"
+            )
+        parameters = tuple(id(parameter) for parameter in bucket.parameters())
+        kept = self._residuals.get(bucket.index())
+        if kept is not None and kept[0] == parameters and kept[1].numel() == gradients.numel():
+            return kept[1]
+        if kept is not None:
+            logger.info("netfold: the buckets were rebuilt; error feedback starts from zero")
+            self._residuals.clear()
+        residual = torch.zeros_like(gradients)
+        self._residuals[bucket.index()] = (parameters, residual)
+        return residual
+
+    def reset(self) -> None:
+        """Forgets what was left out, as after loading a checkpoint. To be called between steps, on all ranks or some."""
+        self._residuals.clear()
 
     def path(self) -> str:
         """How gradients travel, and why."""
@@ -60,7 +99,7 @@ def all_reduce_hook(state, bucket):  # type: ignore[no-untyped-def]  # torch com
     """
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
-    work = state.group.allreduce([bucket.buffer()], options, state.priority(bucket))
+    work = state.group.allreduce([bucket.buffer()], options, state.priority(bucket), state.residual(bucket))
     return work.get_future().then(_first)
 
 

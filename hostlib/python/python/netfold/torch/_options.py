@@ -17,6 +17,10 @@ class Options:
     switch: Optional[str] = None
     #: How floating-point tensors travel over the switch: ``bfp32`` (default) or ``bfp16`` (``NETFOLD_MODE``).
     mode: Optional[str] = None
+    #: How numbers are rounded to what travels: ``nearest`` (default) or ``stochastic`` (``NETFOLD_ROUNDING``).
+    rounding: Optional[str] = None
+    #: Where stochastic rounding's draws start (``NETFOLD_SEED``). Default 0.
+    seed: Optional[int] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
     #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
@@ -44,12 +48,17 @@ class Options:
         slots = self.slots
         if slots is None and os.environ.get("NETFOLD_SLOTS"):
             slots = _environment.number("NETFOLD_SLOTS")
+        seed = self.seed
+        if seed is None and os.environ.get("NETFOLD_SEED"):
+            seed = _environment.number("NETFOLD_SEED")
         classes = self.classes
         if classes is None and os.environ.get("NETFOLD_CLASSES"):
             classes = _environment.number("NETFOLD_CLASSES")
         return Options(
             switch=text(self.switch, "NETFOLD_CONTROLLER"),
             mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
+            rounding=text(self.rounding, "NETFOLD_ROUNDING"),
+            seed=seed,
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,

@@ -91,6 +91,8 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             mode=options.mode or "bfp32",
             slots=options.slots,
             classes=options.classes,
+            rounding=options.rounding,
+            seed=options.seed,
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,
