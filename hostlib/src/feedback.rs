@@ -154,7 +154,7 @@ mod tests {
         let mut residual = [0.25f32, -1.0, 8.0];
         let send: Vec<u8> =
             std::iter::once(7).chain([1.0f32, 2.0, 3.0].into_iter().flat_map(f32::to_ne_bytes)).collect();
-        let mut recv = vec![9u8; 15];
+        let mut recv = [9u8; 15];
         // SAFETY: 12 bytes from odd addresses, and three numbers.
         unsafe { absorb(send[1..].as_ptr(), recv[2..].as_mut_ptr(), residual.as_mut_ptr(), 3) };
         let sums: Vec<f32> =
