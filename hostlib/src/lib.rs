@@ -44,7 +44,8 @@
 //! # What is exact
 //!
 //! Integers and broadcasts are exact. Sums of floating-point tensors are within the error bound of the job's [`Mode`],
-//! and have the same bits on every rank: see [`quantize`].
+//! and have the same bits on every rank: see [`quantize`]. What rounding leaves out can be kept and added in the next step
+//! ([`Communicator::all_reduce_with_feedback`]), or be right on average ([`Builder::rounding`]).
 
 mod assemble;
 mod buffer;

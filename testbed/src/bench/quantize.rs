@@ -1,7 +1,8 @@
 //! The quantiser against a memory copy of the same tensor bytes.
 //!
 //! Both work through buffers larger than any cache, chunk by chunk as a worker does: for `quantize`, the exponent scan of
-//! each block and then its packing; for `dequantize`, unpacking. Each repetition times a copy of the tensor and the
+//! each block and then its packing; for `stochastic`, the same with mantissas rounded by chance; for `dequantize`, unpacking; for
+//! `residual`, what error feedback computes before it. Each repetition times a copy of the tensor and the
 //! kernel back to back, in alternating order, so that both meet the same state of the machine; the ratio is taken
 //! within the pair, and medians are over the pairs.
 //!
@@ -11,7 +12,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use netfold::quantize::{Lanes, Quantizer};
+use netfold::quantize::{Draws, Lanes, Quantizer};
 use serde::Serialize;
 
 /// Which way the kernel works.
@@ -22,6 +23,22 @@ pub enum Direction {
     Quantize,
     /// Packet lanes to tensor.
     Dequantize,
+    /// As `Quantize`, rounded by chance.
+    Stochastic,
+    /// Tensor to what rounding it to the nearest leaves out.
+    Residual,
+}
+
+impl Direction {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quantize => "quantize",
+            Self::Dequantize => "dequantize",
+            Self::Stochastic => "stochastic",
+            Self::Residual => "residual",
+        }
+    }
 }
 
 /// What to measure.
@@ -69,7 +86,7 @@ pub struct Row {
     pub kernel: &'static str,
 }
 
-/// Measures both directions of both floating-point modes: four rows.
+/// Measures every direction in both modes of plain switches: eight rows.
 ///
 /// Takes three buffers of `tensor_bytes` and one of the packed size.
 pub fn run(config: &Config) -> Vec<Row> {
@@ -88,6 +105,8 @@ pub fn run(config: &Config) -> Vec<Row> {
         let quantizer = Quantizer::new(lanes, 4);
         rows.push(bench.measure(Direction::Quantize, mode, &quantizer));
         rows.push(bench.measure(Direction::Dequantize, mode, &quantizer));
+        rows.push(bench.measure(Direction::Stochastic, mode, &quantizer.stochastic(Draws::new(1, 0))));
+        rows.push(bench.measure(Direction::Residual, mode, &quantizer));
     }
     rows
 }
@@ -142,17 +161,18 @@ impl Bench {
 
     fn kernel(&mut self, direction: Direction, quantizer: &Quantizer) -> Duration {
         match direction {
-            Direction::Quantize => self.quantize(quantizer),
+            Direction::Quantize | Direction::Stochastic => self.quantize(quantizer),
             Direction::Dequantize => self.dequantize(quantizer),
+            Direction::Residual => self.residual(quantizer),
         }
     }
 
     fn quantize(&mut self, quantizer: &Quantizer) -> Duration {
         let start = Instant::now();
         let blocks = self.tensor.chunks(quantizer.block_elements(self.payload));
-        for (block, lanes) in blocks.zip(self.lanes.chunks_exact_mut(self.payload)) {
+        for (number, (block, lanes)) in (0..).zip(blocks.zip(self.lanes.chunks_exact_mut(self.payload))) {
             let exp = quantizer.exponent(block);
-            quantizer.pack(block, exp, lanes);
+            quantizer.pack_block(number, block, exp, lanes);
         }
         black_box(&mut self.lanes);
         start.elapsed()
@@ -163,6 +183,17 @@ impl Bench {
         let blocks = self.copy.chunks_mut(quantizer.block_elements(self.payload));
         for (block, lanes) in blocks.zip(self.lanes.chunks_exact(self.payload)) {
             quantizer.unpack(lanes, black_box(127), 4, block);
+        }
+        black_box(&mut self.copy);
+        start.elapsed()
+    }
+
+    fn residual(&mut self, quantizer: &Quantizer) -> Duration {
+        let start = Instant::now();
+        let elements = quantizer.block_elements(self.payload);
+        let blocks = self.tensor.chunks(elements).zip(self.copy.chunks_mut(elements));
+        for (number, (block, residual)) in (0..).zip(blocks) {
+            quantizer.residual(number, block, black_box(127), residual);
         }
         black_box(&mut self.copy);
         start.elapsed()
@@ -197,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_cover_both_directions_of_both_modes() {
+    fn rows_cover_every_direction_of_both_modes() {
         let rows = run(&Config { tensor_bytes: 1 << 16, payload_bytes: 256, repetitions: 2 });
         let seen: Vec<_> = rows.iter().map(|row| (row.direction, row.mode)).collect();
         assert_eq!(
@@ -205,8 +236,12 @@ mod tests {
             [
                 (Direction::Quantize, "bfp32"),
                 (Direction::Dequantize, "bfp32"),
+                (Direction::Stochastic, "bfp32"),
+                (Direction::Residual, "bfp32"),
                 (Direction::Quantize, "bfp16"),
-                (Direction::Dequantize, "bfp16")
+                (Direction::Dequantize, "bfp16"),
+                (Direction::Stochastic, "bfp16"),
+                (Direction::Residual, "bfp16")
             ]
         );
         for row in rows {

@@ -1,7 +1,7 @@
 //! `netfold bench quantize`.
 
 use clap::Args;
-use netfold_testbed::bench::quantize::{Config, Direction, run};
+use netfold_testbed::bench::quantize::{Config, run};
 
 use super::Tagged;
 use crate::error::CliError;
@@ -15,8 +15,9 @@ Examples:
 
 /// Quantising and packing tensors and back, against memcpy.
 ///
-/// Packs a tensor of f32 into packets in network order and unpacks it again, on buffers larger than the cache. The ratio
-/// is the speed of each direction over that of a memcpy of the same f32 bytes.
+/// Packs a tensor of f32 into packets in network order, rounded to the nearest and by chance (`stochastic`), unpacks it again,
+/// and computes what rounding leaves out (`residual`), on buffers larger than the cache. The ratio is the speed of each over
+/// that of a memcpy of the same f32 bytes.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Quantize {
@@ -47,10 +48,7 @@ impl Quantize {
         ))?;
         for row in run(&config) {
             output.event(&Tagged { event: "quantize", row: &row })?;
-            let direction = match row.direction {
-                Direction::Quantize => "quantize",
-                Direction::Dequantize => "dequantize",
-            };
+            let direction = row.direction.name();
             output.line(format_args!(
                 "{direction:>12}{:>8}{:>10}{:>18.2}{:>16.2}{:>14.2}",
                 row.mode, row.kernel, row.ratio_to_memcpy, row.kernel_gbps, row.memcpy_gbps
