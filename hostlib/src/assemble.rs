@@ -39,6 +39,7 @@ pub(crate) struct Settings {
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
     pub(crate) classes: u8,
+    pub(crate) small: usize,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
@@ -54,10 +55,11 @@ impl Settings {
     fn describe(&self) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
         format!(
-            "version {}, mode {}, classes {}, switch {}, shared memory {}, fall-back {}",
+            "version {}, mode {}, classes {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
+            self.small,
             yes(self.switch),
             yes(self.shared_memory),
             yes(self.fall_back)
@@ -271,8 +273,8 @@ impl Assembly {
     ) -> Result<Communicator, Error> {
         let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), everyone.len() as u16);
-        let Settings { mode, rounding, classes, .. } = settings;
-        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, classes };
+        let Settings { mode, rounding, classes, small, .. } = settings;
+        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, classes, small };
         let aborter = mesh.aborter();
         fate.on_end(move |_| aborter.abort());
         let hierarchical = leaders.len() < everyone.len();
@@ -342,7 +344,7 @@ fn lead_by(
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
     let Settings { mode, rounding, classes, .. } = *settings;
     let world = leaders.len() as u16;
-    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, classes };
+    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, classes, small: 0 };
     let own = Fate::default();
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));
@@ -376,9 +378,10 @@ fn host_side(fabric: Box<dyn Fabric>, fate: &Fate) -> Result<HostSide, Error> {
     let mailbox = Arc::new(Mailbox::new(std::task::Waker::noop().clone()));
     let doomed = Arc::clone(&mailbox);
     fate.on_end(move |error| doomed.doom(error.clone()));
-    let engine = HostEngine::new(fabric, Arc::clone(&mailbox), fate.clone());
-    let thread = spawn("netfold-host", move || engine.run())?;
-    Ok(HostSide { mailbox, thread: Some(thread) })
+    let engine = Arc::new(HostEngine::new(fabric, Arc::clone(&mailbox), fate.clone()));
+    let own = Arc::clone(&engine);
+    let thread = spawn("netfold-host", move || own.run())?;
+    Ok(HostSide { mailbox, engine, thread: Some(thread) })
 }
 
 /// An error and its causes.

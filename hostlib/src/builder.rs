@@ -35,6 +35,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
 
+/// Bytes up to which hosts are quicker than a software switch.
+const SMALL: usize = 4096;
+
 type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
@@ -46,6 +49,7 @@ pub struct Builder {
     rounding: Rounding,
     slots: u32,
     classes: u8,
+    small: usize,
     switch: Vec<SocketAddr>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
@@ -81,6 +85,7 @@ impl Builder {
             rounding: Rounding::Nearest,
             slots: 256,
             classes: 1,
+            small: SMALL,
             switch: Vec::new(),
             transport: None,
             middleware: None,
@@ -106,6 +111,7 @@ impl Builder {
             rounding: heritage.rounding,
             slots,
             classes,
+            small: heritage.small,
             switch,
             host,
             shared_memory,
@@ -124,6 +130,7 @@ impl Builder {
             rounding: self.rounding,
             slots: self.slots,
             classes: self.classes,
+            small: self.small,
             switch: self.switch.clone(),
             host: self.host.clone(),
             shared_memory: self.shared_memory,
@@ -178,6 +185,15 @@ impl Builder {
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
+        self
+    }
+
+    /// All-reduces of at most so many bytes are done by the hosts among themselves where they are linked (by a
+    /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: over it a small tensor of floats takes two
+    /// round trips and four threads. The same on all ranks. Default 4096; 0 leaves everything to the switch that it can do.
+    #[must_use]
+    pub fn small(mut self, bytes: usize) -> Self {
+        self.small = bytes;
         self
     }
 
@@ -322,7 +338,7 @@ impl Builder {
             board.set_network(Network::Switch { address: Some(session.peer()) });
         }
         let Self { rounding, classes, mode, .. } = self;
-        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes, rounding, classes };
+        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes, rounding, classes, small: 0 };
         let network = uplink.start(None, &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
@@ -354,6 +370,7 @@ impl Builder {
             mode: self.mode,
             rounding: self.rounding,
             classes: self.classes,
+            small: self.small,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
             fall_back: self.fall_back,

@@ -20,7 +20,7 @@ use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
 use crate::fate::Fate;
-use crate::host::{self, HostCall};
+use crate::host::{self, HostCall, HostEngine};
 use crate::lower::{self, Lowered, Place};
 use crate::mailbox::{Mailbox, Stop};
 use crate::path::{Path, PathBoard};
@@ -97,6 +97,7 @@ impl NetworkSide {
 /// The thread that runs calls on this host's fabric.
 pub(crate) struct HostSide {
     pub(crate) mailbox: Arc<Mailbox<HostCall>>,
+    pub(crate) engine: Arc<HostEngine>,
     pub(crate) thread: Option<JoinHandle<()>>,
 }
 
@@ -275,6 +276,23 @@ impl Communicator {
         Ok(Work::new(ticket))
     }
 
+    /// The same as [`submit`](Self::submit), and waits for the end: quicker, since it takes no other thread where hosts do the call.
+    ///
+    /// # Errors
+    ///
+    /// As for [`submit`](Self::submit), and those that end operations.
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit`](Self::submit).
+    pub unsafe fn run(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
+        let plan = self.plan(call)?;
+        self.check_pointers(call, send, recv)?;
+        // SAFETY: passed on to the caller, whose pointers are not null where they are used.
+        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
+        buffer::lend(parcel, |parcel| self.do_or_start(plan, parcel))
+    }
+
     /// Ends the job on this rank, from any thread: pending and later calls return [`Error::Interrupted`] promptly, and the
     /// other ranks learn that this one is gone. Memory of pending calls is not touched any more once they have returned.
     pub fn abort(&self) {
@@ -362,7 +380,7 @@ impl Communicator {
         // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the parcel is settled while they
         // are borrowed, and the parcel goes nowhere else.
         let parcel = unsafe { self.parcel(call, &plan, send, recv) };
-        buffer::lend(parcel, |parcel| self.start(plan, parcel))
+        buffer::lend(parcel, |parcel| self.do_or_start(plan, parcel))
     }
 
     pub(crate) fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
@@ -381,6 +399,11 @@ impl Communicator {
             return Err(Error::Null("recv"));
         }
         Ok(())
+    }
+
+    /// Whether hosts are quicker than the switch.
+    fn is_small(&self, call: &Call) -> bool {
+        call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.place.small
     }
 
     /// Which way a call goes. The same on every rank.
@@ -405,6 +428,7 @@ impl Communicator {
         }
         let no_switch = match (&self.network, &self.host) {
             (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
+            (Some(_), Some(_)) if self.is_small(call) => None,
             (Some(_), _) => match lower::switch_can(call, self.place.mode) {
                 Ok(()) => return Ok(Plan::Switch(lower::lower(call, &self.place)?)),
                 Err(error) => Some(error),
@@ -426,6 +450,19 @@ impl Communicator {
             Plan::Switch(_) => unsafe { lower::parcel(call, &self.place, send, recv) },
             // SAFETY: passed on to the caller.
             Plan::Host(_) => unsafe { host::parcel(call, &self.place, send, recv) },
+        }
+    }
+
+    /// Starts a call for whose end this thread waits: does it here where it can.
+    fn do_or_start(&self, plan: Plan, parcel: Parcel) {
+        match (plan, &self.host) {
+            (Plan::Host(call), Some(host)) => {
+                let call = HostCall { call, parcel, submitted: Instant::now() };
+                if let Some(call) = host.engine.do_here(call) {
+                    host.mailbox.submit(call);
+                }
+            }
+            (plan, _) => self.start(plan, parcel),
         }
     }
 

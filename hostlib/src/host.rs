@@ -1,6 +1,6 @@
 //! Collectives that hosts do themselves: a thread that takes calls in order and runs them on a fabric.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use netfold_proto::DType;
@@ -62,20 +62,43 @@ impl Order for HostCall {
     }
 }
 
-/// The thread's state.
+/// A fabric that one thread uses at a time: the host's, or that of a caller that waits anyway.
 pub(crate) struct HostEngine {
-    fabric: Box<dyn Fabric>,
+    fabric: Mutex<Box<dyn Fabric>>,
     mailbox: Arc<Mailbox<HostCall>>,
     fate: Fate,
 }
 
 impl HostEngine {
     pub(crate) fn new(fabric: Box<dyn Fabric>, mailbox: Arc<Mailbox<HostCall>>, fate: Fate) -> Self {
-        Self { fabric, mailbox, fate }
+        Self { fabric: Mutex::new(fabric), mailbox, fate }
+    }
+
+    /// Does a call on this thread, which would wait for it anyway, unless others come before it: waking two threads takes longer
+    /// than a small call. Gives the call back if so.
+    pub(crate) fn do_here(&self, call: HostCall) -> Option<HostCall> {
+        /// Lets the host's thread go on, also after a panic.
+        struct Release<'a>(&'a HostEngine);
+        impl Drop for Release<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.mailbox.doom(self.0.fate.end(Error::EngineFailed));
+                }
+                self.0.mailbox.release();
+            }
+        }
+        if !self.mailbox.claim() {
+            return Some(call);
+        }
+        let _release = Release(self);
+        if let Err(error) = self.perform(call) {
+            self.mailbox.doom(error);
+        }
+        None
     }
 
     /// Works until the job is over.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(&self) {
         /// Ends the job also when a call panics; its tensor settles itself when it is dropped.
         struct EndOnPanic(Arc<Mailbox<HostCall>>, Fate);
         impl Drop for EndOnPanic {
@@ -94,7 +117,7 @@ impl HostEngine {
         self.mailbox.end(error);
     }
 
-    fn serve(&mut self) -> Error {
+    fn serve(&self) -> Error {
         let mut calls = Vec::with_capacity(CALLS_MAX);
         loop {
             let _ = self.mailbox.has_news();
@@ -118,12 +141,13 @@ impl HostEngine {
         }
     }
 
-    fn perform(&mut self, call: HostCall) -> Result<(), Error> {
+    fn perform(&self, call: HostCall) -> Result<(), Error> {
+        let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
         let HostCall { call, mut parcel, submitted } = call;
         let (input, output, residual) = parcel.input_and_output();
         let done = match residual {
-            None => self.fabric.run(&call, input, output),
-            Some(residual) => self.fabric.run_with_feedback(&call, input, output, residual),
+            None => fabric.run(&call, input, output),
+            Some(residual) => fabric.run_with_feedback(&call, input, output, residual),
         };
         match done {
             Ok(()) => {

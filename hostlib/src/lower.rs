@@ -21,6 +21,8 @@ pub(crate) struct Place {
     pub(crate) rounding: Rounding,
     /// Classes of operations.
     pub(crate) classes: u8,
+    /// Bytes up to which an all-reduce is done by hosts, where they can.
+    pub(crate) small: usize,
 }
 
 /// An operation of the switch.

@@ -46,6 +46,8 @@ struct Inbox<T> {
     departed: Option<u16>,
     /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
     busy: bool,
+    /// A caller does an operation itself, in the engine's place.
+    claimed: bool,
     /// The engine has ended, with this.
     ended: Option<Error>,
     stats: Stats,
@@ -81,6 +83,7 @@ impl<T: Order> Mailbox<T> {
             doom: None,
             departed: None,
             busy: false,
+            claimed: false,
             ended: None,
             stats: Stats::default(),
         };
@@ -146,6 +149,9 @@ impl<T: Order> Mailbox<T> {
     /// Engine: sleeps until something is put into the inbox, at most `timeout`. Returns at once when there is something
     /// that no [`Self::collect`] has seen.
     pub(crate) fn wait(&self, timeout: Duration) {
+        if crate::work::linger(|| self.flag.load(Ordering::Acquire)) {
+            return;
+        }
         let inbox = self.lock();
         if !self.flag.load(Ordering::Acquire) {
             drop(self.news.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
@@ -194,6 +200,9 @@ impl<T: Order> Mailbox<T> {
             Some(Stop::WhenIdle) => Command::StopWhenIdle,
             None => Command::Work,
         };
+        if inbox.claimed {
+            return Command::Work;
+        }
         let count = room.min(inbox.submissions.len());
         inbox.busy = count > 0;
         into.extend(inbox.submissions.drain(..count));
@@ -201,6 +210,27 @@ impl<T: Order> Mailbox<T> {
             self.room.notify_all();
         }
         order
+    }
+
+    /// Takes the engine's place, if it has nothing to do, until [`Self::release`]: for callers that would only wait for it.
+    pub(crate) fn claim(&self) -> bool {
+        let mut inbox = self.lock();
+        let over =
+            inbox.ended.is_some() || inbox.doom.is_some() || inbox.verdict.is_some() || inbox.stop.is_some();
+        if over || inbox.busy || inbox.claimed || !inbox.submissions.is_empty() {
+            return false;
+        }
+        inbox.claimed = true;
+        true
+    }
+
+    /// Gives the engine its place back.
+    pub(crate) fn release(&self) {
+        let mut inbox = self.lock();
+        inbox.claimed = false;
+        if !inbox.submissions.is_empty() {
+            self.ring(inbox);
+        }
     }
 
     /// Engine: it will wait for other ranks until it collects again.

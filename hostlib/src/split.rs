@@ -19,6 +19,7 @@ pub(crate) struct Heritage {
     pub(crate) rounding: Rounding,
     pub(crate) slots: u32,
     pub(crate) classes: u8,
+    pub(crate) small: usize,
     pub(crate) switch: Vec<SocketAddr>,
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,

@@ -1,6 +1,7 @@
 //! Operations in flight, as their callers see them.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ type Callback = Box<dyn FnOnce(&Outcome) + Send>;
 pub(crate) struct Ticket {
     state: Mutex<State>,
     settled: Condvar,
+    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -32,6 +34,23 @@ impl fmt::Debug for Ticket {
     }
 }
 
+/// How long a thread that waits for another keeps looking before it sleeps: waking it takes longer than small operations do.
+const LINGER: Duration = Duration::from_micros(100);
+
+/// Looks for a while whether something has happened; whether it has.
+pub(crate) fn linger(happened: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if happened() {
+            return true;
+        }
+        if start.elapsed() >= LINGER {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+}
+
 impl Ticket {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,6 +64,7 @@ impl Ticket {
                 return;
             }
             state.outcome = Some(outcome.clone());
+            self.over.store(true, Ordering::Release);
             state.keeper = keeper;
             std::mem::take(&mut state.callbacks)
         };
@@ -61,6 +81,7 @@ impl Ticket {
 
     /// Blocks until the operation is over.
     pub(crate) fn wait(&self) -> Outcome {
+        linger(|| self.over.load(Ordering::Acquire));
         let mut state = self.lock();
         loop {
             if let Some(outcome) = &state.outcome {

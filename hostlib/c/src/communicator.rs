@@ -193,9 +193,12 @@ pub unsafe extern "C" fn netfold_comm_run(
     root: u16,
 ) -> netfold_result {
     guard(|| {
+        let call = call(collective, count, dtype, op, root)?;
         // SAFETY: by this function's contract.
-        let work = unsafe { start(comm, send, recv, &call(collective, count, dtype, op, root)?) }?;
-        Ok(work.wait().map(drop)?)
+        let comm = unsafe { within_memory(comm, &call) }?;
+        // SAFETY: by this function's contract.
+        unsafe { comm.run(&call, send.cast(), recv.cast()) }.map(drop)?;
+        Ok(())
     })
 }
 

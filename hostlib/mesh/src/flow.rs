@@ -445,9 +445,15 @@ impl<'a> Flow<'a> {
             }
             let timeout =
                 Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: i64::from(sleep.subsec_nanos()) };
-            match poll(&mut fds, Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
+            let linger_until = now + LINGER;
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            loop {
+                let lingering = quiet < LINGER && Instant::now() < linger_until;
+                match poll(&mut fds, Some(if lingering { &zero } else { &timeout })) {
+                    Ok(0) if lingering => std::thread::yield_now(),
+                    Ok(_) | Err(rustix::io::Errno::INTR) => break,
+                    Err(error) => return Err(io::Error::from(error).into()),
+                }
             }
             for (entry, fd) in ready.iter_mut().zip(&fds[1..]) {
                 entry.1 = fd.revents();
@@ -515,6 +521,9 @@ impl<'a> Flow<'a> {
         }
     }
 }
+
+/// How long a rank that waits for others keeps looking before it sleeps: waking it takes longer than small messages do.
+const LINGER: Duration = Duration::from_micros(100);
 
 /// What to tell the others about an error of this rank.
 fn failure_of(error: &MeshError, rank: u16) -> Failure {

@@ -44,8 +44,13 @@ impl ReferenceSwitch {
                 let (bytes, ports) = self.handle(packet.port, batch.bytes(packet).to_vec());
                 for port in ports {
                     let packet = Transmit { port, offset: 0, len: bytes.len() as u32 };
-                    while io.transmit(&bytes, &[packet]).unwrap() == 0 {
-                        io.wait(Duration::from_millis(10)).unwrap();
+                    loop {
+                        match io.transmit(&bytes, &[packet]) {
+                            Ok(0) => drop(io.wait(Duration::from_millis(10)).unwrap()),
+                            // A worker that has left may have left packets on their way, which are answered.
+                            Ok(_) | Err(IoError::PeerGone) => break,
+                            Err(error) => panic!("{error}"),
+                        }
                     }
                 }
             }
