@@ -207,6 +207,12 @@ impl Interpreter {
         at.map_or(&[], |at| &self.counters[at])
     }
 
+    /// The same, to be overwritten.
+    pub fn counters_mut(&mut self, id: u32) -> &mut [u64] {
+        let at = self.program.counters.iter().position(|counter| p4info::counter_id(counter.id) == id);
+        at.map_or(&mut [], |at| &mut self.counters[at])
+    }
+
     /// The cells (or lanes) of one entry of a register; `None` when there is no such register or entry.
     pub fn read_register(&self, name: &str, index: usize) -> Option<&[u32]> {
         let at = self.program.registers.iter().position(|register| register.name == name)?;

@@ -340,7 +340,17 @@ impl Generator<'_> {
         self.w.line("_ => &[],");
         self.w.close("}");
         self.w.close("}");
+        self.w.open("fn counters_mut(&mut self, id: u32) -> &mut [u64] {");
+        self.w.open("match id {");
+        for counter in &self.p.counters {
+            let id = crate::p4info::counter_id(counter.id);
+            self.w.line(format!("{id:#010x} => &mut self.{},", counter.name));
+        }
+        self.w.line("_ => &mut [],");
+        self.w.close("}");
+        self.w.close("}");
         self.read_register();
+        self.write_register();
         self.w.close("}");
     }
 
@@ -390,6 +400,41 @@ impl Generator<'_> {
                     ));
                 }
             }
+        }
+        self.w.line("_ => false,");
+        self.w.close("}");
+        self.w.close("}");
+    }
+
+    fn write_register(&mut self) {
+        self.w.open("fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {");
+        self.w.open("match name {");
+        for register in &self.p.registers {
+            let name = &register.name;
+            match &register.kind {
+                RegisterKind::Cells(cells) => {
+                    let values = joined((0..cells.len()).map(|at| format!("value{at}")), ", ");
+                    let place = format!("self.cells{}.get_mut(index)", register.size);
+                    self.w.open(format!("{name:?} => match ({place}, values) {{"));
+                    self.w.open(format!("(Some(cell), &[{values}]) => {{"));
+                    for (at, cell) in cells.iter().enumerate() {
+                        let ones = u32::MAX >> (32 - cell.bits);
+                        let value = format!("(value{at} & {ones:#x}) as {}", native(cell.bits));
+                        self.w.line(format!("cell.{name}_{} = {value};", cell.name));
+                    }
+                }
+                RegisterKind::Lanes(bits) => {
+                    self.w.open(format!("{name:?} => match self.{name}.get_mut(index) {{"));
+                    self.w.open("Some(lanes) if values.len() == LANES => {");
+                    self.w.open("for (lane, value) in lanes.iter_mut().zip(values) {");
+                    self.w.line(format!("*lane = *value as {};", native(*bits)));
+                    self.w.close("}");
+                }
+            }
+            self.w.line("true");
+            self.w.close("}");
+            self.w.line("_ => false,");
+            self.w.close("},");
         }
         self.w.line("_ => false,");
         self.w.close("}");

@@ -120,6 +120,14 @@ impl Pipeline for InterpretedPipeline {
         self.interpreter.counters(id)
     }
 
+    fn counters_mut(&mut self, id: u32) -> &mut [u64] {
+        self.interpreter.counters_mut(id)
+    }
+
+    fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {
+        self.interpreter.write_register(name, index, values)
+    }
+
     fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {
         let entry = self.interpreter.read_register(name, index);
         entry.map(|cells| out.extend_from_slice(cells)).is_some()

@@ -2,16 +2,19 @@
 //!
 //! - [`pipeline`]: the generated fast paths, one for each payload size, and the [`Pipeline`] trait they implement.
 //! - [`interpreted`]: any other valid program, by the interpreter.
+//! - [`empty`]: no program at all, for a switch that is to be given one.
 //! - [`switch`]: the loop that receives bursts, runs the pipeline, multiplies what is multicast and sends; and the
 //!   handle by which a control plane on another thread changes tables, groups and ports between bursts.
 //!
 //! One thread runs a switch. Per packet it neither allocates, locks nor makes a system call of its own.
 
+pub mod empty;
 pub mod interpreted;
 pub mod pipeline;
 pub mod runtime;
 pub mod switch;
 
+pub use empty::EmptyPipeline;
 pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
 pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
 pub use runtime::{Pipeline, PipelineInfo, Send, Verdict};

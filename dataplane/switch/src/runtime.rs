@@ -74,8 +74,15 @@ pub trait Pipeline: core::marker::Send {
     /// The values of the counter with P4Info id `id`; empty when there is none.
     fn counters(&self, id: u32) -> &[u64];
 
+    /// The same, to be overwritten.
+    fn counters_mut(&mut self, id: u32) -> &mut [u64];
+
     /// Appends the cells (or lanes) of one entry of a register; false when there is no such register or entry.
     fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool;
+
+    /// Overwrites the cells (or lanes) of one entry of a register, each cut to its width. False, and nothing has
+    /// changed, when there is no such register or entry, or the number of values is another.
+    fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool;
 
     /// Chooses between the SIMD build of the pipeline and the portable one; both compute the same bits. SIMD is on
     /// from the start where the processor has it, and cannot be turned on elsewhere.

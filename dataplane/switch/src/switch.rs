@@ -119,19 +119,20 @@ impl Switch {
     ///
     /// When the pipeline has no job table that takes the controller's entries.
     pub fn try_new(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Result<Self, EntryError> {
-        let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
-        let mut core = Core {
-            pipeline,
-            io,
-            groups: vec![Vec::new(); GROUPS_MAX + 1],
-            output_dropped: 0,
-            stopping: false,
-        };
+        let mut switch = Self::bare(pipeline, io);
         for kind in [Kind::Advance, Kind::Probe] {
             let entry = allreduce::controller_entry(CONTROLLER_PORT, kind);
-            core.pipeline.insert(&entry)?;
+            switch.core.pipeline.insert(&entry)?;
         }
-        Ok(Self { core, calls, sender })
+        Ok(switch)
+    }
+
+    /// A switch whose tables are as the pipeline has them: whoever controls it admits its own packets too, and
+    /// [`Core::advance`] and [`Core::probe`] do nothing.
+    pub fn bare(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
+        let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
+        let groups = vec![Vec::new(); GROUPS_MAX + 1];
+        Self { core: Core { pipeline, io, groups, output_dropped: 0, stopping: false }, calls, sender }
     }
 
     /// The control side.
@@ -211,6 +212,17 @@ impl Core {
     /// The pipeline.
     pub fn pipeline(&mut self) -> &mut dyn Pipeline {
         &mut *self.pipeline
+    }
+
+    /// Runs another pipeline from the next burst on; multicast groups are empty then, ports stay.
+    pub fn replace_pipeline(&mut self, pipeline: Box<dyn Pipeline>) {
+        self.pipeline = pipeline;
+        self.groups.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Longest datagram that the data path takes, in bytes.
+    pub fn datagram_len_max(&self) -> usize {
+        self.io.capabilities().datagram_len_max
     }
 
     /// Makes a peer a port.

@@ -165,7 +165,11 @@ impl<const W: usize, A: Copy> Table<W, A> {
             Entry::Occupied(mut same) => same.get_mut().insert(new),
         }
         self.len += 1;
-        self.order();
+        let group = &mut self.groups[at];
+        if found.is_none() || entry.priority > group.priority_max {
+            group.priority_max = group.priority_max.max(entry.priority);
+            self.groups.sort_by_key(|group| std::cmp::Reverse(group.priority_max));
+        }
         Ok(())
     }
 
