@@ -81,6 +81,33 @@ fn describe(program: &Program) -> Message {
     info.nested(Message::new("type_info", 200))
 }
 
+/// A register as P4Info has it: one cell, or one lane, of every entry of a register of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisterCell {
+    /// P4Info id.
+    pub id: u32,
+    /// The program's register.
+    pub register: RegisterId,
+    /// Which of the entry's cells or lanes.
+    pub cell: usize,
+    /// Width.
+    pub bits: u32,
+    /// Entries.
+    pub size: u32,
+}
+
+/// Every register of a program's P4Info.
+pub fn register_cells(program: &Program) -> Vec<RegisterCell> {
+    let mut cells = Vec::new();
+    for (register, at) in program.registers.iter().zip(0..) {
+        for (cell, (id, _, bits)) in instances(program, register).into_iter().enumerate() {
+            let (id, register) = (register_id(id), RegisterId(at));
+            cells.push(RegisterCell { id, register, cell, bits, size: program.register(register).size });
+        }
+    }
+    cells
+}
+
 /// The P4 registers that one register of the IR becomes: id, name and width.
 fn instances(program: &Program, register: &Register) -> Vec<(u32, String, u32)> {
     match &register.kind {

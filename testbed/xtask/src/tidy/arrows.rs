@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-p4", &["netfold-wire"]),
     ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
+    ("netfold-switch-p4runtime", &["netfold-wire", "netfold-p4", "netfold-p4-runtime", "netfold-switch"]),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-reduce", &["netfold-proto"]),
     ("netfold-mesh", &["netfold-reduce"]),
@@ -38,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4",
             "netfold-p4-runtime",
             "netfold-switch",
+            "netfold-switch-p4runtime",
             "netfold-controller",
             "netfold-embedded",
             "netfold",
@@ -52,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4",
             "netfold-p4-runtime",
             "netfold-switch",
+            "netfold-switch-p4runtime",
             "netfold-controller",
             "netfold-embedded",
             "netfold",
@@ -62,8 +65,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The packages that may use an asynchronous runtime: the data path is synchronous. The testbed talks gRPC to bmv2's own
-/// data plane, on a thread of its own.
-const ASYNC: &[&str] = &["netfold-controller", "netfold-cli", "netfold-testbed"];
+/// data plane, on a thread of its own; so is the software switch's P4Runtime server, apart from the thread of the packets.
+const ASYNC: &[&str] = &["netfold-controller", "netfold-switch-p4runtime", "netfold-cli", "netfold-testbed"];
 
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
@@ -73,6 +76,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-embedded", "controller/embedded/src/lib.rs"),
     ("netfold-mesh", "hostlib/mesh/src/lib.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
+    ("netfold-switch-p4runtime", "dataplane/switch/p4runtime/src/lib.rs"),
 ];
 
 /// Arrows that point the wrong way.

@@ -1,0 +1,304 @@
+//! The switch behind the calls: its pipeline, what was written to it, and who may write.
+//!
+//! Calls that change something run one after the other, under one lock, which is taken before it is asked who is in
+//! charge. So a write that was admitted is over before a new primary hears that it is one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::v1::{self, Atomicity, Data, EntityKind, PipelineAction, ResponseType};
+use netfold_p4_runtime::{bytestring, v1::P4Data};
+use netfold_switch::{Core, Handle};
+
+use crate::arbitration::Arbiter;
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::read::{Registers, find};
+use crate::state::{Cells, State};
+use crate::update;
+
+/// Updates in one Write. Each that fails takes some 60 bytes of trailers.
+pub(crate) const UPDATES_MAX: usize = 4096;
+
+/// Patterns in one Read.
+const PATTERNS_MAX: usize = 4096;
+
+/// Updates between two bursts, where they need not be one step: a burst of packets waits for no more.
+const STEP: usize = 256;
+
+/// What a switch without a pipeline answers; clients know it by this text.
+const NO_PIPELINE: &str = "No forwarding pipeline config set for this device";
+
+/// The pipeline in use and what was written to it.
+struct Loaded {
+    config: Arc<Config>,
+    state: State,
+}
+
+/// What the lock guards.
+#[derive(Default)]
+struct Inner {
+    loaded: Option<Loaded>,
+    saved: Option<Config>,
+    /// Counts pipelines, so that a read that goes on notices a new one.
+    generation: u64,
+}
+
+/// A part of a Read, found.
+pub(crate) struct Found {
+    pub(crate) entities: Vec<v1::Entity>,
+    pub(crate) registers: Registers,
+    pub(crate) results: Vec<Result<(), Fault>>,
+    pub(crate) generation: u64,
+}
+
+/// One device.
+pub(crate) struct Device {
+    id: u64,
+    handle: Handle,
+    datagram_len_max: usize,
+    inner: Mutex<Inner>,
+    arbiter: Mutex<Arbiter>,
+}
+
+impl Device {
+    pub(crate) fn new(id: u64, handle: Handle) -> Result<Self, Fault> {
+        let datagram_len_max = handle.call(|core| core.datagram_len_max()).map_err(|_| Fault::gone())?;
+        let arbiter = Mutex::new(Arbiter::new(id));
+        Ok(Self { id, handle, datagram_len_max, inner: Mutex::default(), arbiter })
+    }
+
+    /// Notes the program that the switch runs already.
+    pub(crate) fn adopt(&self, program: &netfold_p4::ir::Program) -> Result<(), Fault> {
+        let config = Config::own(program, self.datagram_len_max)?;
+        let fingerprint = config.program.fingerprint();
+        let runs = self.call(move |core| core.pipeline().info().fingerprint == fingerprint)?;
+        if !runs {
+            return Err(Fault::invalid("the switch runs another program"));
+        }
+        self.inner().loaded = Some(Loaded { config: Arc::new(config), state: State::default() });
+        Ok(())
+    }
+
+    pub(crate) fn arbiter(&self) -> MutexGuard<'_, Arbiter> {
+        self.arbiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no write is on its way, and holds back the next as long as the guard lives.
+    pub(crate) fn quiesce(&self) -> impl Sized + '_ {
+        self.inner()
+    }
+
+    fn call<R: Send + 'static>(&self, call: impl FnOnce(&mut Core) -> R + Send + 'static) -> Result<R, Fault> {
+        self.handle.call(call).map_err(|_| Fault::gone())
+    }
+
+    fn known(&self, device_id: u64) -> Result<(), Fault> {
+        if device_id == self.id {
+            return Ok(());
+        }
+        Err(Fault::not_found(format!("there is no device {device_id} here; this one is {}", self.id)))
+    }
+
+    fn admit(
+        &self,
+        device_id: u64,
+        role_id: u64,
+        role: &str,
+        election_id: Option<v1::Uint128>,
+    ) -> Result<(), Fault> {
+        self.known(device_id)?;
+        if role_id != 0 {
+            return Err(Fault::not_found("roles by number are not served: give the role a name"));
+        }
+        self.arbiter().authorize(role, election_id.map(u128::from))
+    }
+
+    /// SetForwardingPipelineConfig.
+    pub(crate) fn set_pipeline(&self, request: v1::SetForwardingPipelineConfigRequest) -> Result<(), Fault> {
+        let mut inner = self.inner();
+        self.admit(request.device_id, request.role_id, &request.role, request.election_id)?;
+        let action = PipelineAction::try_from(request.action).unwrap_or(PipelineAction::Unspecified);
+        let config = match (action, request.config) {
+            (PipelineAction::Unspecified, _) => return Err(Fault::invalid("the request has no action")),
+            (PipelineAction::Commit, Some(_)) => {
+                return Err(Fault::invalid("COMMIT takes the config that was saved, and none beside it"));
+            }
+            (PipelineAction::Commit, None) => {
+                inner.saved.take().ok_or_else(|| Fault::not_found("no config was saved for COMMIT"))?
+            }
+            (_, None) => return Err(Fault::invalid("the request has no config")),
+            (_, Some(pushed)) => Config::check(pushed, self.datagram_len_max)?,
+        };
+        match action {
+            PipelineAction::Verify => config.build().map(drop),
+            PipelineAction::VerifyAndSave => {
+                config.build()?;
+                inner.saved = Some(config);
+                Ok(())
+            }
+            PipelineAction::ReconcileAndCommit => reconcile(&mut inner, config),
+            _ => self.commit(&mut inner, config),
+        }
+    }
+
+    /// Runs a pipeline from now on, with nothing in its tables.
+    fn commit(&self, inner: &mut Inner, config: Config) -> Result<(), Fault> {
+        let pipeline = config.build()?;
+        self.call(move |core| core.replace_pipeline(pipeline))?;
+        inner.saved = None;
+        inner.generation += 1;
+        inner.loaded = Some(Loaded { config: Arc::new(config), state: State::default() });
+        Ok(())
+    }
+
+    /// GetForwardingPipelineConfig.
+    pub(crate) fn pipeline(
+        &self,
+        request: v1::GetForwardingPipelineConfigRequest,
+    ) -> Result<v1::GetForwardingPipelineConfigResponse, Fault> {
+        self.known(request.device_id)?;
+        let kind = ResponseType::try_from(request.response_type)
+            .map_err(|_| Fault::invalid(format!("there is no response type {}", request.response_type)))?;
+        let inner = self.inner();
+        let config = inner.loaded.as_ref().map(|loaded| {
+            let pushed = &loaded.config.pushed;
+            let info = matches!(kind, ResponseType::All | ResponseType::P4infoAndCookie);
+            let device = matches!(kind, ResponseType::All | ResponseType::DeviceConfigAndCookie);
+            v1::ForwardingPipelineConfig {
+                p4info: pushed.p4info.clone().filter(|_| info),
+                p4_device_config: if device { pushed.p4_device_config.clone() } else { Vec::new() },
+                cookie: pushed.cookie,
+            }
+        });
+        Ok(v1::GetForwardingPipelineConfigResponse { config })
+    }
+
+    /// Write: what became of each update.
+    pub(crate) fn write(&self, request: v1::WriteRequest) -> Result<Vec<Result<(), Fault>>, Fault> {
+        let mut inner = self.inner();
+        self.admit(request.device_id, request.role_id, &request.role, request.election_id)?;
+        let atomicity = Atomicity::try_from(request.atomicity);
+        let atomicity =
+            atomicity.map_err(|_| Fault::invalid(format!("there is no atomicity {}", request.atomicity)))?;
+        let updates = request.updates.len();
+        if updates > UPDATES_MAX {
+            let text = format!("{updates} updates; a Write has at most {UPDATES_MAX}");
+            return Err(Fault::new(Code::ResourceExhausted, text));
+        }
+        let loaded = inner.loaded.as_mut().ok_or_else(no_pipeline)?;
+        let ops: Vec<_> =
+            request.updates.into_iter().map(|update| update::check(&loaded.config, update)).collect();
+        let step = if atomicity == Atomicity::ContinueOnError { STEP } else { UPDATES_MAX };
+        let mut results = Vec::with_capacity(ops.len());
+        let mut ops = ops.into_iter();
+        loop {
+            let part: Vec<_> = ops.by_ref().take(step).collect();
+            if part.is_empty() {
+                return Ok(results);
+            }
+            let mut state = std::mem::take(&mut loaded.state);
+            let applied = self.call(move |core| {
+                let results = state.apply(core, part, atomicity);
+                (state, results)
+            });
+            let (state, part) = applied?;
+            loaded.state = state;
+            results.extend(part);
+        }
+    }
+
+    /// Read, up to the registers, which [`Self::registers`] reads.
+    pub(crate) fn read(&self, request: &v1::ReadRequest) -> Result<Found, Fault> {
+        self.known(request.device_id)?;
+        let patterns = request.entities.len();
+        if patterns > PATTERNS_MAX {
+            let text = format!("{patterns} patterns; a Read has at most {PATTERNS_MAX}");
+            return Err(Fault::new(Code::ResourceExhausted, text));
+        }
+        let inner = self.inner();
+        let loaded = inner.loaded.as_ref().ok_or_else(no_pipeline)?;
+        let mut found = Found {
+            entities: Vec::new(),
+            registers: Vec::new(),
+            results: Vec::new(),
+            generation: inner.generation,
+        };
+        let mut counter =
+            |id: u32| self.call(move |core| core.pipeline().counters(id).to_vec());
+        for pattern in &request.entities {
+            let part = find(&loaded.config, &loaded.state, &mut counter, pattern);
+            found.results.push(part.map(|(entities, registers)| {
+                found.entities.extend(entities);
+                found.registers.extend(registers);
+            }));
+            if found.entities.len() > ENTITIES_MAX || found.registers.len() > ENTITIES_MAX {
+                let text = format!("more than {ENTITIES_MAX} entities: ask for less at once");
+                return Err(Fault::new(Code::ResourceExhausted, text));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Up to `count` cells of a register from its cell `start` on; none behind its end.
+    pub(crate) fn registers(
+        &self,
+        generation: u64,
+        id: u32,
+        cells: &Cells,
+        start: usize,
+        count: usize,
+    ) -> Result<Vec<v1::Entity>, Fault> {
+        if self.inner().generation != generation {
+            return Err(Fault::new(Code::Aborted, "another pipeline was pushed meanwhile"));
+        }
+        let all = cells.index.map_or(0..cells.cell.size as usize, |index| index..index + 1);
+        let range = (all.start + start).min(all.end)..(all.start + start + count).min(all.end);
+        let (name, cell) = (cells.name.clone(), cells.cell.cell);
+        let values: Vec<u32> = self.call(move |core| {
+            let mut values = Vec::with_capacity(range.len());
+            let mut entry = Vec::new();
+            for index in range {
+                entry.clear();
+                core.pipeline().read_register(&name, index, &mut entry);
+                values.extend(entry.get(cell));
+            }
+            values
+        })?;
+        let entity = |(at, value): (usize, u32)| {
+            let entry = v1::RegisterEntry {
+                register_id: id,
+                index: Some(v1::Index { index: at as i64 }),
+                data: Some(P4Data { data: Some(Data::Bitstring(bytestring::encode(value.into()))) }),
+            };
+            EntityKind::Register(entry).into()
+        };
+        Ok((all.start + start..).zip(values).map(entity).collect())
+    }
+}
+
+/// Entities that one Read gathers, registers' cells aside.
+const ENTITIES_MAX: usize = 1 << 17;
+
+fn no_pipeline() -> Fault {
+    Fault::new(Code::FailedPrecondition, NO_PIPELINE)
+}
+
+/// Takes a pipeline without disturbing what is there: that of the same program.
+fn reconcile(inner: &mut Inner, config: Config) -> Result<(), Fault> {
+    let Some(loaded) = &mut inner.loaded else {
+        return Err(Fault::unimplemented("there is nothing to reconcile with: use VERIFY_AND_COMMIT"));
+    };
+    if loaded.config.program != config.program {
+        return Err(Fault::unimplemented(
+            "another program, to which the slots' state cannot be carried over: use VERIFY_AND_COMMIT",
+        ));
+    }
+    loaded.config = Arc::new(config);
+    inner.saved = None;
+    Ok(())
+}

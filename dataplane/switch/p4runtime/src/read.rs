@@ -1,0 +1,208 @@
+//! Reading: patterns, of which ids of 0 and keys that are not set stand for all.
+
+use netfold_p4::entry::TableEntry;
+use netfold_p4_runtime::v1::{self, EntityKind, Replication, TableActionType};
+use netfold_p4_runtime::{SchemaError, bytestring};
+
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::state::{Cells, Group, Held, Key, State};
+use crate::update::{absent, cell, cells, counter_size, key, plural};
+
+/// Registers still to be read: one after the other, since together they may be too much for one message.
+pub(crate) type Registers = Vec<(u32, Cells)>;
+
+/// What a pattern finds. Counters are asked of `counter`, by id and cell; registers are only named.
+pub(crate) fn find(
+    config: &Config,
+    state: &State,
+    counter: &mut dyn FnMut(u32) -> Result<Vec<u64>, Fault>,
+    pattern: &v1::Entity,
+) -> Result<(Vec<v1::Entity>, Registers), Fault> {
+    let Some(kind) = &pattern.entity else { return Err(Fault::invalid("an empty pattern")) };
+    let entities = match kind {
+        EntityKind::Table(entry) => table_entries(config, state, entry)?,
+        EntityKind::Counter(entry) => counters(config, counter, entry)?,
+        EntityKind::Register(entry) => return registers(config, entry).map(|cells| (Vec::new(), cells)),
+        EntityKind::Replication(entry) => replication(state, entry)?,
+        EntityKind::DirectCounter(entry) => direct(config, entry.table_entry.as_ref(), "counter")?,
+        EntityKind::DirectMeter(entry) => direct(config, entry.table_entry.as_ref(), "meter")?,
+        other if names_one(other) => return Err(absent(plural(other))),
+        // All of none.
+        _ => Vec::new(),
+    };
+    Ok((entities, Vec::new()))
+}
+
+/// Whether a pattern names an object of a kind that no program here has, rather than all.
+fn names_one(kind: &EntityKind) -> bool {
+    match kind {
+        EntityKind::ActionProfileMember(member) => member.action_profile_id != 0,
+        EntityKind::ActionProfileGroup(group) => group.action_profile_id != 0,
+        EntityKind::Meter(meter) => meter.meter_id != 0,
+        EntityKind::ValueSet(set) => set.value_set_id != 0,
+        EntityKind::Digest(digest) => digest.digest_id != 0,
+        _ => true,
+    }
+}
+
+fn direct(config: &Config, entry: Option<&v1::TableEntry>, what: &str) -> Result<Vec<v1::Entity>, Fault> {
+    let table = entry.map_or(0, |entry| entry.table_id);
+    if table == 0 {
+        return Ok(Vec::new());
+    }
+    config.table(table).ok_or_else(|| Fault::from(SchemaError::Table(table)))?;
+    Err(Fault::invalid(format!("table {} has no direct {what}", config.schema.name(table))))
+}
+
+fn table_entries(
+    config: &Config,
+    state: &State,
+    pattern: &v1::TableEntry,
+) -> Result<Vec<v1::Entity>, Fault> {
+    let id = pattern.table_id;
+    if id != 0 && config.table(id).is_none() {
+        return Err(SchemaError::Table(id).into());
+    }
+    if pattern.is_default_action {
+        let tables = config.info.tables.iter().filter(|table| id == 0 || table_id(table) == id);
+        return Ok(tables.map(default_entry).collect());
+    }
+    if !pattern.r#match.is_empty() {
+        if id == 0 {
+            return Err(Fault::invalid("a key without a table"));
+        }
+        let bare = v1::TableEntry {
+            table_id: id,
+            r#match: pattern.r#match.clone(),
+            priority: pattern.priority,
+            ..v1::TableEntry::default()
+        };
+        let key = key(config.schema.decode_key(&bare)?);
+        let found = state.entries.get_key_value(&key).filter(|(_, held)| wanted(pattern, &key, held));
+        return found.map(|(key, held)| message(config, key, held)).into_iter().collect();
+    }
+    let first = Key { table: id, matches: Vec::new(), priority: i32::MIN };
+    state
+        .entries
+        .range(first..)
+        .take_while(|(key, _)| id == 0 || key.table == id)
+        .filter(|(key, held)| wanted(pattern, key, held))
+        .map(|(key, held)| message(config, key, held))
+        .collect()
+}
+
+/// Whether an entry passes a pattern's filters.
+fn wanted(pattern: &v1::TableEntry, key: &Key, held: &Held) -> bool {
+    let action = match pattern.action.as_ref().and_then(|action| action.r#type.as_ref()) {
+        Some(TableActionType::Action(action)) => action.action_id == held.action,
+        Some(_) => false,
+        None => true,
+    };
+    action
+        && (pattern.priority == 0 || pattern.priority == key.priority)
+        && (pattern.metadata.is_empty() || pattern.metadata == held.metadata)
+        && (pattern.controller_metadata == 0 || pattern.controller_metadata == held.controller_metadata)
+}
+
+fn message(config: &Config, key: &Key, held: &Held) -> Result<v1::Entity, Fault> {
+    let entry = TableEntry {
+        table: key.table,
+        matches: key.matches.clone(),
+        priority: key.priority,
+        action: held.action,
+        params: held.params.clone(),
+    };
+    let message = v1::TableEntry {
+        metadata: held.metadata.clone(),
+        controller_metadata: held.controller_metadata,
+        ..config.schema.encode(&entry)?
+    };
+    Ok(EntityKind::Table(message).into())
+}
+
+fn table_id(table: &netfold_p4_runtime::config::Table) -> u32 {
+    table.preamble.as_ref().map_or(0, |preamble| preamble.id)
+}
+
+fn default_entry(table: &netfold_p4_runtime::config::Table) -> v1::Entity {
+    let initial = table.initial_default_action.as_ref();
+    let params = initial.into_iter().flat_map(|call| &call.arguments).map(|argument| v1::Param {
+        param_id: argument.param_id,
+        // As long as the parameter in P4Info; shortest in entries.
+        value: bytestring::decode(&argument.value, bytestring::BITS_MAX)
+            .map_or_else(|_| argument.value.clone(), bytestring::encode),
+    });
+    let action = v1::Action { action_id: table.const_default_action_id, params: params.collect() };
+    let entry = v1::TableEntry {
+        table_id: table_id(table),
+        action: Some(v1::TableAction { r#type: Some(TableActionType::Action(action)) }),
+        is_default_action: true,
+        ..v1::TableEntry::default()
+    };
+    EntityKind::Table(entry).into()
+}
+
+fn counters(
+    config: &Config,
+    counter: &mut dyn FnMut(u32) -> Result<Vec<u64>, Fault>,
+    pattern: &v1::CounterEntry,
+) -> Result<Vec<v1::Entity>, Fault> {
+    let ids: Vec<u32> = match pattern.counter_id {
+        0 if pattern.index.is_some() => return Err(Fault::invalid("an index without a counter")),
+        0 => config.counters.keys().copied().collect(),
+        id => vec![id],
+    };
+    let mut found = Vec::new();
+    for id in ids {
+        let index = cell(pattern.index, counter_size(config, id)?)?;
+        for (at, packets) in counter(id)?.into_iter().enumerate() {
+            if index.is_none_or(|index| index == at) {
+                let packet_count = i64::try_from(packets).unwrap_or(i64::MAX);
+                let entry = v1::CounterEntry {
+                    counter_id: id,
+                    index: Some(v1::Index { index: at as i64 }),
+                    data: Some(v1::CounterData { byte_count: 0, packet_count }),
+                };
+                found.push(EntityKind::Counter(entry).into());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn registers(config: &Config, pattern: &v1::RegisterEntry) -> Result<Registers, Fault> {
+    if pattern.register_id == 0 {
+        if pattern.index.is_some() {
+            return Err(Fault::invalid("an index without a register"));
+        }
+        return config.registers.keys().map(|id| Ok((*id, cells(config, *id, None)?))).collect();
+    }
+    Ok(vec![(pattern.register_id, cells(config, pattern.register_id, pattern.index)?)])
+}
+
+fn replication(state: &State, pattern: &v1::PacketReplicationEngineEntry) -> Result<Vec<v1::Entity>, Fault> {
+    let message = |(id, group): (&u16, &Group)| {
+        let group = v1::MulticastGroupEntry {
+            multicast_group_id: u32::from(*id),
+            replicas: group.written.clone(),
+            metadata: group.metadata.clone(),
+        };
+        let r#type = Some(Replication::MulticastGroup(group));
+        EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type }).into()
+    };
+    match &pattern.r#type {
+        Some(Replication::MulticastGroup(group)) if group.multicast_group_id == 0 => {
+            Ok(state.groups.iter().map(message).collect())
+        }
+        Some(Replication::MulticastGroup(group)) => {
+            let number = group.multicast_group_id;
+            let found = u16::try_from(number).ok().and_then(|id| state.groups.get_key_value(&id));
+            let absent = || Fault::not_found(format!("there is no multicast group {number}"));
+            found.map(|group| vec![message(group)]).ok_or_else(absent)
+        }
+        Some(Replication::CloneSession(session)) if session.session_id == 0 => Ok(Vec::new()),
+        Some(Replication::CloneSession(_)) => Err(absent("clone sessions")),
+        None => Err(Fault::invalid("neither a multicast group nor a clone session")),
+    }
+}

@@ -1,0 +1,165 @@
+//! The server's thread.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netfold_p4::ir::Program;
+use netfold_switch::Handle;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tonic::transport::server::TcpIncoming;
+use tower::service_fn;
+
+use crate::device::Device;
+use crate::service::Service;
+
+/// Calls that one connection may have open at once, its streams included.
+const CALLS_MAX: u32 = 64;
+
+/// Threads for calls that wait for the switch.
+const BLOCKING_MAX: usize = 8;
+
+/// Time that calls are given to end when the server stops.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Device number unless told otherwise: what the usual shells ask for.
+pub const DEVICE_ID: u64 = 1;
+
+/// What to serve.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// Device number; 0 stands for [`DEVICE_ID`].
+    pub device_id: u64,
+    /// The program that the switch runs already; `None` when it waits for one.
+    pub program: Option<Program>,
+}
+
+/// Why a server does not start, or did not stay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address is not to be had.
+    #[error("cannot serve P4Runtime at {address}: {source}; choose another address or port")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The switch does not run what it is said to run, or does not run.
+    #[error("the switch cannot be served over P4Runtime: {0}")]
+    Switch(String),
+    /// The system refused a thread or the runtime's own means.
+    #[error("cannot start the P4Runtime server; check the process's limits")]
+    Thread(#[source] io::Error),
+    /// The listener failed for good.
+    #[error("the P4Runtime server failed")]
+    Serve(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server's thread panicked: a bug.
+    #[error("the P4Runtime server failed; its panic message is on standard error; please report it")]
+    Panicked,
+}
+
+/// A server that runs on a thread of its own. Dropping it stops it; the switch goes on with what it has.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+impl Server {
+    /// Serves the switch behind `handle` at `address`; port 0 takes any free one.
+    ///
+    /// The switch's tables, groups and pipeline are this server's alone from now on: whoever changes them by a handle
+    /// makes it answer what is not so.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`], with nothing left running.
+    pub fn start(address: SocketAddr, config: ServerConfig, handle: Handle) -> Result<Self, ServerError> {
+        let device_id = if config.device_id == 0 { DEVICE_ID } else { config.device_id };
+        let refused = |fault: crate::fault::Fault| ServerError::Switch(fault.message);
+        let device = Device::new(device_id, handle).map_err(refused)?;
+        if let Some(program) = &config.program {
+            device.adopt(program).map_err(refused)?;
+        }
+        let bind = |source| ServerError::Bind { address, source };
+        let listener = TcpListener::bind(address).map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_MAX)
+            .build()
+            .map_err(ServerError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let service = Service::new(Arc::new(device));
+        let thread = std::thread::Builder::new()
+            .name("p4runtime".into())
+            .spawn(move || {
+                let served = runtime.block_on(serve(listener, service, stopped));
+                runtime.shutdown_timeout(GRACE);
+                served
+            })
+            .map_err(ServerError::Thread)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether it has ended, which unasked means that it failed.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends all streams and stops.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it had failed before.
+    pub fn stop(mut self) -> Result<(), ServerError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), ServerError> {
+        drop(self.stop.take());
+        match self.thread.take() {
+            Some(thread) => thread.join().unwrap_or(Err(ServerError::Panicked)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        let _ = self.join();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    service: Service,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), ServerError> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| ServerError::Serve(error);
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| failed(error.into()))?;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = tonic::transport::Server::builder()
+        .max_concurrent_streams(CALLS_MAX)
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
+        .serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
+    tokio::select! {
+        served = server => served.map_err(|error| failed(error.into())),
+        // Open streams are cut off with the runtime.
+        _ = stopped => Ok(()),
+    }
+}

@@ -1,0 +1,165 @@
+//! The calls as gRPC has them.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use netfold_p4_runtime::{API_VERSION, SERVICE, v1};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::http;
+use tonic::server::Grpc;
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower::service_fn;
+
+use crate::device::{Device, Found};
+use crate::fault::{Fault, of_parts};
+use crate::stream::{Streams, WAITING_MAX};
+
+/// Largest request, in bytes: a program of the largest size that is read, and its P4Info.
+const MESSAGE_LEN_MAX: usize = 24 << 20;
+
+/// Entities in one part of an answer, which stays far below the 4 MiB that clients take unless told otherwise.
+const PART: usize = 512;
+
+/// Register cells in one part.
+const CELLS: usize = 2048;
+
+/// Parts that wait for a client that reads.
+const PARTS_MAX: usize = 2;
+
+/// What all calls share.
+#[derive(Clone)]
+pub(crate) struct Service {
+    device: Arc<Device>,
+    streams: Arc<Streams>,
+}
+
+fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
+where
+    Q: prost::Message + Default + Send + 'static,
+    A: prost::Message + Default + Send + 'static,
+{
+    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_LEN_MAX)
+}
+
+impl Service {
+    pub(crate) fn new(device: Arc<Device>) -> Self {
+        Self { streams: Arc::new(Streams::new(Arc::clone(&device))), device }
+    }
+
+    /// Answers one call of any service.
+    pub(crate) async fn answer(
+        self,
+        request: http::Request<Body>,
+    ) -> Result<http::Response<Body>, Infallible> {
+        let method = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE));
+        let response = match method {
+            Some("/Capabilities") => {
+                let call = |_: Request<v1::CapabilitiesRequest>| async {
+                    let p4runtime_api_version = API_VERSION.to_owned();
+                    Ok::<_, Status>(Response::new(v1::CapabilitiesResponse { p4runtime_api_version }))
+                };
+                grpc().unary(service_fn(call), request).await
+            }
+            Some("/SetForwardingPipelineConfig") => {
+                let call = |request: Request<v1::SetForwardingPipelineConfigRequest>| {
+                    self.clone().blocking(move |device| {
+                        let done = device.set_pipeline(request.into_inner());
+                        Ok(done.map(|()| v1::SetForwardingPipelineConfigResponse {})?)
+                    })
+                };
+                grpc().unary(service_fn(call), request).await
+            }
+            Some("/GetForwardingPipelineConfig") => {
+                let call = |request: Request<v1::GetForwardingPipelineConfigRequest>| {
+                    self.clone().blocking(move |device| Ok(device.pipeline(request.into_inner())?))
+                };
+                grpc().unary(service_fn(call), request).await
+            }
+            Some("/Write") => {
+                let call = |request: Request<v1::WriteRequest>| {
+                    self.clone().blocking(move |device| {
+                        of_parts(&device.write(request.into_inner())?).map(|()| v1::WriteResponse {})
+                    })
+                };
+                grpc().unary(service_fn(call), request).await
+            }
+            Some("/Read") => {
+                let call = |request: Request<v1::ReadRequest>| self.clone().read(request.into_inner());
+                grpc().server_streaming(service_fn(call), request).await
+            }
+            Some("/StreamChannel") => {
+                let call = |request: Request<Streaming<v1::StreamMessageRequest>>| {
+                    let (answers, receiver) = mpsc::channel(WAITING_MAX);
+                    tokio::spawn(Arc::clone(&self.streams).serve(request.into_inner(), answers));
+                    std::future::ready(Ok::<_, Status>(Response::new(ReceiverStream::new(receiver))))
+                };
+                grpc().streaming(service_fn(call), request).await
+            }
+            _ => {
+                let text = format!("no such call here: {}", request.uri().path());
+                Status::unimplemented(text).into_http()
+            }
+        };
+        Ok(response)
+    }
+
+    /// Runs a call on a thread that may wait for the switch.
+    async fn blocking<A: Send + 'static>(
+        self,
+        call: impl FnOnce(&Device) -> Result<A, Status> + Send + 'static,
+    ) -> Result<Response<A>, Status> {
+        let done = tokio::task::spawn_blocking(move || call(&self.device)).await;
+        done.map_err(|_| Status::internal("the call failed in a way it should not; please report it"))?
+            .map(Response::new)
+    }
+
+    async fn read(
+        self,
+        request: v1::ReadRequest,
+    ) -> Result<Response<ReceiverStream<Result<v1::ReadResponse, Status>>>, Status> {
+        let found = self.clone().blocking(move |device| Ok(device.read(&request)?)).await?.into_inner();
+        let (parts, receiver) = mpsc::channel(PARTS_MAX);
+        tokio::spawn(async move {
+            if let Err(status) = self.send_found(found, &parts).await {
+                // Nobody waits for it when the client is gone.
+                let _ = parts.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    /// Sends what was found in parts; the client sets the pace.
+    async fn send_found(
+        &self,
+        found: Found,
+        parts: &mpsc::Sender<Result<v1::ReadResponse, Status>>,
+    ) -> Result<(), Status> {
+        let gone = |_| Status::cancelled("the client is gone");
+        let mut entities = found.entities.into_iter();
+        loop {
+            let part: Vec<_> = entities.by_ref().take(PART).collect();
+            if part.is_empty() {
+                break;
+            }
+            parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(gone)?;
+        }
+        for (id, cells) in found.registers {
+            let mut start = 0;
+            loop {
+                let (device, cells) = (Arc::clone(&self.device), cells.clone());
+                let read = move || device.registers(found.generation, id, &cells, start, CELLS);
+                let part = tokio::task::spawn_blocking(read).await;
+                let part = part.unwrap_or_else(|_| Err(Fault::gone()))?;
+                if part.is_empty() {
+                    break;
+                }
+                start += part.len();
+                parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(gone)?;
+            }
+        }
+        of_parts(&found.results)
+    }
+}
