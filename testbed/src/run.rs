@@ -7,7 +7,9 @@
 
 mod bmv2;
 mod fabric;
+mod p4runtime;
 mod picture;
+mod remote;
 mod software;
 mod values;
 mod veth;
@@ -39,19 +41,22 @@ pub enum SwitchKind {
     Software,
     /// The software switch, interpreting the program.
     Interpreter,
+    /// The software switch, begun empty and driven over P4Runtime.
+    P4Runtime,
     /// bmv2, on the printed program as p4c compiles it.
     Bmv2,
 }
 
 impl SwitchKind {
     /// Every kind.
-    pub const ALL: &'static [Self] = &[Self::Software, Self::Interpreter, Self::Bmv2];
+    pub const ALL: &'static [Self] = &[Self::Software, Self::Interpreter, Self::P4Runtime, Self::Bmv2];
 
     /// The name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Software => "software",
             Self::Interpreter => "interpreter",
+            Self::P4Runtime => "p4runtime",
             Self::Bmv2 => "bmv2",
         }
     }
@@ -68,7 +73,7 @@ impl FromStr for SwitchKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.iter().copied().find(|kind| kind.name() == text);
-        named.ok_or_else(|| format!("unknown switch '{text}': expected software, interpreter or bmv2"))
+        named.ok_or_else(|| format!("unknown switch '{text}': expected software, interpreter, p4runtime or bmv2"))
     }
 }
 
@@ -158,6 +163,15 @@ pub enum RunError {
     /// A bmv2, its compiler, its control or its packets failed.
     #[error("switch {switch}, a bmv2, cannot be used")]
     Bmv2 {
+        /// Its number.
+        switch: usize,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A switch cannot be controlled over P4Runtime.
+    #[error("switch {switch} cannot be controlled over P4Runtime")]
+    Remote {
         /// Its number.
         switch: usize,
         /// Why.
@@ -271,7 +285,7 @@ impl Run {
                 .slots(config.slots)
                 .stall_timeout(config.stall_timeout)
                 .transport(io, fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT));
-            if config.switch != SwitchKind::Software {
+            if !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime) {
                 comm = comm.resend_after(SLOW_RESEND);
             }
             comms.push(comm.connect().map_err(|source| RunError::Worker { rank, source })?);
@@ -385,6 +399,8 @@ fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
             why => bmv2::start(config, why),
         },
         (SwitchKind::Bmv2, _) => refuse("veth or grpc"),
+        (SwitchKind::P4Runtime, Carrier::Auto | Carrier::Udp) => p4runtime::start(config),
+        (SwitchKind::P4Runtime, _) => refuse("udp"),
         (_, Carrier::Auto) => software::start(config, Carrier::Rings),
         (_, Carrier::Rings | Carrier::Udp) => software::start(config, config.carrier),
         (_, Carrier::Veth | Carrier::Grpc) => refuse("rings or udp"),

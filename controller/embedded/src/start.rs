@@ -12,7 +12,7 @@ use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline};
+use netfold_switch::{Core, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline};
 use netfold_wire::header;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -70,6 +70,8 @@ pub struct Builder {
     numerics: Numerics,
     pipeline: Option<Box<dyn Pipeline>>,
     slots: u32,
+    /// Whether there is a control port; if not, the ports' peers.
+    bare: Option<Vec<(u16, SocketAddr)>>,
     join_timeout: Duration,
     middleware: Option<Middleware>,
     hook: Option<Hook>,
@@ -123,6 +125,14 @@ impl Builder {
         self
     }
 
+    /// Leaves the control port out: the switch admits nobody, its tables are empty, and whoever holds
+    /// [`EmbeddedSwitch::handle`] writes them. Packets from each of the peers come in on its port.
+    #[must_use]
+    pub fn bare(mut self, ports: Vec<(u16, SocketAddr)>) -> Self {
+        self.bare = Some(ports);
+        self
+    }
+
     /// How long a job waits for its workers, from the first. Default 30 s.
     #[must_use]
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
@@ -160,7 +170,7 @@ impl Builder {
             }
         };
         let info = pipeline.info().clone();
-        if !self.slots.is_power_of_two() || self.slots > info.entries / 2 {
+        if self.bare.is_none() && !self.slots.is_power_of_two() || self.bare.is_none() && self.slots > info.entries / 2 {
             return Err(EmbeddedError::Slots { slots: self.slots, max: info.entries / 2 });
         }
         let config = UdpConfig {
@@ -174,20 +184,32 @@ impl Builder {
             Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
             None => io,
         };
-        let switch = Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?;
+        let switch = match &self.bare {
+            Some(_) => Switch::bare(pipeline, io),
+            None => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
+        };
         let handle = switch.handle();
-        let server = self.control(data, &handle, info.lane_words)?;
-        let server = match self.hook.take() {
+        let server = match &self.bare {
+            Some(_) => None,
+            None => Some(self.control(data, &handle, info.lane_words)?),
+        };
+        let server = server.map(|server| match self.hook.take() {
             Some(hook) => server.on_event(hook),
             None => server,
-        };
+        });
         let thread = std::thread::Builder::new()
             .name("netfold-switch".into())
             .spawn(move || switch.run())
             .map_err(EmbeddedError::Thread)?;
-        let mut embedded = EmbeddedSwitch { handle, thread: Some(thread), server: None, data, info };
-        // Dropped, and the packet thread with it, if the control port does not start.
-        embedded.server = Some(server.spawn().map_err(EmbeddedError::Control)?);
+        let controlled = self.bare.is_none();
+        let mut embedded = EmbeddedSwitch { handle, thread: Some(thread), server: None, controlled, data, info };
+        // Dropped, and the packet thread with it, if a port cannot be bound or the control port does not start.
+        let ports = self.bare.take().unwrap_or_default();
+        let bind = move |core: &mut Core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer));
+        embedded.handle.call(bind).map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)?;
+        if let Some(server) = server {
+            embedded.server = Some(server.spawn().map_err(EmbeddedError::Control)?);
+        }
         Ok(embedded)
     }
 
@@ -220,6 +242,8 @@ pub struct EmbeddedSwitch {
     handle: Handle,
     thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
     server: Option<ServerHandle>,
+    /// Whether there is a control port.
+    controlled: bool,
     data: SocketAddr,
     info: PipelineInfo,
 }
@@ -242,13 +266,19 @@ impl EmbeddedSwitch {
             numerics: Numerics::Word,
             pipeline: None,
             slots: SLOTS_DEFAULT,
+            bare: None,
             join_timeout: JOIN_TIMEOUT,
             middleware: None,
             hook: None,
         }
     }
 
-    /// Address of the control port (TCP), at which workers join.
+    /// Control of the packets' thread. With a control port, that alone may change the switch; see [`Builder::bare`].
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Address of the control port (TCP), at which workers join; that of the data path where there is none.
     pub fn control(&self) -> SocketAddr {
         self.server.as_ref().map_or(self.data, ServerHandle::local_addr)
     }
@@ -271,7 +301,7 @@ impl EmbeddedSwitch {
     /// Whether the packet thread or the control port has ended, which unasked means that it failed.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-            || self.server.as_ref().is_none_or(ServerHandle::is_finished)
+            || self.controlled && self.server.as_ref().is_none_or(ServerHandle::is_finished)
     }
 
     /// Ends all jobs, then the switch, and returns what it has counted.

@@ -43,6 +43,15 @@ impl UdpControlPort {
         socket.connect(switch)?;
         Ok(Self { socket })
     }
+
+    /// The socket's own address, which the switch's control port must lead to.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
 }
 
 /// Shortest time that a socket can be told to wait.

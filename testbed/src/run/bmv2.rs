@@ -13,17 +13,16 @@ use std::time::{Duration, Instant};
 
 use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
 use netfold_controller::tree::{Plan, Site};
-use netfold_controller::{DriverError, Limits, SwitchDriver};
+use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::fault::{FaultLine, Offered};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 use netfold_p4::allreduce::{self, Address};
-use netfold_p4::entry::{Replica, TableEntry};
-use netfold_p4::p4info;
-use netfold_p4::profile::{Numerics, Profile};
+use netfold_p4::profile::Profile;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{UDP_PORT, header};
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
+use super::remote::Shared;
 use super::{Config, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, DataPlane, FrameControlPort, compile, missing_tool};
 
@@ -99,78 +98,29 @@ pub(super) fn plan(config: &Config, limits: Limits) -> Result<Plan, RunError> {
     Ok(Plan::new(job(config), &config.shape, &sites, &workers)?.with_numerics(config.mode.numerics())?)
 }
 
-/// A driver that counters can be read from while a control plane uses it.
-#[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<P4RuntimeDriver>>);
-
-impl Shared {
-    /// Starts a driver for a switch of the plan. Peers are at the switch's ports one above the plan's: there is no port 0.
-    pub(super) fn start(
-        address: &str,
-        switch: usize,
-        plan: &Plan,
-        config: &Config,
-        control: Box<dyn netfold_controller::p4runtime::ControlPort>,
-    ) -> Result<Self, RunError> {
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
-        let (profile, _) = profile_and_limits(config);
-        let program = allreduce::program(&profile)?;
-        let compiled = compile(&program).map_err(|error| failed(error.into()))?;
-        let peers: Vec<_> = plan.places()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
-        let neighbours = move |peer: SocketAddrV4| {
-            let at = peers.iter().find(|(known, _)| *known == Some(SocketAddr::V4(peer)))?;
-            Some(Neighbour { port: at.1, mac: mac(*peer.ip()) })
-        };
-        let own = switch_address(switch);
-        let mut driver = DriverConfig::new(profile, CONTROL_PORT, Box::new(neighbours));
-        driver.switch = Address { mac: mac(*own.ip()), ip: own.ip().to_bits(), port: own.port() };
-        let client =
-            Client::connect(address, ClientConfig::default()).map_err(|error| failed(error.into()))?;
-        let driver = P4RuntimeDriver::start(client, &program, compiled.json.clone(), driver, control);
-        Ok(Self(Arc::new(Mutex::new(driver.map_err(|error| failed(error.into()))?))))
-    }
-
-    fn driver(&self) -> MutexGuard<'_, P4RuntimeDriver> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn counted(&self, switch: usize) -> Result<Counted, RunError> {
-        let read = |id| {
-            let counted = self.driver().counters(p4info::counter_id(id));
-            counted.map_err(|error| RunError::Bmv2 { switch, source: error.into() })
-        };
-        Ok(Counted { packets: read(allreduce::id::PACKETS)?, answers: read(allreduce::id::ANSWERS)? })
-    }
-}
-
-impl SwitchDriver for Shared {
-    fn limits(&self) -> Limits {
-        self.driver().limits()
-    }
-    fn numerics(&self) -> Numerics {
-        self.driver().numerics()
-    }
-    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
-        self.driver().bind_port(port, peer)
-    }
-    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
-        self.driver().unbind_port(port)
-    }
-    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
-        self.driver().insert(entries)
-    }
-    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
-        self.driver().delete(entries)
-    }
-    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
-        self.driver().set_group(group, replicas)
-    }
-    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
-        self.driver().delete_group(group)
-    }
-    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
-        self.driver().advance(first_slot, slots, chunk)
-    }
+/// Starts a driver for a switch of the plan. Peers are at the switch's ports one above the plan's: there is no port 0.
+pub(super) fn drive(
+    address: &str,
+    switch: usize,
+    plan: &Plan,
+    config: &Config,
+    control: Box<dyn netfold_controller::p4runtime::ControlPort>,
+) -> Result<Shared, RunError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
+    let (profile, _) = profile_and_limits(config);
+    let program = allreduce::program(&profile)?;
+    let compiled = compile(&program).map_err(|error| failed(error.into()))?;
+    let peers: Vec<_> = plan.places()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
+    let neighbours = move |peer: SocketAddrV4| {
+        let at = peers.iter().find(|(known, _)| *known == Some(SocketAddr::V4(peer)))?;
+        Some(Neighbour { port: at.1, mac: mac(*peer.ip()) })
+    };
+    let own = switch_address(switch);
+    let mut driver = DriverConfig::new(profile, CONTROL_PORT, Box::new(neighbours));
+    driver.switch = Address { mac: mac(*own.ip()), ip: own.ip().to_bits(), port: own.port() };
+    let client = Client::connect(address, ClientConfig::default()).map_err(|error| failed(error.into()))?;
+    let driver = P4RuntimeDriver::start(client, &program, compiled.json.clone(), driver, control);
+    Ok(Shared::new(driver.map_err(|error| failed(error.into()))?))
 }
 
 /// What is at a port of a switch.
@@ -229,7 +179,7 @@ pub(super) fn start(config: &Config, note: Option<String>) -> Result<Fabric, Run
         let process = Bmv2::start(Bmv2Config::default()).map_err(|error| failed(error.into()))?;
         let plane = Arc::new(DataPlane::connect(&process).map_err(|error| failed(error.into()))?);
         let control = Box::new(FrameControlPort::new(plane.port(CONTROL_PORT)));
-        drivers.push(Shared::start(process.p4runtime(), switch, &plan, config, control)?);
+        drivers.push(drive(process.p4runtime(), switch, &plan, config, control)?);
         processes.push(process);
         planes.push(plane);
     }

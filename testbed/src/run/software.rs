@@ -17,7 +17,7 @@ use netfold_wire::header;
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
 use super::{Config, RunError, SwitchKind};
 
-type End = Box<dyn PacketIo>;
+pub(super) type End = Box<dyn PacketIo>;
 
 /// Switches on threads of their own, which stop when this is dropped.
 #[derive(Default)]
@@ -61,7 +61,10 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
         sees_source: false,
     };
     let (ios, addresses) = match carrier {
-        Carrier::Udp => sockets(config)?,
+        Carrier::Udp => {
+            let (ios, addresses) = sockets(config)?;
+            (Some(ios), addresses)
+        }
         _ => (None, vec![None; switches]),
     };
     let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
@@ -125,8 +128,7 @@ fn rings(config: &Config, plan: &Plan) -> (Vec<End>, Vec<End>) {
 }
 
 /// One socket for each switch, and its address.
-#[expect(clippy::type_complexity, reason = "one caller takes it apart at once")]
-fn sockets(config: &Config) -> Result<(Option<Vec<End>>, Vec<Option<SocketAddr>>), RunError> {
+pub(super) fn sockets(config: &Config) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
     let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };
     let (mut ios, mut addresses): (Vec<End>, _) = (Vec::new(), Vec::new());
     for _ in &config.shape.above {
@@ -134,11 +136,11 @@ fn sockets(config: &Config) -> Result<(Option<Vec<End>>, Vec<Option<SocketAddr>>
         addresses.push(io.local_addr());
         ios.push(Box::new(io));
     }
-    Ok((Some(ios), addresses))
+    Ok((ios, addresses))
 }
 
 /// One socket for each worker, towards its switch, and its address.
-fn clients(
+pub(super) fn clients(
     config: &Config,
     switches: &[Option<SocketAddr>],
 ) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
@@ -153,4 +155,5 @@ fn clients(
     Ok((ios, addresses))
 }
 
-const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Any port of the loopback interface.
+pub(super) const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -18,10 +18,11 @@ use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::header;
 
 use super::bmv2::{
-    CONTROL_PORT, Shared, both_ways, controller_address, mac, plan, profile_and_limits, switch_address,
+    CONTROL_PORT, both_ways, controller_address, drive, mac, plan, profile_and_limits, switch_address,
     worker_address,
 };
 use super::fabric::{Carrier, Counted, Fabric, Keeper};
+use super::remote::Shared;
 use super::{Config, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
 use crate::netns::{CommandFailed, Namespaces, command};
@@ -112,7 +113,7 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
         let towards = SocketAddr::V4(switch_address(switch));
         let control = within(&namespace, || UdpControlPort::connect(local, towards))?;
         let control = Box::new(control.map_err(|error| RunError::Network(Box::new(error)))?);
-        drivers.push(Shared::start(process.p4runtime(), switch, &plan, config, control)?);
+        drivers.push(drive(process.p4runtime(), switch, &plan, config, control)?);
         processes.push(process);
     }
     let mut workers: Vec<Box<dyn PacketIo>> = Vec::new();

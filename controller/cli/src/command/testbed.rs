@@ -41,7 +41,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct RunOptions {
-    /// What the switches are: software, interpreter or bmv2.
+    /// What the switches are: software, interpreter, p4runtime (software, driven over P4Runtime) or bmv2.
     #[arg(long, default_value_t = SwitchKind::Software)]
     switch: SwitchKind,
     /// Levels of switches, 1 to 3.
@@ -74,7 +74,7 @@ struct RunOptions {
     /// Seed of tensors and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What carries the packets: auto, rings or udp (software switches), veth or grpc (bmv2).
+    /// What carries the packets: auto, rings or udp (software switches; p4runtime: udp), veth or grpc (bmv2).
     #[arg(long, default_value_t = Carrier::Auto)]
     io: Carrier,
     /// Lanes of a packet in bytes; 1408 if not given, 256 with bmv2.
