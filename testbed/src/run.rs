@@ -73,7 +73,9 @@ impl FromStr for SwitchKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.iter().copied().find(|kind| kind.name() == text);
-        named.ok_or_else(|| format!("unknown switch '{text}': expected software, interpreter, p4runtime or bmv2"))
+        named.ok_or_else(|| {
+            format!("unknown switch '{text}': expected software, interpreter, p4runtime or bmv2")
+        })
     }
 }
 

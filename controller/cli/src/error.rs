@@ -44,6 +44,9 @@ pub(crate) enum CliError {
     /// The switch's control port failed.
     #[error("the switch's control port failed")]
     Control(#[source] ServerError),
+    /// The switch's P4Runtime server failed.
+    #[error("the switch's P4Runtime server failed")]
+    P4Runtime(#[source] netfold_switch_p4runtime::ServerError),
     /// The switch's loop ended unasked.
     #[error("the switch's thread ended: its message is above")]
     SwitchPanicked,
@@ -151,7 +154,11 @@ impl CliError {
             Self::Program { .. } => "program",
             Self::Output(_) => "output",
             Self::Signals(_) => "signals",
-            Self::Switch(_) | Self::Control(_) | Self::SwitchPanicked | Self::Embedded(_) => "switch",
+            Self::Switch(_)
+            | Self::Control(_)
+            | Self::P4Runtime(_)
+            | Self::SwitchPanicked
+            | Self::Embedded(_) => "switch",
             Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => refusal_name(*reason),
             Self::Job { source, .. } => source.kind(),
             Self::Length | Self::Digits(_) => "bug",
@@ -173,7 +180,7 @@ impl CliError {
     pub(crate) fn advice(&self) -> Option<String> {
         Some(match self {
             Self::PortInUse { .. } => {
-                "choose another port with --listen (port 0 takes any free one), or stop the program that has it".into()
+                "choose another port with --listen or --p4runtime (port 0 takes any free one), or stop the program that has it".into()
             }
             Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
             Self::File { .. } => "choose a path that can be written".into(),

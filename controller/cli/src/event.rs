@@ -39,7 +39,11 @@ pub(crate) struct Listening {
     /// UDP address of the data path.
     pub(crate) address: String,
     /// TCP address of the control port, which workers are given.
-    pub(crate) control: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) control: Option<String>,
+    /// TCP address of the P4Runtime server, where that takes the control port's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p4runtime: Option<String>,
     pub(crate) payload_bytes: u32,
     pub(crate) slots: u32,
     pub(crate) slot_sets: u32,
@@ -50,7 +54,7 @@ pub(crate) struct Listening {
     pub(crate) numerics: String,
     /// Digest of the pipeline, in hexadecimal.
     pub(crate) pipeline: String,
-    /// What runs it: `generated` code or the `interpreter`.
+    /// What runs it: `generated` code or the `interpreter`; `none` where there is no pipeline yet.
     pub(crate) engine: String,
 }
 

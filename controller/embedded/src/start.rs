@@ -12,7 +12,9 @@ use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{Core, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline};
+use netfold_switch::{
+    Core, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline,
+};
 use netfold_wire::header;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -170,7 +172,9 @@ impl Builder {
             }
         };
         let info = pipeline.info().clone();
-        if self.bare.is_none() && !self.slots.is_power_of_two() || self.bare.is_none() && self.slots > info.entries / 2 {
+        if self.bare.is_none() && !self.slots.is_power_of_two()
+            || self.bare.is_none() && self.slots > info.entries / 2
+        {
             return Err(EmbeddedError::Slots { slots: self.slots, max: info.entries / 2 });
         }
         let config = UdpConfig {
@@ -202,10 +206,12 @@ impl Builder {
             .spawn(move || switch.run())
             .map_err(EmbeddedError::Thread)?;
         let controlled = self.bare.is_none();
-        let mut embedded = EmbeddedSwitch { handle, thread: Some(thread), server: None, controlled, data, info };
+        let mut embedded =
+            EmbeddedSwitch { handle, thread: Some(thread), server: None, controlled, data, info };
         // Dropped, and the packet thread with it, if a port cannot be bound or the control port does not start.
         let ports = self.bare.take().unwrap_or_default();
-        let bind = move |core: &mut Core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer));
+        let bind =
+            move |core: &mut Core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer));
         embedded.handle.call(bind).map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)?;
         if let Some(server) = server {
             embedded.server = Some(server.spawn().map_err(EmbeddedError::Control)?);

@@ -102,7 +102,8 @@ fn one(
     profile: &Profile,
     io: Box<dyn PacketIo>,
 ) -> Result<(Running, Shared), RunError> {
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Remote { switch: index, source };
+    let failed =
+        |source: Box<dyn std::error::Error + Send + Sync>| RunError::Remote { switch: index, source };
     let empty = Box::new(EmptyPipeline::new(profile.lane_words));
     let switch = Switch::bare(empty, faulty(io, config, index as u64));
     let handle = switch.handle();
@@ -117,7 +118,8 @@ fn one(
     handle
         .call(move |core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer)))
         .map_err(|_| RunError::SwitchGone { switch: index })??;
-    let server = Server::start(LOCAL, ServerConfig::default(), handle).map_err(|error| failed(error.into()))?;
+    let server =
+        Server::start(LOCAL, ServerConfig::default(), handle).map_err(|error| failed(error.into()))?;
     let at = server.local_addr().to_string();
     running.server = Some(server);
     let neighbours = move |peer: SocketAddrV4| {

@@ -4,19 +4,23 @@ use std::error::Error;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_controller::{JobEvent, ServerError};
-use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch, PORTS_MAX};
 use netfold_io::IoError;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_p4::ir::Program;
-use netfold_p4::json;
-use netfold_switch::{Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for};
+use netfold_p4::profile::Profile;
+use netfold_p4::{allreduce, json};
+use netfold_switch::{
+    EmptyPipeline, Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for,
+};
+use netfold_switch_p4runtime::{DEVICE_ID, Server, ServerConfig, ServerError as P4ServerError};
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Numerics, Refusal};
 
@@ -32,12 +36,17 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Job events that wait to be printed; more are dropped, since the control plane must not wait for a terminal.
 const EVENTS_MAX: usize = 256;
 
+/// Payload of a packet unless told otherwise, in bytes.
+const PAYLOAD: u32 = 1408;
+
 const EXAMPLES: &str = "\
 Examples:
   netfold switch                                   on this machine only, port 20038
   netfold switch --listen 0.0.0.0:20038            for workers on other hosts
   netfold switch --loss 0.02 --seed 7              loses packets on purpose
   netfold switch --pcap switch.pcap                for Wireshark
+  netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
+                                                   empty, for a P4Runtime controller
 
 Workers use the same port by TCP (to join) and UDP (for data).";
 
@@ -50,16 +59,27 @@ pub(crate) struct SwitchCommand {
     /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
-    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames).
-    #[arg(long, default_value_t = 1408)]
-    payload: u32,
+    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
+    #[arg(long)]
+    payload: Option<u32>,
     /// How lanes are folded: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
-    #[arg(long, default_value_t = Numerics::Word, conflicts_with = "program")]
-    numerics: Numerics,
+    /// Word unless given.
+    #[arg(long, conflicts_with = "program")]
+    numerics: Option<Numerics>,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
     /// slow, unless code was generated from that very program when this switch was built.
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     program: Option<PathBuf>,
+    /// Serve P4Runtime at this address in place of the control port. The switch begins empty and is given its pipeline,
+    /// unless --payload, --numerics or --program say what it begins with.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["slots", "join_timeout"])]
+    p4runtime: Option<SocketAddr>,
+    /// Device number for P4Runtime.
+    #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = DEVICE_ID, value_parser = clap::value_parser!(u64).range(1..))]
+    device_id: u64,
+    /// A port and the UDP address of who is there, as in 1=10.0.0.1:20038; once for each. Packets from elsewhere are dropped.
+    #[arg(long = "port", value_name = "N=ADDR", requires = "p4runtime", value_parser = port)]
+    ports: Vec<(u16, SocketAddr)>,
     /// Slots to share out among jobs, a power of two up to what the pipeline was built with.
     #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
     slots: u32,
@@ -86,11 +106,34 @@ pub(crate) struct SwitchCommand {
     exit_with_stdin: bool,
 }
 
+/// A port and who is there.
+fn port(text: &str) -> Result<(u16, SocketAddr), String> {
+    let (number, peer) =
+        text.split_once('=').ok_or("expected a port and an address, as in 1=10.0.0.1:20038")?;
+    let number: u16 = number.parse().map_err(|_| format!("'{number}' is no port number"))?;
+    if !(1..PORTS_MAX).contains(&number) {
+        return Err(format!("port {number}: ports are 1 to {}", PORTS_MAX - 1));
+    }
+    let peer = peer.parse().map_err(|_| format!("'{peer}' is no address with a UDP port"))?;
+    Ok((number, peer))
+}
+
+/// What a switch begins with.
+struct Begin {
+    pipeline: Box<dyn Pipeline>,
+    /// What runs it; `None` where there is no pipeline yet.
+    engine: Option<Engine>,
+    /// For P4Runtime, where there is a pipeline.
+    program: Option<Program>,
+}
+
 /// A switch that runs, and what it has to say.
 struct Running {
+    /// Before the switch, so that it ends first.
+    server: Option<Server>,
     switch: EmbeddedSwitch,
     jobs: Receiver<JobEvent>,
-    engine: Engine,
+    engine: Option<Engine>,
 }
 
 impl SwitchCommand {
@@ -102,16 +145,22 @@ impl SwitchCommand {
         let running = self.start()?;
         self.announce(output, &running)?;
         let counted = self.attend(output, &stop, &running);
+        let served = running.server.map_or(Ok(()), Server::stop);
         let last = running.switch.stop();
         counted?;
-        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, true))
+        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, true))?;
+        served.map_err(CliError::P4Runtime)
     }
 
     fn start(&self) -> Result<Running, CliError> {
-        let (pipeline, engine) = self.pipeline()?;
+        let Begin { pipeline, engine, program } = self.begin()?;
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
         let (pcap, faults) = (self.pcap.clone(), self.faults());
-        let switch = EmbeddedSwitch::builder()
+        let mut builder = EmbeddedSwitch::builder();
+        if self.p4runtime.is_some() {
+            builder = builder.bare(self.ports.clone());
+        }
+        let switch = builder
             .listen(self.listen)
             .pipeline(pipeline)
             .slots(self.slots)
@@ -131,7 +180,15 @@ impl SwitchCommand {
             })
             .start()
             .map_err(|error| self.failed(error))?;
-        Ok(Running { switch, jobs, engine })
+        let serve = |address| {
+            let config = ServerConfig { device_id: self.device_id, program };
+            Server::start(address, config, switch.handle()).map_err(|error| match error {
+                P4ServerError::Bind { address, source } => CliError::listen(address, source),
+                error => CliError::P4Runtime(error),
+            })
+        };
+        let server = self.p4runtime.map(serve).transpose()?;
+        Ok(Running { server, switch, jobs, engine })
     }
 
     fn faults(&self) -> FaultConfig {
@@ -161,23 +218,35 @@ impl SwitchCommand {
         }
     }
 
-    /// The pipeline that was asked for, and what runs it.
-    fn pipeline(&self) -> Result<(Box<dyn Pipeline>, Engine), CliError> {
-        let payload = self.payload;
-        let Some(path) = &self.program else {
-            let pipeline = numeric_pipeline(payload, self.numerics).ok_or_else(|| {
-                CliError::Usage(match self.numerics {
-                    Numerics::Word => {
-                        format!("there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}")
-                    }
-                    other => format!(
-                        "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
-                    ),
-                })
-            })?;
-            return Ok((pipeline, Engine::Generated));
-        };
-        let read = |source| CliError::Read { path: path.clone(), source };
+    /// What the switch begins with.
+    fn begin(&self) -> Result<Begin, CliError> {
+        if let Some(path) = &self.program {
+            return self.read(path);
+        }
+        if self.p4runtime.is_some() && self.payload.is_none() && self.numerics.is_none() {
+            let pipeline = Box::new(EmptyPipeline::new(PAYLOADS.into_iter().max().unwrap_or(0) / 4));
+            return Ok(Begin { pipeline, engine: None, program: None });
+        }
+        let payload = self.payload.unwrap_or(PAYLOAD);
+        let numerics = self.numerics.unwrap_or(Numerics::Word);
+        let pipeline = numeric_pipeline(payload, numerics).ok_or_else(|| {
+            CliError::Usage(match numerics {
+                Numerics::Word => {
+                    format!("there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}")
+                }
+                other => format!(
+                    "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
+                ),
+            })
+        })?;
+        let program = allreduce::program(&Profile::software_with(payload / 4, numerics));
+        let program = program.map_err(|error| CliError::Profile(error.to_string()))?;
+        Ok(Begin { pipeline, engine: Some(Engine::Generated), program: Some(program) })
+    }
+
+    /// The pipeline in a file.
+    fn read(&self, path: &Path) -> Result<Begin, CliError> {
+        let read = |source| CliError::Read { path: path.to_owned(), source };
         let mut text = Vec::new();
         let file = File::open(path).map_err(read)?;
         file.take(json::BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(read)?;
@@ -185,7 +254,8 @@ impl SwitchCommand {
         if program.ipv4_checksum.is_some() {
             return Err(self.unfit("it parses Ethernet frames, but over UDP come datagrams"));
         }
-        pipeline_for(&program).map_err(|error| self.unfit(error))
+        let (pipeline, engine) = pipeline_for(&program).map_err(|error| self.unfit(error))?;
+        Ok(Begin { pipeline, engine: Some(engine), program: Some(program) })
     }
 
     fn unfit(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> CliError {
@@ -195,17 +265,20 @@ impl SwitchCommand {
     fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
         let (info, address) = (running.switch.info(), running.switch.data());
         let engine = match running.engine {
-            Engine::Generated => "generated",
-            Engine::Interpreter => "interpreter",
+            Some(Engine::Generated) => "generated",
+            Some(Engine::Interpreter) => "interpreter",
+            None => "none",
         };
+        let server = running.server.as_ref().map(|server| server.local_addr().to_string());
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
         let state_bytes = lane_bytes + bookkeeping_bytes;
         let slot_sets = info.entries;
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
-            control: running.switch.control().to_string(),
+            control: server.is_none().then(|| running.switch.control().to_string()),
+            p4runtime: server.clone(),
             payload_bytes: info.lane_words * 4,
-            slots: self.slots,
+            slots: if server.is_some() { slot_sets / 2 } else { self.slots },
             slot_sets,
             lane_bytes,
             bookkeeping_bytes,
@@ -216,7 +289,19 @@ impl SwitchCommand {
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
         output.line(format_args!("  data      UDP {address}"))?;
-        output.line(format_args!("  control   TCP {}", running.switch.control()))?;
+        match &server {
+            Some(server) => {
+                output.line(format_args!("  control   P4Runtime {server}, device {}", self.device_id))?;
+                for (port, peer) in &self.ports {
+                    output.line(format_args!("  port      {port} to {peer}"))?;
+                }
+            }
+            None => output.line(format_args!("  control   TCP {}", running.switch.control()))?,
+        }
+        if running.engine.is_none() {
+            output.line(format_args!("  pipeline  none: packets are dropped until one is pushed"))?;
+            return output.line(format_args!("Stop it with Ctrl-C.\n"));
+        }
         output.line(format_args!(
             "  state     {}: {} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
             human(state_bytes),
@@ -230,8 +315,8 @@ impl SwitchCommand {
             info.numerics.modes()
         ))?;
         let how = match running.engine {
-            Engine::Generated => "code generated from it",
-            Engine::Interpreter => "interpreted",
+            Some(Engine::Generated) => "code generated from it",
+            _ => "interpreted",
         };
         output.line(format_args!("  pipeline  {} {:016x}, {how}", info.name, info.fingerprint))?;
         output.line(format_args!("Stop it with Ctrl-C.\n"))
@@ -241,7 +326,8 @@ impl SwitchCommand {
     fn attend(&self, output: &Output, stop: &Stop, running: &Running) -> Result<(), CliError> {
         let every = self.every.map(|seconds| Duration::from_secs(u64::from(seconds.max(1))));
         let mut shown = Instant::now();
-        while !stop.requested() && !running.switch.is_finished() {
+        let served = || !running.server.as_ref().is_some_and(Server::is_finished);
+        while !stop.requested() && !running.switch.is_finished() && served() {
             match running.jobs.recv_timeout(GLANCE) {
                 Ok(event) => show_job(output, &event)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -127,7 +127,10 @@ impl Arbiter {
         if bid.is_some() && held.highest == bid && held.primary().is_some() {
             return Ok(());
         }
-        Err(Fault::new(Code::PermissionDenied, "Not primary: only the stream with the highest election id is"))
+        Err(Fault::new(
+            Code::PermissionDenied,
+            "Not primary: only the stream with the highest election id is",
+        ))
     }
 
     /// Whether a client is in charge of its role.
@@ -157,7 +160,9 @@ impl Arbiter {
 fn role_of(update: &MasterArbitrationUpdate) -> Result<String, Fault> {
     let Some(role) = &update.role else { return Ok(String::new()) };
     if role.config.is_some() {
-        return Err(Fault::invalid("no kind of role.config is known here: every role covers the whole pipeline"));
+        return Err(Fault::invalid(
+            "no kind of role.config is known here: every role covers the whole pipeline",
+        ));
     }
     if role.id != 0 {
         return Err(Fault::invalid("roles by number are not served: give the role a name"));
@@ -240,7 +245,10 @@ mod tests {
         arbiter.bid(1, &bid(0)).unwrap();
         assert!(arbiter.is_primary(1), "an id of 0 is an id");
         let refused = arbiter.bid(2, &bid(0)).unwrap_err();
-        assert_eq!((refused.code, refused.message.as_str()), (Code::InvalidArgument, "Election id already exists"));
+        assert_eq!(
+            (refused.code, refused.message.as_str()),
+            (Code::InvalidArgument, "Election id already exists")
+        );
         let mut other = bid(0);
         other.role = Some(RoleMessage { name: "reader".into(), ..RoleMessage::default() });
         assert_eq!(told(&arbiter.bid(2, &other).unwrap()), [(2, OK, Some(0))]);

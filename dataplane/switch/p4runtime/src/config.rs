@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use netfold_p4::ir::Program;
-use netfold_p4::p4info::{RegisterCell, register_cells};
 use netfold_p4::p4info as ids;
+use netfold_p4::p4info::{RegisterCell, register_cells};
 use netfold_p4_runtime::config::P4Info;
 use netfold_p4_runtime::{Schema, config, p4info, v1};
 use netfold_switch::{Pipeline, pipeline_for};

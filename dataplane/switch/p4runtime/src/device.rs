@@ -93,7 +93,10 @@ impl Device {
         self.inner()
     }
 
-    fn call<R: Send + 'static>(&self, call: impl FnOnce(&mut Core) -> R + Send + 'static) -> Result<R, Fault> {
+    fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Core) -> R + Send + 'static,
+    ) -> Result<R, Fault> {
         self.handle.call(call).map_err(|_| Fault::gone())
     }
 
@@ -228,8 +231,7 @@ impl Device {
             results: Vec::new(),
             generation: inner.generation,
         };
-        let mut counter =
-            |id: u32| self.call(move |core| core.pipeline().counters(id).to_vec());
+        let mut counter = |id: u32| self.call(move |core| core.pipeline().counters(id).to_vec());
         for pattern in &request.entities {
             let part = find(&loaded.config, &loaded.state, &mut counter, pattern);
             found.results.push(part.map(|(entities, registers)| {

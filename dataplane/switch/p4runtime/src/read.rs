@@ -55,11 +55,7 @@ fn direct(config: &Config, entry: Option<&v1::TableEntry>, what: &str) -> Result
     Err(Fault::invalid(format!("table {} has no direct {what}", config.schema.name(table))))
 }
 
-fn table_entries(
-    config: &Config,
-    state: &State,
-    pattern: &v1::TableEntry,
-) -> Result<Vec<v1::Entity>, Fault> {
+fn table_entries(config: &Config, state: &State, pattern: &v1::TableEntry) -> Result<Vec<v1::Entity>, Fault> {
     let id = pattern.table_id;
     if id != 0 && config.table(id).is_none() {
         return Err(SchemaError::Table(id).into());

@@ -119,7 +119,9 @@ impl State {
             for (undo, result) in done.into_iter().zip(&mut results).rev() {
                 *result = match self.undo(core, undo) {
                     Ok(()) => Err(aborted("taken back: a later update failed")),
-                    Err(fault) => Err(Fault::new(Code::Internal, format!("not taken back: {}", fault.message))),
+                    Err(fault) => {
+                        Err(Fault::new(Code::Internal, format!("not taken back: {}", fault.message)))
+                    }
                 };
             }
         }

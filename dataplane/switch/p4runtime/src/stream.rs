@@ -66,7 +66,8 @@ impl Streams {
                 break;
             }
             if !self.open().clients.contains_key(&client) {
-                let _ = answers.try_send(Err(Status::resource_exhausted("you do not read what you are told")));
+                let _ =
+                    answers.try_send(Err(Status::resource_exhausted("you do not read what you are told")));
                 break;
             }
         }

@@ -69,7 +69,10 @@ fn table_entry(config: &Config, kind: UpdateType, entry: &v1::TableEntry) -> Res
         return Err(Fault::invalid("is_const is the switch's to say"));
     }
     if entry.counter_data.is_some() {
-        return Err(Fault::invalid(format!("table {} has no direct counter", config.schema.name(entry.table_id))));
+        return Err(Fault::invalid(format!(
+            "table {} has no direct counter",
+            config.schema.name(entry.table_id)
+        )));
     }
     if entry.time_since_last_hit.is_some() {
         return Err(Fault::invalid("time_since_last_hit is the switch's to say"));
@@ -173,8 +176,9 @@ fn register(config: &Config, kind: UpdateType, entry: v1::RegisterEntry) -> Resu
     let Some(Data::Bitstring(bytes)) = data else {
         return Err(Fault::invalid("the register entry's data is no bitstring"));
     };
-    let value = bytestring::decode(&bytes, cells.cell.bits)
-        .map_err(|error| Fault::new(Code::OutOfRange, format!("register {:#x}: {error}", entry.register_id)))?;
+    let value = bytestring::decode(&bytes, cells.cell.bits).map_err(|error| {
+        Fault::new(Code::OutOfRange, format!("register {:#x}: {error}", entry.register_id))
+    })?;
     // No register has cells of more than 32 bits.
     let value = u32::try_from(value).map_err(|_| Fault::new(Code::OutOfRange, "more than 32 bits"))?;
     Ok(Op::Register { cells, value })
@@ -186,7 +190,8 @@ fn multicast_group(kind: UpdateType, entry: v1::MulticastGroupEntry) -> Result<O
         return Err(Fault::invalid("a multicast group's number is above 0"));
     }
     let id = u16::try_from(number).ok().filter(|id| usize::from(*id) <= GROUPS_MAX);
-    let many = || Fault::new(Code::OutOfRange, format!("group {number}: this switch has groups 1 to {GROUPS_MAX}"));
+    let many =
+        || Fault::new(Code::OutOfRange, format!("group {number}: this switch has groups 1 to {GROUPS_MAX}"));
     let id = id.ok_or_else(many)?;
     if kind == UpdateType::Delete {
         let group = Group { replicas: Vec::new(), written: Vec::new(), metadata: Vec::new() };

@@ -142,7 +142,12 @@ impl Demo {
     fn worker_arguments(&self, rank: u16, listening: &Listening) -> Vec<String> {
         words(&format!(
             "worker --switch {} --job demo --rank {rank} --world {} --mode {} --train --epochs {} --batch {} --seed {}",
-            listening.control, self.workers, self.mode, self.epochs, self.batch, self.seed
+            listening.control.as_deref().unwrap_or_default(),
+            self.workers,
+            self.mode,
+            self.epochs,
+            self.batch,
+            self.seed
         ))
     }
 

@@ -1,0 +1,307 @@
+//! A switch without a program, its server, and a client that sends whatever a test wants.
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit, loopback};
+use netfold_p4::entry::TableEntry;
+use netfold_p4::ir::Program;
+use netfold_p4::profile::{Profile, by_name};
+use netfold_p4::{allreduce, json};
+use netfold_p4_runtime::google::{self, Code};
+use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, UpdateType};
+use netfold_p4_runtime::{Schema, p4info};
+use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
+use netfold_switch_p4runtime::{Server, ServerConfig};
+use prost::Message;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+/// No test waits longer than this for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Words of a packet that the data path takes.
+pub const LANE_WORDS: u32 = 352;
+
+/// A switch that runs.
+pub struct Device {
+    pub server: Option<Server>,
+    pub handle: Handle,
+    pub workers: Vec<loopback::Loopback>,
+    thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
+}
+
+impl Device {
+    pub fn start() -> Self {
+        let (io, workers) = loopback::star(4, 64, netfold_wire::header::LEN + LANE_WORDS as usize * 4);
+        let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), Box::new(io));
+        let handle = switch.handle();
+        let thread = Some(std::thread::spawn(move || switch.run()));
+        let server =
+            Server::start(([127, 0, 0, 1], 0).into(), ServerConfig::default(), handle.clone()).unwrap();
+        Self { server: Some(server), handle, workers, thread }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.as_ref().unwrap().local_addr()
+    }
+
+    /// A primary controller whose switch runs the small program.
+    pub fn ready(&self) -> Client {
+        let mut client = Client::primary(self.address());
+        client.push(&small()).unwrap();
+        client
+    }
+
+    /// Sends a datagram from a worker and returns what comes back to it.
+    pub fn exchange(&mut self, worker: usize, datagram: &[u8]) -> Option<Vec<u8>> {
+        let io = &mut self.workers[worker];
+        let packet = Transmit { port: PortId(0), offset: 0, len: datagram.len() as u32 };
+        assert_eq!(io.transmit(datagram, &[packet]).unwrap(), 1);
+        let mut batch: RxBatch = io.capabilities().batch();
+        for _ in 0..20 {
+            io.wait(Duration::from_millis(100)).unwrap();
+            if io.receive(&mut batch).unwrap() > 0 {
+                return Some(batch.bytes(&batch.packets()[0]).to_vec());
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        self.handle.stop();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// 2 workers, 4 slots, 16 words a packet; interpreted.
+pub fn small() -> Program {
+    allreduce::program(&by_name("small").unwrap()).unwrap()
+}
+
+/// The program of the generated fast path.
+pub fn fast() -> Program {
+    allreduce::program(&Profile::software(LANE_WORDS)).unwrap()
+}
+
+pub fn schema(program: &Program) -> Schema {
+    Schema::new(&p4info(program).unwrap()).unwrap()
+}
+
+pub fn config(program: &Program) -> v1::ForwardingPipelineConfig {
+    assert!(program.to_json().len() <= json::BYTES_MAX);
+    v1::ForwardingPipelineConfig {
+        p4info: Some(p4info(program).unwrap()),
+        p4_device_config: program.to_json().into_bytes(),
+        cookie: Some(v1::Cookie { cookie: 77 }),
+    }
+}
+
+pub fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
+    v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
+}
+
+pub fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
+    EntityKind::Table(schema(program).encode(entry).unwrap())
+}
+
+/// One client, in blocking form.
+pub struct Client {
+    pub runtime: Runtime,
+    channel: Channel,
+    pub election_id: Option<u128>,
+    pub role: String,
+    pub stream: Option<Stream>,
+}
+
+/// An open stream.
+pub struct Stream {
+    requests: mpsc::Sender<v1::StreamMessageRequest>,
+    answers: Result<Streaming<v1::StreamMessageResponse>, Status>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let endpoint = endpoint.http2_max_header_list_size(1 << 20);
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        Self { runtime, channel, election_id: None, role: String::new(), stream: None }
+    }
+
+    /// In charge by the id 1.
+    pub fn primary(address: SocketAddr) -> Self {
+        let mut client = Self::connect(address);
+        assert_eq!(client.bid(1), (Code::Ok, Some(1)));
+        client
+    }
+
+    fn grpc(&mut self) -> Grpc<Channel> {
+        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(64 << 20);
+        self.runtime.block_on(grpc.ready()).unwrap();
+        grpc
+    }
+
+    pub fn unary<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let mut grpc = self.grpc();
+        let path = PathAndQuery::try_from(method).unwrap();
+        let call = grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default());
+        let done = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, call).await });
+        done.expect("an answer in time").map(tonic::Response::into_inner)
+    }
+
+    pub fn open(&mut self) -> &mut Stream {
+        let (requests, receiver) = mpsc::channel(16);
+        let mut grpc = self.grpc();
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
+        let codec = ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
+        let call = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec);
+        let answers = self.runtime.block_on(call).map(tonic::Response::into_inner);
+        self.stream.insert(Stream { requests, answers })
+    }
+
+    pub fn say(&mut self, request: StreamRequest) {
+        if self.stream.is_none() {
+            self.open();
+        }
+        let request = v1::StreamMessageRequest { update: Some(request) };
+        let stream = self.stream.as_ref().unwrap();
+        // Refused when the stream has ended, which the next answer says.
+        let _ = self.runtime.block_on(stream.requests.send(request));
+    }
+
+    /// The next message of the stream, or its end.
+    pub fn hear(&mut self) -> Result<StreamResponse, Status> {
+        let answers = self.stream.as_mut().unwrap().answers.as_mut().map_err(|status| status.clone())?;
+        let heard = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, answers.message()).await });
+        match heard.expect("a message in time")? {
+            Some(message) => Ok(message.update.unwrap()),
+            None => Err(Status::ok("the end")),
+        }
+    }
+
+    /// The outcome of arbitration that comes next: code and highest id.
+    pub fn standing(&mut self) -> (Code, Option<u128>) {
+        match self.hear().unwrap() {
+            StreamResponse::Arbitration(update) => {
+                let code = update.status.map_or(0, |status| status.code);
+                (Code::try_from(code).unwrap(), update.election_id.map(u128::from))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn bid(&mut self, id: u128) -> (Code, Option<u128>) {
+        self.offer(id);
+        self.standing()
+    }
+
+    pub fn offer(&mut self, id: u128) {
+        self.election_id = Some(id);
+        let role =
+            (!self.role.is_empty()).then(|| v1::Role { name: self.role.clone(), ..v1::Role::default() });
+        let update =
+            v1::MasterArbitrationUpdate { device_id: 1, role, election_id: Some(id.into()), status: None };
+        self.say(StreamRequest::Arbitration(update));
+    }
+
+    pub fn set(
+        &mut self,
+        action: v1::PipelineAction,
+        config: Option<v1::ForwardingPipelineConfig>,
+    ) -> Result<(), Status> {
+        let request = v1::SetForwardingPipelineConfigRequest {
+            device_id: 1,
+            role: self.role.clone(),
+            election_id: self.election_id.map(Into::into),
+            action: action as i32,
+            config,
+            ..Default::default()
+        };
+        let method = "/p4.v1.P4Runtime/SetForwardingPipelineConfig";
+        self.unary::<_, v1::SetForwardingPipelineConfigResponse>(method, request).map(|_| ())
+    }
+
+    pub fn push(&mut self, program: &Program) -> Result<(), Status> {
+        self.set(v1::PipelineAction::VerifyAndCommit, Some(config(program)))
+    }
+
+    pub fn get(&mut self, kind: v1::ResponseType) -> Option<v1::ForwardingPipelineConfig> {
+        let request = v1::GetForwardingPipelineConfigRequest { device_id: 1, response_type: kind as i32 };
+        let method = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
+        let answer: v1::GetForwardingPipelineConfigResponse = self.unary(method, request).unwrap();
+        answer.config
+    }
+
+    pub fn request(&self, updates: Vec<v1::Update>) -> v1::WriteRequest {
+        v1::WriteRequest {
+            device_id: 1,
+            role: self.role.clone(),
+            election_id: self.election_id.map(Into::into),
+            updates,
+            ..Default::default()
+        }
+    }
+
+    pub fn write(&mut self, updates: Vec<v1::Update>) -> Result<(), Status> {
+        let request = self.request(updates);
+        self.send(request)
+    }
+
+    pub fn send(&mut self, request: v1::WriteRequest) -> Result<(), Status> {
+        self.unary::<_, v1::WriteResponse>("/p4.v1.P4Runtime/Write", request).map(|_| ())
+    }
+
+    /// One update; its code, `Ok` when it was done.
+    pub fn one(&mut self, kind: UpdateType, entity: EntityKind) -> Code {
+        match self.write(vec![update(kind, entity)]) {
+            Ok(()) => Code::Ok,
+            Err(status) => codes(&status)[0],
+        }
+    }
+
+    pub fn read(&mut self, patterns: Vec<EntityKind>) -> Result<Vec<EntityKind>, Status> {
+        let entities = patterns.into_iter().map(v1::Entity::from).collect();
+        let request = v1::ReadRequest { device_id: 1, entities, ..Default::default() };
+        let mut grpc = self.grpc();
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
+        let codec = ProstCodec::<v1::ReadRequest, v1::ReadResponse>::default();
+        self.runtime.block_on(async {
+            let read = async {
+                let mut parts = grpc.server_streaming(Request::new(request), path, codec).await?.into_inner();
+                let mut found = Vec::new();
+                while let Some(part) = parts.message().await? {
+                    found.extend(part.entities.into_iter().filter_map(|entity| entity.entity));
+                }
+                Ok(found)
+            };
+            tokio::time::timeout(PATIENCE, read).await.expect("an answer in time")
+        })
+    }
+}
+
+/// The codes of a call's parts, which its details have.
+pub fn codes(status: &Status) -> Vec<Code> {
+    assert_eq!(status.code(), tonic::Code::Unknown, "{status:?}");
+    let details = google::Status::decode(status.details()).unwrap();
+    assert_eq!(details.code, Code::Unknown as i32);
+    let code = |any: &google::Any| {
+        let error: v1::Error = any.unpack(v1::Error::NAME).unwrap().unwrap();
+        Code::try_from(error.canonical_code).unwrap()
+    };
+    details.details.iter().map(code).collect()
+}
