@@ -1,0 +1,50 @@
+//! Standard clients as black boxes. `NETFOLD_TEST_P4RUNTIME_SHELL` and `NETFOLD_TEST_FINSY` name Python interpreters that
+//! have p4runtime-shell and finsy (two, since they want different versions of protobuf).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use netfold_io::loopback;
+use netfold_p4::{allreduce, p4info, profile::by_name};
+use netfold_switch::{EmptyPipeline, Switch};
+use netfold_switch_p4runtime::{Server, ServerConfig};
+
+/// Runs a client's script against an empty switch.
+fn run(variable: &str, script: &str) {
+    let Ok(python) = std::env::var(variable) else {
+        println!("skipped: {script}, {variable} names no interpreter");
+        return;
+    };
+    let program = allreduce::program(&by_name("small").unwrap()).unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (info, config) = (folder.join(format!("{script}.txtpb")), folder.join(format!("{script}.json")));
+    fs::write(&info, p4info::text(&program)).unwrap();
+    fs::write(&config, program.to_json()).unwrap();
+    let (io, _workers) = loopback::star(2, 64, 1436);
+    let switch = Switch::bare(Box::new(EmptyPipeline::new(352)), Box::new(io));
+    let handle = switch.handle();
+    let thread = std::thread::spawn(move || switch.run());
+    let server = Server::start(([127, 0, 0, 1], 0).into(), ServerConfig::default(), handle.clone()).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
+    let mut client = Command::new("timeout");
+    client.args(["60", &python]).arg(path).arg(server.local_addr().to_string()).arg(info).arg(config);
+    let output = client.output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    server.stop().unwrap();
+    handle.stop();
+    let _ = thread.join();
+    assert!(output.status.success() && text.contains(" ok"), "{text}");
+}
+
+#[test]
+fn p4runtime_shell() {
+    run("NETFOLD_TEST_P4RUNTIME_SHELL", "p4runtime_shell.py");
+}
+
+#[test]
+fn finsy() {
+    run("NETFOLD_TEST_FINSY", "finsy_client.py");
+}
