@@ -28,18 +28,18 @@ use tonic_prost::ProstCodec;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Words of a packet that the data path takes.
-pub const LANE_WORDS: u32 = 352;
+pub(crate) const LANE_WORDS: u32 = 352;
 
 /// A switch that runs.
-pub struct Device {
-    pub server: Option<Server>,
-    pub handle: Handle,
-    pub workers: Vec<loopback::Loopback>,
+pub(crate) struct Device {
+    pub(crate) server: Option<Server>,
+    pub(crate) handle: Handle,
+    pub(crate) workers: Vec<loopback::Loopback>,
     thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
 }
 
 impl Device {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (io, workers) = loopback::star(4, 64, netfold_wire::header::LEN + LANE_WORDS as usize * 4);
         let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), Box::new(io));
         let handle = switch.handle();
@@ -49,19 +49,19 @@ impl Device {
         Self { server: Some(server), handle, workers, thread }
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.server.as_ref().unwrap().local_addr()
     }
 
     /// A primary controller whose switch runs the small program.
-    pub fn ready(&self) -> Client {
+    pub(crate) fn ready(&self) -> Client {
         let mut client = Client::primary(self.address());
         client.push(&small()).unwrap();
         client
     }
 
     /// Sends a datagram from a worker and returns what comes back to it.
-    pub fn exchange(&mut self, worker: usize, datagram: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn exchange(&mut self, worker: usize, datagram: &[u8]) -> Option<Vec<u8>> {
         let io = &mut self.workers[worker];
         let packet = Transmit { port: PortId(0), offset: 0, len: datagram.len() as u32 };
         assert_eq!(io.transmit(datagram, &[packet]).unwrap(), 1);
@@ -85,20 +85,20 @@ impl Drop for Device {
 }
 
 /// 2 workers, 4 slots, 16 words a packet; interpreted.
-pub fn small() -> Program {
+pub(crate) fn small() -> Program {
     allreduce::program(&by_name("small").unwrap()).unwrap()
 }
 
 /// The program of the generated fast path.
-pub fn fast() -> Program {
+pub(crate) fn fast() -> Program {
     allreduce::program(&Profile::software(LANE_WORDS)).unwrap()
 }
 
-pub fn schema(program: &Program) -> Schema {
+pub(crate) fn schema(program: &Program) -> Schema {
     Schema::new(&p4info(program).unwrap()).unwrap()
 }
 
-pub fn config(program: &Program) -> v1::ForwardingPipelineConfig {
+pub(crate) fn config(program: &Program) -> v1::ForwardingPipelineConfig {
     assert!(program.to_json().len() <= json::BYTES_MAX);
     v1::ForwardingPipelineConfig {
         p4info: Some(p4info(program).unwrap()),
@@ -107,31 +107,31 @@ pub fn config(program: &Program) -> v1::ForwardingPipelineConfig {
     }
 }
 
-pub fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
+pub(crate) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
     v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
 }
 
-pub fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
+pub(crate) fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
     EntityKind::Table(schema(program).encode(entry).unwrap())
 }
 
 /// One client, in blocking form.
-pub struct Client {
-    pub runtime: Runtime,
+pub(crate) struct Client {
+    pub(crate) runtime: Runtime,
     channel: Channel,
-    pub election_id: Option<u128>,
-    pub role: String,
-    pub stream: Option<Stream>,
+    pub(crate) election_id: Option<u128>,
+    pub(crate) role: String,
+    pub(crate) stream: Option<Stream>,
 }
 
 /// An open stream.
-pub struct Stream {
+pub(crate) struct Stream {
     requests: mpsc::Sender<v1::StreamMessageRequest>,
     answers: Result<Streaming<v1::StreamMessageResponse>, Status>,
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let endpoint = endpoint.http2_max_header_list_size(1 << 20);
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// In charge by the id 1.
-    pub fn primary(address: SocketAddr) -> Self {
+    pub(crate) fn primary(address: SocketAddr) -> Self {
         let mut client = Self::connect(address);
         assert_eq!(client.bid(1), (Code::Ok, Some(1)));
         client
@@ -152,7 +152,7 @@ impl Client {
         grpc
     }
 
-    pub fn unary<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Status>
+    pub(crate) fn unary<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Status>
     where
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
@@ -164,7 +164,7 @@ impl Client {
         done.expect("an answer in time").map(tonic::Response::into_inner)
     }
 
-    pub fn open(&mut self) -> &mut Stream {
+    pub(crate) fn open(&mut self) -> &mut Stream {
         let (requests, receiver) = mpsc::channel(16);
         let mut grpc = self.grpc();
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
@@ -174,7 +174,7 @@ impl Client {
         self.stream.insert(Stream { requests, answers })
     }
 
-    pub fn say(&mut self, request: StreamRequest) {
+    pub(crate) fn say(&mut self, request: StreamRequest) {
         if self.stream.is_none() {
             self.open();
         }
@@ -185,7 +185,7 @@ impl Client {
     }
 
     /// The next message of the stream, or its end.
-    pub fn hear(&mut self) -> Result<StreamResponse, Status> {
+    pub(crate) fn hear(&mut self) -> Result<StreamResponse, Status> {
         let answers = self.stream.as_mut().unwrap().answers.as_mut().map_err(|status| status.clone())?;
         let heard = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, answers.message()).await });
         match heard.expect("a message in time")? {
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// The outcome of arbitration that comes next: code and highest id.
-    pub fn standing(&mut self) -> (Code, Option<u128>) {
+    pub(crate) fn standing(&mut self) -> (Code, Option<u128>) {
         match self.hear().unwrap() {
             StreamResponse::Arbitration(update) => {
                 let code = update.status.map_or(0, |status| status.code);
@@ -205,12 +205,12 @@ impl Client {
         }
     }
 
-    pub fn bid(&mut self, id: u128) -> (Code, Option<u128>) {
+    pub(crate) fn bid(&mut self, id: u128) -> (Code, Option<u128>) {
         self.offer(id);
         self.standing()
     }
 
-    pub fn offer(&mut self, id: u128) {
+    pub(crate) fn offer(&mut self, id: u128) {
         self.election_id = Some(id);
         let role =
             (!self.role.is_empty()).then(|| v1::Role { name: self.role.clone(), ..v1::Role::default() });
@@ -219,7 +219,7 @@ impl Client {
         self.say(StreamRequest::Arbitration(update));
     }
 
-    pub fn set(
+    pub(crate) fn set(
         &mut self,
         action: v1::PipelineAction,
         config: Option<v1::ForwardingPipelineConfig>,
@@ -236,18 +236,18 @@ impl Client {
         self.unary::<_, v1::SetForwardingPipelineConfigResponse>(method, request).map(|_| ())
     }
 
-    pub fn push(&mut self, program: &Program) -> Result<(), Status> {
+    pub(crate) fn push(&mut self, program: &Program) -> Result<(), Status> {
         self.set(v1::PipelineAction::VerifyAndCommit, Some(config(program)))
     }
 
-    pub fn get(&mut self, kind: v1::ResponseType) -> Option<v1::ForwardingPipelineConfig> {
+    pub(crate) fn get(&mut self, kind: v1::ResponseType) -> Option<v1::ForwardingPipelineConfig> {
         let request = v1::GetForwardingPipelineConfigRequest { device_id: 1, response_type: kind as i32 };
         let method = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
         let answer: v1::GetForwardingPipelineConfigResponse = self.unary(method, request).unwrap();
         answer.config
     }
 
-    pub fn request(&self, updates: Vec<v1::Update>) -> v1::WriteRequest {
+    pub(crate) fn request(&self, updates: Vec<v1::Update>) -> v1::WriteRequest {
         v1::WriteRequest {
             device_id: 1,
             role: self.role.clone(),
@@ -257,24 +257,24 @@ impl Client {
         }
     }
 
-    pub fn write(&mut self, updates: Vec<v1::Update>) -> Result<(), Status> {
+    pub(crate) fn write(&mut self, updates: Vec<v1::Update>) -> Result<(), Status> {
         let request = self.request(updates);
         self.send(request)
     }
 
-    pub fn send(&mut self, request: v1::WriteRequest) -> Result<(), Status> {
+    pub(crate) fn send(&mut self, request: v1::WriteRequest) -> Result<(), Status> {
         self.unary::<_, v1::WriteResponse>("/p4.v1.P4Runtime/Write", request).map(|_| ())
     }
 
     /// One update; its code, `Ok` when it was done.
-    pub fn one(&mut self, kind: UpdateType, entity: EntityKind) -> Code {
+    pub(crate) fn one(&mut self, kind: UpdateType, entity: EntityKind) -> Code {
         match self.write(vec![update(kind, entity)]) {
             Ok(()) => Code::Ok,
             Err(status) => codes(&status)[0],
         }
     }
 
-    pub fn read(&mut self, patterns: Vec<EntityKind>) -> Result<Vec<EntityKind>, Status> {
+    pub(crate) fn read(&mut self, patterns: Vec<EntityKind>) -> Result<Vec<EntityKind>, Status> {
         let entities = patterns.into_iter().map(v1::Entity::from).collect();
         let request = v1::ReadRequest { device_id: 1, entities, ..Default::default() };
         let mut grpc = self.grpc();
@@ -295,7 +295,7 @@ impl Client {
 }
 
 /// The codes of a call's parts, which its details have.
-pub fn codes(status: &Status) -> Vec<Code> {
+pub(crate) fn codes(status: &Status) -> Vec<Code> {
     assert_eq!(status.code(), tonic::Code::Unknown, "{status:?}");
     let details = google::Status::decode(status.details()).unwrap();
     assert_eq!(details.code, Code::Unknown as i32);
