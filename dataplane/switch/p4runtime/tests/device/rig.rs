@@ -115,7 +115,7 @@ pub(crate) fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
     EntityKind::Table(schema(program).encode(entry).unwrap())
 }
 
-/// One client, in blocking form.
+/// One client, in blocking form. Its connection has a thread of its own, so that a stream that is dropped ends at once.
 pub(crate) struct Client {
     pub(crate) runtime: Runtime,
     channel: Channel,
@@ -132,7 +132,7 @@ pub(crate) struct Stream {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let endpoint = endpoint.http2_max_header_list_size(1 << 20);
         let channel = runtime.block_on(endpoint.connect()).unwrap();
