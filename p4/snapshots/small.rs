@@ -472,12 +472,55 @@ impl rt::Pipeline for Program {
             _ => &[],
         }
     }
+    fn counters_mut(&mut self, id: u32) -> &mut [u64] {
+        match id {
+            0x12000001 => &mut self.packets,
+            0x12000002 => &mut self.answers,
+            _ => &mut [],
+        }
+    }
     fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {
         match name {
             "claim" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.claim_seen), u32::from(cell.claim_chunk)])).is_some(),
             "version" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.version_chunk)])).is_some(),
             "exponent" => self.cells8.get(index).map(|cell| out.extend([u32::from(cell.exponent_exponent)])).is_some(),
             "sum" => self.sum.get(index).map(|lanes| out.extend(lanes)).is_some(),
+            _ => false,
+        }
+    }
+    fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {
+        match name {
+            "claim" => match (self.cells8.get_mut(index), values) {
+                (Some(cell), &[value0, value1]) => {
+                    cell.claim_seen = (value0 & 0xffffffff) as u32;
+                    cell.claim_chunk = (value1 & 0xffffffff) as u32;
+                    true
+                }
+                _ => false,
+            },
+            "version" => match (self.cells8.get_mut(index), values) {
+                (Some(cell), &[value0]) => {
+                    cell.version_chunk = (value0 & 0xffffffff) as u32;
+                    true
+                }
+                _ => false,
+            },
+            "exponent" => match (self.cells8.get_mut(index), values) {
+                (Some(cell), &[value0]) => {
+                    cell.exponent_exponent = (value0 & 0xff) as u8;
+                    true
+                }
+                _ => false,
+            },
+            "sum" => match self.sum.get_mut(index) {
+                Some(lanes) if values.len() == LANES => {
+                    for (lane, value) in lanes.iter_mut().zip(values) {
+                        *lane = *value as u32;
+                    }
+                    true
+                }
+                _ => false,
+            },
             _ => false,
         }
     }
