@@ -35,9 +35,6 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
 
-/// Bytes up to which hosts are quicker than a software switch.
-const SMALL: usize = 4096;
-
 type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
@@ -85,7 +82,7 @@ impl Builder {
             rounding: Rounding::Nearest,
             slots: 256,
             classes: 1,
-            small: SMALL,
+            small: 0,
             switch: Vec::new(),
             transport: None,
             middleware: None,
@@ -189,8 +186,10 @@ impl Builder {
     }
 
     /// All-reduces of at most so many bytes are done by the hosts among themselves where they are linked (by a
-    /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: over it a small tensor of floats takes two
-    /// round trips and four threads. The same on all ranks. Default 4096; 0 leaves everything to the switch that it can do.
+    /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: a small tensor of floats takes two round
+    /// trips through it, and a software switch wakes four threads; 4096 is a good bound there. The same on all ranks. Default 0:
+    /// everything that the switch can do is left to it. Where one is set, ranks that give lengths on both sides of it wait in
+    /// different places, and learn of it by the [stall time-out](Self::stall_timeout) alone.
     #[must_use]
     pub fn small(mut self, bytes: usize) -> Self {
         self.small = bytes;

@@ -20,6 +20,9 @@ const FRAME_MIN: usize = 64 * 1024;
 const READS_MAX: usize = 4;
 /// How long a failing rank takes to tell the others.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long it then waits for them to have heard it: a connection that is closed with bytes unread is reset, and what was
+/// said last may be lost.
+const HEARD: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests;
@@ -475,7 +478,8 @@ impl<'a> Flow<'a> {
         bytes[HEAD..].copy_from_slice(&failure.to_bytes());
         let mut told: Vec<Option<usize>> =
             self.links.iter().map(|link| link.is_some().then_some(0)).collect();
-        let until = Instant::now() + FAREWELL;
+        let mut until = Instant::now() + FAREWELL;
+        let mut all_told = None;
         let mut waste = vec![0; 64 * 1024];
         loop {
             for (peer, at) in told.iter_mut().enumerate() {
@@ -496,7 +500,13 @@ impl<'a> Flow<'a> {
                 }
             }
             let now = Instant::now();
-            if now >= until || told.iter().all(Option::is_none) {
+            if told.iter().all(Option::is_none) {
+                until = until.min(*all_told.get_or_insert(now) + HEARD);
+                if self.links.iter().flatten().all(|link| link.closed.is_some()) {
+                    return;
+                }
+            }
+            if now >= until {
                 return;
             }
             self.wait_for_room(&told, &mut waste, until - now);
@@ -506,9 +516,11 @@ impl<'a> Flow<'a> {
     fn wait_for_room(&mut self, told: &[Option<usize>], waste: &mut [u8], sleep: Duration) {
         let mut fds = Vec::with_capacity(self.links.len());
         for (link, at) in self.links.iter().zip(told) {
-            if let (Some(link), Some(_)) = (link, at) {
-                let mut flags = PollFlags::OUT;
-                flags.set(PollFlags::IN, link.closed.is_none());
+            let Some(link) = link else { continue };
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::OUT, at.is_some());
+            flags.set(PollFlags::IN, link.closed.is_none());
+            if !flags.is_empty() {
                 fds.push(PollFd::new(&link.stream, flags));
             }
         }

@@ -207,6 +207,7 @@ def test_ctrl_c_ends_a_wait():
     done = program(
         """
         import netfold, numpy, os, signal, threading
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
         switch = netfold.Switch()
         made = {}
         def join(rank):

@@ -43,11 +43,15 @@ impl Tensors {
     /// Does what is left of the oldest pending operation, if there is one, among the ranks, and gives its tensor back.
     pub(crate) fn do_oldest(&mut self, peers: &mut dyn Peers, verdict: &Verdict) -> Result<(), Error> {
         let Some(pending) = self.pending.front_mut() else { return Ok(()) };
-        if verdict.is_undone(pending.starts.0) {
+        let begins_here = verdict.is_undone(pending.starts.0);
+        if begins_here {
             carry_on::compare(pending.spec.descriptor, peers)?;
         }
         let undone = pending.undone(|position| verdict.is_undone(position));
-        pending.fold_among(peers, &undone)?;
+        // A barrier whose one result another rank has is over: all had come, and those that know do not come again.
+        if begins_here || pending.spec.descriptor.kind != OpKind::Barrier {
+            pending.fold_among(peers, &undone)?;
+        }
         if let Some(pending) = self.pending.pop_front() {
             self.first += 1;
             pending.finish();
