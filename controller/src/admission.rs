@@ -252,18 +252,17 @@ impl Coordinator {
             );
         }
         match (request, session.stage) {
-            (Request::Join { .. }, Stage::Forming { .. } | Stage::Active { .. }) => self.refuse(
-                id,
-                Refused::protocol(
-                    "this session has joined a job already: open another session for another job",
+            (Request::Join(_) | Request::Resume(_), Stage::Forming { .. } | Stage::Active { .. }) => self
+                .refuse(
+                    id,
+                    Refused::protocol(
+                        "this session has joined a job already: open another session for another job",
+                    ),
                 ),
-            ),
-            (
-                Request::Join { version, job, rank, world, mode, slots, classes, udp_port },
-                Stage::Greeting,
-            ) => {
-                let join = join::Join { version, job, rank, world, mode, slots, classes, udp_port };
-                self.join(now, id, join);
+            (Request::Join(join), Stage::Greeting) => self.join(now, id, join),
+            (Request::Resume(_), Stage::Greeting) => {
+                let message = "no job goes on here without its sessions: join again";
+                self.refuse(id, Refused::new(Refusal::Unknown, message));
             }
             (Request::Alive {}, Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join"));

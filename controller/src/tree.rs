@@ -338,6 +338,8 @@ impl Plan {
             udp_port,
             bitmap,
             shift: self.shift,
+            switch: None,
+            grace_ms: 0,
         }
     }
 }

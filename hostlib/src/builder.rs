@@ -9,7 +9,7 @@ use netfold_io::PacketIo;
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::{ConfigError, WorkerConfig};
 use netfold_wire::CLASSES_MAX;
-use netfold_wire::control::{Admission, Mode, Request};
+use netfold_wire::control::{Admission, Join, Mode, Request};
 
 use crate::assemble::{Settings, assemble};
 use crate::carry_on::Peers;
@@ -480,16 +480,8 @@ impl Builder {
         }
         let mut session = Session::connect(&self.switch)?;
         let udp = udp::Socket::bind(session.local())?;
-        let request = Request::Join {
-            version: netfold_wire::VERSION,
-            job,
-            rank,
-            world,
-            mode: self.mode,
-            slots: self.all_slots(),
-            classes: self.classes,
-            udp_port: udp.port(),
-        };
+        let join = Join::new(job, (rank, world), self.mode, self.all_slots(), udp.port());
+        let request = Request::Join(Join { classes: self.classes, ..join });
         let admission = session.join(&request, self.join_timeout)?;
         let mut switch = session.peer();
         switch.set_port(admission.udp_port);

@@ -181,7 +181,11 @@ impl Session {
                 Heard::Event(Event::PeerLost { rank, message }) => {
                     return Err(Error::PeerLost { rank, message });
                 }
-                Heard::Event(Event::Alive {} | Event::PeerLeft { .. }) | Heard::Silence => {}
+                Heard::Event(Event::SwitchLost { .. }) => {
+                    return Err(Error::SwitchLost { what: "its controller gave it up before admission" });
+                }
+                Heard::Event(Event::Alive {} | Event::Resumed {} | Event::PeerLeft { .. })
+                | Heard::Silence => {}
                 Heard::End => {
                     return Err(Error::SwitchLost { what: "the control connection closed before admission" });
                 }
@@ -245,8 +249,9 @@ impl Session {
 /// The end of the job, if the event is one.
 fn verdict_of(event: Event) -> Option<Error> {
     match event {
-        Event::Alive {} | Event::Admitted(_) | Event::PeerLeft { .. } => None,
+        Event::Alive {} | Event::Admitted(_) | Event::Resumed {} | Event::PeerLeft { .. } => None,
         Event::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
         Event::Refused { reason, message } => Some(Error::Refused { reason, message }),
+        Event::SwitchLost { .. } => Some(Error::SwitchLost { what: "its controller has given it up" }),
     }
 }

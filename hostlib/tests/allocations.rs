@@ -77,6 +77,8 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         udp_port: 0,
         bitmap,
         shift: 0,
+        switch: None,
+        grace_ms: 0,
     };
     let comm = Communicator::builder()
         .rank(0)

@@ -13,8 +13,6 @@ use netfold_testbed::bench::fold::FoldError;
 use netfold_testbed::run::RunError;
 use netfold_testbed::train::{ConfigError, DigitsError};
 
-use netfold_wire::control::Refusal;
-
 use crate::lifetime::INTERRUPTED;
 
 /// Why a command failed. The message says what happened, the sources say why, and [`CliError::advice`] what to do.
@@ -116,24 +114,6 @@ fn last_words(said: Option<&(String, String)>) -> String {
     said.map(|(_, message)| format!(": {message}")).unwrap_or_default()
 }
 
-/// The name of a refusal on the wire, which is its name for programs too.
-pub(crate) fn refusal_name(reason: Refusal) -> &'static str {
-    match reason {
-        Refusal::Protocol => "protocol",
-        Refusal::Version => "version",
-        Refusal::Argument => "argument",
-        Refusal::RankTaken => "rank_taken",
-        Refusal::WorldMismatch => "world_mismatch",
-        Refusal::ModeMismatch => "mode_mismatch",
-        Refusal::Numerics => "numerics",
-        Refusal::Slots => "slots",
-        Refusal::Busy => "busy",
-        Refusal::PeersMissing => "peers_missing",
-        Refusal::JobRunning => "job_running",
-        _ => "refused",
-    }
-}
-
 impl CliError {
     /// A failure to listen on an address, told apart by its cause.
     pub(crate) fn listen(address: SocketAddr, source: io::Error) -> Self {
@@ -159,7 +139,7 @@ impl CliError {
             | Self::P4Runtime(_)
             | Self::SwitchPanicked
             | Self::Embedded(_) => "switch",
-            Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => refusal_name(*reason),
+            Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => reason.name(),
             Self::Job { source, .. } => source.kind(),
             Self::Length | Self::Digits(_) => "bug",
             Self::Bench(error) => error.kind(),

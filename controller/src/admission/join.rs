@@ -4,7 +4,7 @@ use super::{Coordinator, Named, SessionId, Stage};
 use crate::jobs::{Forming, JobSpec};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_wire::control::{Mode, Numerics, Refusal};
+use netfold_wire::control::{Join, Numerics, Refusal, TREES_MAX};
 use netfold_wire::{CHILDREN_MAX, CLASSES_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,20 +13,16 @@ use std::time::Duration;
 /// Longest job name, in bytes.
 const NAME_LEN_MAX: usize = 64;
 
-/// A request to join, as it came.
-pub(super) struct Join {
-    pub(super) version: u8,
-    pub(super) job: String,
-    pub(super) rank: u16,
-    pub(super) world: u16,
-    pub(super) mode: Mode,
-    pub(super) slots: u32,
-    pub(super) classes: u8,
-    pub(super) udp_port: u16,
+/// What a request says by itself and beside the job's other members.
+trait Asked {
+    /// Whether the request can be met at all by a switch of `ports_max` ports that folds lanes like this.
+    fn check(&self, ports_max: u16, numerics: Numerics) -> Result<(), Refused>;
+    fn spec(&self) -> JobSpec;
+    /// Whether the request agrees with the job's first member and takes a rank that is free.
+    fn agrees(&self, job: &Forming) -> Result<(), Refused>;
 }
 
-impl Join {
-    /// Whether the request can be met at all by a switch of `ports_max` ports that folds lanes like this.
+impl Asked for Join {
     fn check(&self, ports_max: u16, numerics: Numerics) -> Result<(), Refused> {
         let refuse = |message: String| Err(Refused::new(Refusal::Argument, message));
         if self.version != VERSION {
@@ -65,6 +61,12 @@ impl Join {
                 self.classes, self.slots
             ));
         }
+        if !(1..=TREES_MAX).contains(&self.trees) || self.tree >= self.trees {
+            return refuse(format!(
+                "tree {} of {}: a job has 1 to {TREES_MAX} trees, numbered from 0",
+                self.tree, self.trees
+            ));
+        }
         if self.udp_port == 0 {
             return refuse("UDP port 0: bind the worker's socket first and tell its port".into());
         }
@@ -83,11 +85,10 @@ impl Join {
         Ok(())
     }
 
-    const fn spec(&self) -> JobSpec {
+    fn spec(&self) -> JobSpec {
         JobSpec { world: self.world, mode: self.mode, slots: self.slots, classes: self.classes }
     }
 
-    /// Whether the request agrees with the job's first member and takes a rank that is free.
     fn agrees(&self, job: &Forming) -> Result<(), Refused> {
         let refuse = |reason, message: String| Err(Refused::new(reason, message));
         let (name, spec) = (&job.name, &job.spec);

@@ -126,6 +126,8 @@ impl Coordinator {
             udp_port: self.pool.limits().udp_port,
             bitmap: u32::MAX >> (u32::BITS - u32::from(placement.world)),
             shift: if self.config.numerics == Numerics::Wide { shift_for(placement.world) } else { 0 },
+            switch: None,
+            grace_ms: 0,
         };
         for id in active.members.values() {
             self.sessions.get_mut(id).expect("members have sessions").heard = now;

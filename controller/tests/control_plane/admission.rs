@@ -3,7 +3,7 @@
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
 use netfold_controller::jobs::{EndReason, JobEvent};
-use netfold_wire::control::{Mode, Refusal, Request};
+use netfold_wire::control::{Join, Mode, Refusal, Request};
 use std::time::Duration;
 
 fn bench() -> Bench {
@@ -177,7 +177,8 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
         change(&mut ask);
         let Ask { job, rank, world, mode, slots, classes, udp_port, version } = ask;
         let id = bench.open().unwrap();
-        bench.say(id, Request::Join { version, job, rank, world, mode, slots, classes, udp_port });
+        let join = Join { version, classes, ..Join::new(job, (rank, world), mode, slots, udp_port) };
+        bench.say(id, Request::Join(join));
         assert_eq!(bench.heard[&id].refusal(), Some(want), "{text}");
         assert!(
             bench.heard[&id].closed && bench.heard[&id].text().contains(text),

@@ -5,7 +5,7 @@ use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::message::Refused;
-use netfold_wire::control::{Admission, Event, Mode, Refusal, Request};
+use netfold_wire::control::{Admission, Event, Join, Mode, Refusal, Request};
 use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -77,17 +77,7 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) fn join(name: &str, rank: u16, world: u16, udp_port: u16) -> Request {
-    let (mode, slots) = (Mode::Bfp16, 256);
-    Request::Join {
-        version: netfold_wire::VERSION,
-        job: name.into(),
-        rank,
-        world,
-        mode,
-        slots,
-        classes: 1,
-        udp_port,
-    }
+    Request::Join(Join::new(name, (rank, world), Mode::Bfp16, 256, udp_port))
 }
 
 impl Bench {
@@ -208,7 +198,7 @@ impl Bench {
             Event::PeerLost { .. } => assert!(heard.admission().is_some() && heard.lost().is_none()),
             Event::Refused { .. } => assert_eq!(heard.refusal(), None),
             Event::PeerLeft { .. } => assert!(heard.admission().is_some()),
-            Event::Alive {} => {}
+            Event::Alive {} | Event::Resumed {} | Event::SwitchLost { .. } => {}
         }
         heard.events.push(event);
     }

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
 use netfold_controller::admission::SessionId;
-use netfold_wire::control::{Mode, Request};
+use netfold_wire::control::{Join, Mode, Request};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl History {
     fn join(&mut self, name: u8, rank: u16, world: u16, slots: u32, port: u16) {
         let Ok(id) = self.bench.open() else { return };
         let (job, mode, udp_port) = (format!("job{name}"), Mode::Bfp32, 5000 + port);
-        self.bench.say(id, Request::Join { version: 1, job, rank, world, mode, slots, classes: 1, udp_port });
+        self.bench.say(id, Request::Join(Join::new(job, (rank, world), mode, slots, udp_port)));
         self.sessions.push(id);
     }
 

@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use netfold_controller::admission::Config;
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::{Server, ServerError, ServerHandle};
-use netfold_wire::control::{Admission, Event, Mode, Refusal, Request};
+use netfold_wire::control::{Admission, Event, Join, Mode, Refusal, Request};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
@@ -129,8 +129,7 @@ impl Client {
 }
 
 fn join(job: &str, rank: u16, world: u16, udp_port: u16) -> Request {
-    let (version, mode, slots) = (netfold_wire::VERSION, Mode::Bfp16, 256);
-    Request::Join { version, job: job.into(), rank, world, mode, slots, classes: 1, udp_port }
+    Request::Join(Join::new(job, (rank, world), Mode::Bfp16, 256, udp_port))
 }
 
 fn config() -> Config {

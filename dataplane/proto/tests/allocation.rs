@@ -60,6 +60,8 @@ fn nothing_is_allocated_per_packet() {
         udp_port: 1,
         bitmap,
         shift: 0,
+        switch: None,
+        grace_ms: 0,
     };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);

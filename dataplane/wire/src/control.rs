@@ -5,6 +5,8 @@
 //! [`HEARTBEAT_MS`]; the server does the same with [`Event::Alive`]. A session that closes or is silent for
 //! [`LEASE_MS`] counts as dead and every other member is told [`Event::PeerLost`].
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::LaneOp;
@@ -14,6 +16,9 @@ pub const HEARTBEAT_MS: u64 = 500;
 
 /// Silence after which the other side counts as dead, in milliseconds.
 pub const LEASE_MS: u64 = 3_000;
+
+/// Most trees of a job.
+pub const TREES_MAX: u8 = 8;
 
 /// Longest message line, in bytes, newline included. A longer line ends the session.
 pub const LINE_LEN_MAX: usize = 4096;
@@ -169,31 +174,110 @@ impl std::str::FromStr for Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Take part in a job. The first to join creates it; all must agree on everything but `rank` and `udp_port`.
-    Join {
-        /// Protocol version of the sender, [`crate::VERSION`].
-        version: u8,
-        /// Job name, 1 to 64 bytes.
-        job: String,
-        /// This worker's rank, below `world`.
-        rank: u16,
-        /// Number of workers.
-        world: u16,
-        /// Numeric mode.
-        mode: Mode,
-        /// Slots wanted, a power of two; the server may grant fewer.
-        slots: u32,
-        /// Streams that the workers make of the job, each with an equal share of its slots and chunk numbers of its own, one for
-        /// each class of operations: a power of two, 1 to 16. The switch sees no difference.
-        #[serde(default = "one")]
-        classes: u8,
-        /// UDP port that this worker sends from, at the address of this TCP session.
-        udp_port: u16,
-    },
+    /// Take part in a job. The first to join creates it; all must agree on everything but the rank, and where they are.
+    Join(Join),
+    /// Go on with a session that broke, in a job that runs. Answered by [`Event::Resumed`] or [`Event::Refused`].
+    Resume(Resume),
     /// A sign of life.
     Alive {},
     /// The worker has finished and goes in peace; the job goes on until its last member has left.
     Leave {},
+}
+
+/// Who joins which job, from where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// Protocol version of the sender, [`crate::VERSION`].
+    pub version: u8,
+    /// Who the job is of, and the token that proves it. A control port without tenants takes no notice of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+    /// Job name, 1 to 64 bytes; another tenant's job of the same name is another job.
+    pub job: String,
+    /// This worker's rank, below `world`.
+    pub rank: u16,
+    /// Number of workers.
+    pub world: u16,
+    /// Numeric mode.
+    pub mode: Mode,
+    /// Slots wanted, a power of two; the server may grant fewer.
+    pub slots: u32,
+    /// Streams that the workers make of the job, each with an equal share of its slots and chunk numbers of its own, one for
+    /// each class of operations: a power of two, 1 to 16. The switch sees no difference.
+    #[serde(default = "one")]
+    pub classes: u8,
+    /// UDP port that this worker sends from.
+    pub udp_port: u16,
+    /// Address that this worker sends from, where it is not the one of this TCP session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Which of the job's trees this session is for: a worker has a session, an admission and slots for each.
+    #[serde(default)]
+    pub tree: u8,
+    /// Trees of the job, 1 to [`TREES_MAX`]: the server lays them over different switches where it can.
+    #[serde(default = "one")]
+    pub trees: u8,
+}
+
+impl Join {
+    /// A join without credentials, from the address of the session, of a job with one class and one tree.
+    pub fn new(
+        job: impl Into<String>,
+        (rank, world): (u16, u16),
+        mode: Mode,
+        slots: u32,
+        udp_port: u16,
+    ) -> Self {
+        Self {
+            version: crate::VERSION,
+            credentials: None,
+            job: job.into(),
+            rank,
+            world,
+            mode,
+            slots,
+            classes: 1,
+            udp_port,
+            address: None,
+            tree: 0,
+            trees: 1,
+        }
+    }
+}
+
+/// Which session is to go on. Only a member knows the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    /// Protocol version of the sender, [`crate::VERSION`].
+    pub version: u8,
+    /// Job number, as admitted.
+    pub job: u16,
+    /// Epoch, as admitted.
+    pub epoch: u32,
+    /// Job key, as admitted.
+    pub key: u32,
+    /// This worker's rank.
+    pub rank: u16,
+}
+
+/// A tenant and its token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    /// Name of the tenant.
+    pub tenant: String,
+    /// Its token, as the administrator was told it; may be empty where the controller asks for none.
+    #[serde(default)]
+    pub token: String,
+}
+
+impl core::fmt::Debug for Credentials {
+    /// Without the token.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Credentials").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
 }
 
 const fn one() -> u8 {
@@ -225,6 +309,14 @@ pub enum Event {
         /// The rank that left.
         rank: u16,
     },
+    /// The session goes on where it broke.
+    Resumed {},
+    /// The job has lost its switch, or its place there. What is under way can be finished without it; another place, in another
+    /// epoch, is had by joining again, all ranks.
+    SwitchLost {
+        /// One sentence: what happened.
+        message: String,
+    },
     /// A sign of life.
     Alive {},
 }
@@ -251,6 +343,13 @@ pub struct Admission {
     /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
     #[serde(default)]
     pub shift: u8,
+    /// Address of the worker's switch, where it is not the one of this TCP session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<IpAddr>,
+    /// How long the job goes on without this session, in milliseconds: a worker whose session breaks has so long for a
+    /// [`Request::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
+    #[serde(default)]
+    pub grace_ms: u32,
 }
 
 /// Why a worker may not join.
@@ -280,6 +379,46 @@ pub enum Refusal {
     PeersMissing,
     /// The job of that name is running already.
     JobRunning,
+    /// No such tenant, or not its token.
+    Credentials,
+    /// The tenant has as much as it may have.
+    Quota,
+    /// The worker's address is at no switch of the topology, or no tree of switches reaches all workers.
+    Path,
+    /// The switch is being emptied, or the server is not ready for jobs.
+    Unavailable,
+    /// No such job runs; what is to be resumed is over.
+    Unknown,
+}
+
+impl Refusal {
+    /// The name on the wire, for programs and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Protocol => "protocol",
+            Self::Version => "version",
+            Self::Argument => "argument",
+            Self::RankTaken => "rank_taken",
+            Self::WorldMismatch => "world_mismatch",
+            Self::ModeMismatch => "mode_mismatch",
+            Self::Numerics => "numerics",
+            Self::Slots => "slots",
+            Self::Busy => "busy",
+            Self::PeersMissing => "peers_missing",
+            Self::JobRunning => "job_running",
+            Self::Credentials => "credentials",
+            Self::Quota => "quota",
+            Self::Path => "path",
+            Self::Unavailable => "unavailable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 #[cfg(test)]
@@ -288,26 +427,20 @@ mod tests {
 
     #[test]
     fn messages_are_one_json_object_each() {
-        let join = Request::Join {
-            version: 1,
-            job: "demo".into(),
-            rank: 1,
-            world: 4,
-            mode: Mode::Bfp16,
-            slots: 256,
-            classes: 1,
-            udp_port: 9,
-        };
+        let join = Request::Join(Join::new("demo", (1, 4), Mode::Bfp16, 256, 9));
         let text = serde_json::to_string(&join).unwrap();
         assert!(text.len() < LINE_LEN_MAX && !text.contains('\n'));
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), join);
-        let older = text.replace(r#""classes":1,"#, "");
+        let older = text.replace(r#""classes":1,"#, "").replace(r#","tree":0,"trees":1"#, "");
         assert!(older.len() < text.len());
         assert_eq!(
             serde_json::from_str::<Request>(&older).unwrap(),
             join,
-            "one stream where nothing is said"
+            "one stream and one tree where nothing is said"
         );
+        for reason in [Refusal::Protocol, Refusal::JobRunning, Refusal::Unavailable] {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
+        }
         let event = Event::Refused { reason: Refusal::RankTaken, message: "x".into() };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
-use netfold_wire::control::{Event, Refusal, Request};
+use netfold_wire::control::{Event, Join, Refusal, Request};
 
 use crate::support;
 
@@ -64,20 +64,10 @@ fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::
 #[test]
 fn joins_gives_signs_of_life_and_leaves_in_peace() {
     let (builder, port) = port(|mut port, join| {
-        let Request::Join {
-            version: 1,
-            job,
-            rank: 1,
-            world: 2,
-            mode: Mode::Bfp16,
-            slots: 64,
-            classes: 1,
-            udp_port,
-        } = join
-        else {
-            panic!("{join:?}")
-        };
-        assert_eq!((job.as_str(), udp_port != 0), ("test", true));
+        let Request::Join(join) = join else { panic!("{join:?}") };
+        let udp_port = join.udp_port;
+        assert_ne!(udp_port, 0);
+        assert_eq!(join, Join::new("test", (1, 2), Mode::Bfp16, 64, udp_port));
         port.say(&Event::Alive {}); // while the others are awaited
         port.admit();
         assert_eq!(port.read(), Some(Request::Alive {}));

@@ -112,7 +112,19 @@ fn fold(op: LaneOp, sum: &mut [u8], share: &[u8]) {
 
 pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
     let (lane_words, bitmap) = (LANE_WORDS, u32::MAX >> (32 - world));
-    Admission { job: 3, epoch: 7, key: 0xfeed, slots, first_chunk, lane_words, udp_port: 0, bitmap, shift: 0 }
+    Admission {
+        job: 3,
+        epoch: 7,
+        key: 0xfeed,
+        slots,
+        first_chunk,
+        lane_words,
+        udp_port: 0,
+        bitmap,
+        shift: 0,
+        switch: None,
+        grace_ms: 0,
+    }
 }
 
 /// A switch thread and the workers' ends of its rings.

@@ -9,7 +9,7 @@ use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
-use netfold_wire::control::{Event, LINE_LEN_MAX, Mode, Request};
+use netfold_wire::control::{Event, Join, LINE_LEN_MAX, Mode, Request};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -131,8 +131,9 @@ impl Scene {
         let request = match input.below(8) {
             0 => Request::Alive {},
             1 => Request::Leave {},
-            _ => Request::Join {
+            _ => Request::Join(Join {
                 version: if input.below(32) == 0 { input.byte() } else { 1 },
+                credentials: None,
                 job: ["a", "b", "c", ""][input.below(4)].into(),
                 rank: input.below(5) as u16,
                 world: input.below(5) as u16,
@@ -140,7 +141,10 @@ impl Scene {
                 slots: 1 << input.below(10),
                 classes: input.byte() % 32,
                 udp_port: input.byte().into(),
-            },
+                address: None,
+                tree: input.byte() % 3,
+                trees: 1 + input.byte() % 2,
+            }),
         };
         self.coordinator.request(self.now, id, request);
     }

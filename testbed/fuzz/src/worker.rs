@@ -81,6 +81,8 @@ impl Scene {
             udp_port: 20038,
             bitmap: u32::MAX >> (u32::BITS - u32::from(world)),
             shift: 0,
+            switch: None,
+            grace_ms: 0,
         };
         let rank = input.below(world.into()) as u16;
         let worker =

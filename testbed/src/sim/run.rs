@@ -141,6 +141,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
             udp_port: netfold_wire::UDP_PORT,
             bitmap: 0,
             shift: 0,
+            switch: None,
+            grace_ms: 0,
         };
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];

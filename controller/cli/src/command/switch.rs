@@ -24,7 +24,7 @@ use netfold_switch_p4runtime::{DEVICE_ID, Server, ServerConfig, ServerError as P
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Numerics, Refusal};
 
-use crate::error::{CliError, refusal_name};
+use crate::error::CliError;
 use crate::event::{Counters, Event, Listening};
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
@@ -376,7 +376,7 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
 fn refused(output: &Output, who: &str, reason: Refusal, message: &str) -> Result<(), CliError> {
     output.event(&Event::Refused {
         who: who.to_owned(),
-        reason: refusal_name(reason).to_owned(),
+        reason: reason.name().to_owned(),
         message: message.to_owned(),
     })?;
     output.line(format_args!("refused '{who}': {message}"))

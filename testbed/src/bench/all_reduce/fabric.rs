@@ -126,6 +126,8 @@ impl LocalSwitch {
                 udp_port: 0,
                 bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
                 shift: 0,
+                switch: None,
+                grace_ms: 0,
             },
         };
         running.admission.first_chunk = running.admit(config)?;

@@ -17,7 +17,19 @@ pub(super) const LANE_WORDS: usize = 64;
 pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> WorkerConfig {
     let (lane_words, udp_port, bitmap) = (64, 20038, u32::MAX >> (32 - u32::from(world)));
     let (job, epoch, key) = (7, 3, 0xfeed_beef);
-    let admission = Admission { job, epoch, key, slots, first_chunk, lane_words, udp_port, bitmap, shift: 0 };
+    let admission = Admission {
+        job,
+        epoch,
+        key,
+        slots,
+        first_chunk,
+        lane_words,
+        udp_port,
+        bitmap,
+        shift: 0,
+        switch: None,
+        grace_ms: 0,
+    };
     WorkerConfig::new(admission, rank, world)
 }
 
