@@ -3,6 +3,7 @@
 //! - [`v1`]: the messages of `p4.v1` (requests, entities, the stream, errors).
 //! - [`config`]: `p4.config.v1`, the description of a pipeline that both sides share (P4Info).
 //! - [`google`]: the two messages of `google.protobuf` and `google.rpc` that P4Runtime refers to, and status codes.
+//! - [`ports`]: our own service beside P4Runtime, for switches whose links are UDP.
 //! - [`bytestring`]: the rules for numbers on the wire.
 //! - [`Schema`]: a P4Info indexed by ids; converts [`netfold_p4::entry`] types from and to messages and refuses what the
 //!   pipeline does not have.
@@ -28,6 +29,7 @@
 pub mod bytestring;
 pub mod config;
 pub mod google;
+pub mod ports;
 pub mod schema;
 pub mod v1;
 
