@@ -5,11 +5,12 @@
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;
+use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::net::SocketAddr;
 
 /// What a switch has to share out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Aggregation slots, each of two sets.
     pub slots: u32,

@@ -44,16 +44,19 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod command;
 pub mod driver;
 pub mod executor;
 pub mod jobs;
 pub mod message;
 pub mod p4runtime;
 pub mod pool;
+pub mod record;
 pub mod server;
 pub mod slots;
 mod timers;
 pub mod tree;
+pub mod view;
 
 pub use driver::{DriverError, Limits, SwitchDriver};
 pub use jobs::{EndReason, JobEvent};

@@ -12,8 +12,11 @@
 //! or only closed when even that would cost too much.
 
 mod accept;
+mod control;
 mod hub;
 mod session;
+
+pub use control::{Control, Scope};
 
 use crate::admission::{Config, Coordinator};
 use crate::driver::SwitchDriver;

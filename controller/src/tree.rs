@@ -23,6 +23,7 @@ use netfold_p4::allreduce::{Child, Node, Parent};
 use netfold_p4::entry::Replica;
 use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::driver::Limits;
@@ -42,7 +43,7 @@ pub struct Job {
 }
 
 /// A switch, and what the job is given there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// The switch's capacity.
     pub limits: Limits,

@@ -1,11 +1,13 @@
 //! Which switch and which worker hangs where.
 
+use serde::{Deserialize, Serialize};
+
 use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
 
 use super::TreeError;
 
 /// The shape of a tree: switches by number, workers by rank. A switch may have workers and switches below it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// For each switch the one above it; `None` at the root.
     pub above: Vec<Option<usize>>,

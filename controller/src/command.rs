@@ -1,0 +1,78 @@
+//! What people and programs ask of a control plane.
+
+use crate::record::{JobName, JobSpec, TenantRecord, TokenHash};
+
+/// A change that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A new tenant.
+    AddTenant(TenantRecord),
+    /// Other quota, weight or token for a tenant that exists; `token` as in the record.
+    SetTenant(TenantRecord),
+    /// Removes a tenant that has no job here.
+    RemoveTenant(String),
+    /// Says beforehand what a job's workers must agree on. Others who join under the name are refused.
+    DeclareJob {
+        /// The job.
+        name: JobName,
+        /// What its workers must agree on.
+        spec: JobSpec,
+    },
+    /// Ends a job that forms or runs: its workers lose their place, and are told why.
+    EndJob {
+        /// The job.
+        name: JobName,
+        /// Why, for the workers.
+        message: String,
+    },
+    /// Forgets a job that neither forms nor runs.
+    ForgetJob(JobName),
+    /// Whether a switch takes jobs. Those that run there lose their place when `evict`, and can have another elsewhere.
+    Drain {
+        /// Name of the switch.
+        switch: String,
+        /// Takes no more jobs.
+        drained: bool,
+        /// Those that run lose their place.
+        evict: bool,
+    },
+}
+
+/// Why a command was not carried out; nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is no such tenant, job or switch.
+    #[error("there is no {what} '{name}'")]
+    NotFound {
+        /// What was looked for: `tenant`, `job`, `switch`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// It is there already.
+    #[error("there is a {what} '{name}' already")]
+    Exists {
+        /// What: `tenant`, `job`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Something is wrong with the arguments.
+    #[error("{0}")]
+    Invalid(String),
+    /// It cannot be done as things stand.
+    #[error("{0}")]
+    Conflict(String),
+    /// The control plane is shutting down, or its database has failed.
+    #[error("the controller is shutting down")]
+    Gone,
+}
+
+/// Somebody who has shown a tenant's token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// The tenant.
+    pub tenant: String,
+    /// Hash of the token that was given, if one was.
+    pub token: Option<TokenHash>,
+}

@@ -1,0 +1,263 @@
+//! What a controller keeps over its own restarts, as data: records, changes of them, and the seam to whatever stores them.
+//!
+//! The control plane decides and says what is to be kept; a [`Store`] makes it durable before anybody is told. Kept are tenants,
+//! jobs, the places of jobs that run, and which switches are drained. Everything else is found out again: sessions by workers that
+//! resume, what switches hold by reading it.
+
+use crate::tree::{Shape, Site};
+use netfold_wire::control::Mode;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::SocketAddr;
+
+/// What a tenant may have at one time. `u32::MAX` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// Slots of all its jobs together, those of each tree counted.
+    pub slots: u32,
+    /// Jobs that form or run.
+    pub jobs: u32,
+    /// Workers of those jobs.
+    pub workers: u32,
+}
+
+impl Quota {
+    /// No limit at all.
+    pub const UNLIMITED: Self = Self { slots: u32::MAX, jobs: u32::MAX, workers: u32::MAX };
+}
+
+/// SHA-256 of a token. Tokens are 256 random bits, so that a hash without salt gives nothing away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenHash(pub [u8; 32]);
+
+/// Somebody whose jobs share the switches with those of others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantRecord {
+    /// Name, 1 to 64 bytes without control characters.
+    pub name: String,
+    /// What it may have.
+    pub quota: Quota,
+    /// Its share where there is not enough for all, relative to others'; at least 1.
+    pub weight: u32,
+    /// Who may act for it; `None`: anybody who gives its name.
+    pub token: Option<TokenHash>,
+}
+
+/// Name of a job among all tenants'.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobName {
+    /// The tenant; empty where there are none.
+    pub tenant: String,
+    /// The tenant's name for the job.
+    pub job: String,
+}
+
+impl std::fmt::Display for JobName {
+    /// `tenant/job`, or the job alone where there are no tenants.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.tenant.as_str() {
+            "" => f.write_str(&self.job),
+            tenant => write!(f, "{tenant}/{}", self.job),
+        }
+    }
+}
+
+/// What all members of a job must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Number of workers.
+    pub world: u16,
+    /// Numeric mode.
+    pub mode: Mode,
+    /// Slots wanted of each tree, a power of two.
+    pub slots: u32,
+    /// Classes of operations, a power of two.
+    pub classes: u8,
+    /// Number of trees.
+    pub trees: u8,
+}
+
+/// How a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Known, and none of its workers is here.
+    Declared,
+    /// Some of its workers are here.
+    Forming,
+    /// It has a place in at least one tree.
+    Running,
+    /// It has run and is over.
+    Ended,
+}
+
+impl JobState {
+    /// The name in messages and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Declared => "declared",
+            Self::Forming => "forming",
+            Self::Running => "running",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// A job that was declared, or has had a place. [`JobState::Forming`] is never stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobRecord {
+    /// Its name.
+    pub name: JobName,
+    /// What its workers must agree on; of a job that nobody declared, that of its last run.
+    pub spec: JobSpec,
+    /// Whether it was declared, so that workers who ask for anything else are refused.
+    pub declared: bool,
+    /// How it stands.
+    pub state: JobState,
+    /// Epoch of its last place, 0 if it never had one.
+    pub epoch: u32,
+    /// Unix time of its last change, in seconds.
+    pub changed_s: u64,
+    /// Why it ended, or came to nothing, the last time.
+    pub last: Option<String>,
+}
+
+/// A tree of a job at the switches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceRecord {
+    /// Whose.
+    pub name: JobName,
+    /// Which of the job's trees.
+    pub tree: u8,
+    /// What its workers agreed on.
+    pub spec: JobSpec,
+    /// Job number, unique among the places that exist.
+    pub number: u16,
+    /// Epoch, greater than every one before.
+    pub epoch: u32,
+    /// Job key.
+    pub key: u32,
+    /// Slots, the same number at every switch.
+    pub slots: u32,
+    /// First chunk number of its stream, once it is installed.
+    pub first_chunk: Option<u32>,
+    /// Names of the switches of the tree; `shape` and `sites` number them in this order.
+    pub switches: Vec<String>,
+    /// Who hangs where.
+    pub shape: Shape,
+    /// What it holds at each switch.
+    pub sites: Vec<Site>,
+    /// Where each rank sends from.
+    pub members: Vec<SocketAddr>,
+    /// Ranks that have left in peace.
+    pub left: Vec<u16>,
+}
+
+/// What is kept of a switch beside the topology file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether it takes no more jobs.
+    pub drained: bool,
+}
+
+/// One change of what is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A tenant is new or other than before.
+    Tenant(TenantRecord),
+    /// A tenant is gone.
+    TenantGone(String),
+    /// A job is new or other than before.
+    Job(JobRecord),
+    /// A job is forgotten.
+    JobGone(JobName),
+    /// A place is taken or other than before.
+    Place(Box<PlaceRecord>),
+    /// The place of this number is free.
+    PlaceGone(u16),
+    /// The next epoch to be used is this one; never less than before.
+    EpochNext(u32),
+    /// A switch is other than before.
+    Switch(SwitchRecord),
+}
+
+/// All that is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// By name.
+    pub tenants: BTreeMap<String, TenantRecord>,
+    /// By name.
+    pub jobs: BTreeMap<JobName, JobRecord>,
+    /// By number.
+    pub places: BTreeMap<u16, PlaceRecord>,
+    /// The next epoch to be used.
+    pub epoch_next: u32,
+    /// By name.
+    pub switches: BTreeMap<String, SwitchRecord>,
+}
+
+impl Kept {
+    /// Makes one change.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Tenant(record) => drop(self.tenants.insert(record.name.clone(), record)),
+            Change::TenantGone(name) => drop(self.tenants.remove(&name)),
+            Change::Job(record) => drop(self.jobs.insert(record.name.clone(), record)),
+            Change::JobGone(name) => drop(self.jobs.remove(&name)),
+            Change::Place(record) => drop(self.places.insert(record.number, *record)),
+            Change::PlaceGone(number) => drop(self.places.remove(&number)),
+            Change::EpochNext(epoch) => self.epoch_next = self.epoch_next.max(epoch),
+            Change::Switch(record) => drop(self.switches.insert(record.name.clone(), record)),
+        }
+    }
+}
+
+/// Why something was not kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the controller's database fails: {what}")]
+pub struct StoreError {
+    /// What was tried.
+    pub what: String,
+    /// What the database said.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// Keeps records. Called from one thread; may block for as long as a disk takes.
+pub trait Store: Send {
+    /// All that is kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read; then the controller does not start.
+    fn load(&mut self) -> Result<Kept, StoreError>;
+
+    /// Makes changes, in order, all or none; durable when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed, and the controller stops: it must not tell what it may forget.
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+}
+
+/// Keeps records as long as the process lives: for a switch that is its own control plane.
+#[derive(Debug, Clone, Default)]
+pub struct Unkept(Kept);
+
+impl Store for Unkept {
+    fn load(&mut self) -> Result<Kept, StoreError> {
+        Ok(self.0.clone())
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        changes.iter().cloned().for_each(|change| self.0.apply(change));
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! A control plane as other parts of its process see it: snapshots, commands, and what happens.
+
+use crate::command::{Command, CommandError, Proof};
+use crate::record::JobName;
+use crate::view::{JobView, Occurrence, Snapshot};
+use std::sync::Arc;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+/// Requests that wait for the hub.
+pub(super) const ASKS: usize = 64;
+
+/// Occurrences that a watcher may be behind.
+pub(super) const OCCURRENCES: usize = 1024;
+
+/// Which jobs a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that form or run.
+    Live,
+    /// Those that are kept, too.
+    All,
+}
+
+/// What is asked of the hub; it answers in the same turn.
+pub(super) enum Ask {
+    Snapshot(Scope, oneshot::Sender<Snapshot>),
+    Job(JobName, oneshot::Sender<Option<JobView>>),
+    Verify(Proof, oneshot::Sender<bool>),
+    Execute(Command, oneshot::Sender<Result<(), CommandError>>),
+}
+
+/// A handle to a control plane that serves. Clones are the same.
+#[derive(Clone)]
+pub struct Control {
+    pub(super) asks: mpsc::Sender<Ask>,
+    pub(super) occurrences: broadcast::Sender<Arc<Occurrence>>,
+}
+
+impl Control {
+    /// One moment of it.
+    ///
+    /// # Errors
+    /// [`CommandError::Gone`] when it does not serve any more.
+    pub async fn snapshot(&self, scope: Scope) -> Result<Snapshot, CommandError> {
+        self.ask(|answer| Ask::Snapshot(scope, answer)).await
+    }
+
+    /// One job, if there is such a one.
+    ///
+    /// # Errors
+    /// [`CommandError::Gone`] when it does not serve any more.
+    pub async fn job(&self, name: JobName) -> Result<Option<JobView>, CommandError> {
+        self.ask(|answer| Ask::Job(name, answer)).await
+    }
+
+    /// Whether somebody may act for a tenant: it exists, and the token is its own.
+    ///
+    /// # Errors
+    /// [`CommandError::Gone`] when it does not serve any more.
+    pub async fn verify(&self, proof: Proof) -> Result<bool, CommandError> {
+        self.ask(|answer| Ask::Verify(proof, answer)).await
+    }
+
+    /// Carries a command out. When it returns, the change is durable; what it means at switches may still be on its way.
+    ///
+    /// # Errors
+    /// [`CommandError`]; nothing has changed.
+    pub async fn execute(&self, command: Command) -> Result<(), CommandError> {
+        self.ask(|answer| Ask::Execute(command, answer)).await?
+    }
+
+    /// What happens from now on. A receiver that is 1,024 behind misses what it did not read.
+    pub fn occurrences(&self) -> broadcast::Receiver<Arc<Occurrence>> {
+        self.occurrences.subscribe()
+    }
+
+    async fn ask<A>(&self, ask: impl FnOnce(oneshot::Sender<A>) -> Ask) -> Result<A, CommandError> {
+        let (sender, receiver) = oneshot::channel();
+        self.asks.send(ask(sender)).await.map_err(|_| CommandError::Gone)?;
+        receiver.await.map_err(|_| CommandError::Gone)
+    }
+}

@@ -1,0 +1,195 @@
+//! What people and programs see of a control plane: one moment of it, as plain data.
+
+use crate::record::{JobName, JobSpec, JobState, Quota};
+use netfold_wire::control::Numerics;
+use serde::Serialize;
+use std::net::SocketAddr;
+
+/// One moment of a control plane.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Unix time, in milliseconds.
+    pub taken_ms: u64,
+    /// By name.
+    pub tenants: Vec<TenantView>,
+    /// By name; those that form or run, and those that are kept.
+    pub jobs: Vec<JobView>,
+    /// In the order of the topology.
+    pub switches: Vec<SwitchView>,
+    /// In the order of the topology.
+    pub links: Vec<LinkView>,
+    /// Sessions of workers that are open.
+    pub sessions: u32,
+    /// The next epoch to be used.
+    pub epoch_next: u32,
+}
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TenantView {
+    /// Its name.
+    pub name: String,
+    /// What it may have.
+    pub quota: Quota,
+    /// What it has.
+    pub used: Quota,
+    /// Its share, relative to others'.
+    pub weight: u32,
+    /// Whether a token is asked for.
+    pub token: bool,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobView {
+    /// Its name.
+    pub name: JobName,
+    /// What its workers must agree on.
+    pub spec: JobSpec,
+    /// Whether it was declared.
+    pub declared: bool,
+    /// How it stands.
+    pub state: JobState,
+    /// Epoch of its newest place, 0 if it never had one.
+    pub epoch: u32,
+    /// Unix time of its last change, in seconds.
+    pub changed_s: u64,
+    /// Why it ended, or came to nothing, the last time.
+    pub last: Option<String>,
+    /// The trees that form or run.
+    pub trees: Vec<TreeView>,
+}
+
+/// A tree of a job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TreeView {
+    /// Which.
+    pub tree: u8,
+    /// `forming`, `installing`, `running` or `closing`.
+    pub phase: &'static str,
+    /// Job number at the switches, once it has a place.
+    pub number: Option<u16>,
+    /// Epoch, once it has a place.
+    pub epoch: Option<u32>,
+    /// Slots at each switch, once it has a place.
+    pub slots: Option<u32>,
+    /// Its switches, parents before children.
+    pub places: Vec<PlaceView>,
+    /// Its workers, by rank.
+    pub members: Vec<MemberView>,
+}
+
+/// What a tree of a job holds at a switch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlaceView {
+    /// The switch's name.
+    pub switch: String,
+    /// The parent's name; none at the root.
+    pub parent: Option<String>,
+    /// First slot of its range.
+    pub first_slot: u32,
+    /// Slots of its range.
+    pub slots: u32,
+    /// Workers attached to this switch.
+    pub workers: u16,
+}
+
+/// A worker of a tree of a job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemberView {
+    /// Its rank.
+    pub rank: u16,
+    /// Where it sends from.
+    pub endpoint: SocketAddr,
+    /// The switch it is attached to, once there is a place.
+    pub switch: Option<String>,
+    /// `here`, `away` (its session broke and it may resume) or `left`.
+    pub state: &'static str,
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SwitchView {
+    /// Its name.
+    pub name: String,
+    /// Its role in the topology.
+    pub role: String,
+    /// What it is: `software`, `bmv2`, `tofino`.
+    pub kind: String,
+    /// Where it is controlled.
+    pub address: String,
+    /// Whether it is up.
+    pub up: bool,
+    /// Why it is not.
+    pub down_reason: Option<String>,
+    /// Whether it takes no more jobs.
+    pub drained: bool,
+    /// How it folds lanes.
+    pub numerics: Numerics,
+    /// Slots in all.
+    pub slots: u32,
+    /// Slots that jobs hold.
+    pub slots_used: u32,
+    /// Ports in all.
+    pub ports: u32,
+    /// Ports that jobs hold.
+    pub ports_used: u32,
+    /// Multicast groups in all.
+    pub groups: u32,
+    /// Multicast groups that jobs hold.
+    pub groups_used: u32,
+    /// Ranges of slots that jobs hold, by first slot.
+    pub ranges: Vec<RangeView>,
+    /// Packets by what became of them, by name, as the switch's own counters say; empty where they are not known.
+    pub packets: Vec<(String, u64)>,
+}
+
+/// A range of a switch's slots that a job holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RangeView {
+    /// First slot.
+    pub first: u32,
+    /// Slots.
+    pub slots: u32,
+    /// Whose.
+    pub job: JobName,
+    /// Which tree.
+    pub tree: u8,
+}
+
+/// A link between two switches.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkView {
+    /// One end, a switch's name.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// Bits a second, if the topology says.
+    pub rate: Option<u64>,
+    /// Whether both ends are up.
+    pub up: bool,
+    /// Trees of jobs that use it.
+    pub trees: u32,
+}
+
+/// Something that happened, for logs, people and watchers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Occurrence {
+    /// Counts up from 1 since the controller started.
+    pub number: u64,
+    /// Unix time, in milliseconds.
+    pub at_ms: u64,
+    /// A stable name: `job_started`, `job_ended`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
+    /// `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `switch_drained`.
+    pub kind: &'static str,
+    /// The job, if it is about one.
+    pub job: Option<JobName>,
+    /// The switch, if it is about one.
+    pub switch: Option<String>,
+    /// Epoch of the job's place, if it is about one.
+    pub epoch: Option<u32>,
+    /// A refusal's reason.
+    pub reason: Option<&'static str>,
+    /// One sentence.
+    pub message: String,
+}
