@@ -16,6 +16,9 @@ use crate::runtime::{Pipeline, Send, Verdict};
 /// The port that the control plane's own packets come in on; no I/O backend hands it out.
 pub const CONTROLLER_PORT: u16 = u16::MAX;
 
+/// Ports that peers may be bound to: 1 to this number.
+pub const PORTS_MAX: u16 = 1023;
+
 /// Multicast groups 1 to this number.
 pub const GROUPS_MAX: usize = 1024;
 
@@ -241,6 +244,16 @@ impl Core {
     /// When the backend refuses.
     pub fn unbind_port(&mut self, port: u16) -> Result<(), IoError> {
         self.io.unbind_port(PortId(port))
+    }
+
+    /// The address of a port's peer, where the backend knows addresses.
+    pub fn peer(&self, port: u16) -> Option<SocketAddr> {
+        self.io.peer(PortId(port))
+    }
+
+    /// The data path's own address, where it has one.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.io.local_addr()
     }
 
     /// Adds entries; all or none.

@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_controller::{JobEvent, ServerError};
-use netfold_embedded::{EmbeddedError, EmbeddedSwitch, PORTS_MAX};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
 use netfold_io::IoError;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
+use netfold_switch::switch::PORTS_MAX;
 use netfold_switch::{
     EmptyPipeline, Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for,
 };
-use netfold_switch_p4runtime::{DEVICE_ID, Server, ServerConfig, ServerError as P4ServerError};
+use netfold_switch_p4runtime::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError as P4ServerError};
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Numerics, Refusal};
 
@@ -77,6 +78,9 @@ pub(crate) struct SwitchCommand {
     /// Device number for P4Runtime.
     #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = DEVICE_ID, value_parser = clap::value_parser!(u64).range(1..))]
     device_id: u64,
+    /// Port of the packets to and from the P4Runtime controller; no peer gets it.
+    #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = CPU_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    cpu_port: u16,
     /// A port and the UDP address of who is there, as in 1=10.0.0.1:20038; once for each. Packets from elsewhere are dropped.
     #[arg(long = "port", value_name = "N=ADDR", requires = "p4runtime", value_parser = port)]
     ports: Vec<(u16, SocketAddr)>,
@@ -111,8 +115,8 @@ fn port(text: &str) -> Result<(u16, SocketAddr), String> {
     let (number, peer) =
         text.split_once('=').ok_or("expected a port and an address, as in 1=10.0.0.1:20038")?;
     let number: u16 = number.parse().map_err(|_| format!("'{number}' is no port number"))?;
-    if !(1..PORTS_MAX).contains(&number) {
-        return Err(format!("port {number}: ports are 1 to {}", PORTS_MAX - 1));
+    if !(1..=PORTS_MAX).contains(&number) {
+        return Err(format!("port {number}: ports are 1 to {PORTS_MAX}"));
     }
     let peer = peer.parse().map_err(|_| format!("'{peer}' is no address with a UDP port"))?;
     Ok((number, peer))
@@ -181,7 +185,7 @@ impl SwitchCommand {
             .start()
             .map_err(|error| self.failed(error))?;
         let serve = |address| {
-            let config = ServerConfig { device_id: self.device_id, program };
+            let config = ServerConfig { device_id: self.device_id, program, cpu_port: self.cpu_port };
             Server::start(address, config, switch.handle()).map_err(|error| match error {
                 P4ServerError::Bind { address, source } => CliError::listen(address, source),
                 error => CliError::P4Runtime(error),

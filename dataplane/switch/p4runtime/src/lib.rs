@@ -35,6 +35,7 @@ mod arbitration;
 mod config;
 mod device;
 mod fault;
+mod ports;
 mod read;
 mod server;
 mod service;
@@ -42,4 +43,4 @@ mod state;
 mod stream;
 mod update;
 
-pub use server::{DEVICE_ID, Server, ServerConfig, ServerError};
+pub use server::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError};

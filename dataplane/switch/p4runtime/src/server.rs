@@ -14,6 +14,7 @@ use tonic::transport::server::TcpIncoming;
 use tower::service_fn;
 
 use crate::device::Device;
+use crate::ports::Ports;
 use crate::service::Service;
 
 /// Calls that one connection may have open at once, its streams included.
@@ -28,13 +29,25 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Device number unless told otherwise: what the usual shells ask for.
 pub const DEVICE_ID: u64 = 1;
 
+/// Port of the packets to and from the controller unless told otherwise: what is usual with bmv2.
+pub const CPU_PORT: u16 = 510;
+
 /// What to serve.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// Device number; 0 stands for [`DEVICE_ID`].
     pub device_id: u64,
     /// The program that the switch runs already; `None` when it waits for one.
     pub program: Option<Program>,
+    /// Port of the packets to and from the controller, which no peer gets.
+    pub cpu_port: u16,
+}
+
+impl Default for ServerConfig {
+    /// Device 1, no program, the CPU port 510.
+    fn default() -> Self {
+        Self { device_id: DEVICE_ID, program: None, cpu_port: CPU_PORT }
+    }
 }
 
 /// Why a server does not start, or did not stay.
@@ -84,6 +97,7 @@ impl Server {
     pub fn start(address: SocketAddr, config: ServerConfig, handle: Handle) -> Result<Self, ServerError> {
         let device_id = if config.device_id == 0 { DEVICE_ID } else { config.device_id };
         let refused = |fault: crate::fault::Fault| ServerError::Switch(fault.message);
+        let ports = Ports::new(handle.clone(), config.cpu_port).map_err(refused)?;
         let device = Device::new(device_id, handle).map_err(refused)?;
         if let Some(program) = &config.program {
             device.adopt(program).map_err(refused)?;
@@ -98,7 +112,7 @@ impl Server {
             .build()
             .map_err(ServerError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let service = Service::new(Arc::new(device));
+        let service = Service::new(Arc::new(device), Arc::new(ports));
         let thread = std::thread::Builder::new()
             .name("p4runtime".into())
             .spawn(move || {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use netfold_p4_runtime::ports::{self, Call};
 use netfold_p4_runtime::{API_VERSION, SERVICE, v1};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,6 +16,7 @@ use tower::service_fn;
 
 use crate::device::{Device, Found};
 use crate::fault::{Fault, of_parts};
+use crate::ports::Ports;
 use crate::stream::{Streams, WAITING_MAX};
 
 /// Largest request, in bytes: a program of the largest size that is read, and its P4Info.
@@ -34,6 +36,7 @@ const PARTS_MAX: usize = 2;
 pub(crate) struct Service {
     device: Arc<Device>,
     streams: Arc<Streams>,
+    ports: Arc<Ports>,
 }
 
 fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
@@ -44,9 +47,18 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_LEN_MAX)
 }
 
+/// Runs what may wait for the switch on a thread that may.
+async fn blocking<A: Send + 'static>(
+    call: impl FnOnce() -> Result<A, Status> + Send + 'static,
+) -> Result<Response<A>, Status> {
+    let done = tokio::task::spawn_blocking(call).await;
+    done.map_err(|_| Status::internal("the call failed in a way it should not; please report it"))?
+        .map(Response::new)
+}
+
 impl Service {
-    pub(crate) fn new(device: Arc<Device>) -> Self {
-        Self { streams: Arc::new(Streams::new(Arc::clone(&device))), device }
+    pub(crate) fn new(device: Arc<Device>, ports: Arc<Ports>) -> Self {
+        Self { streams: Arc::new(Streams::new(Arc::clone(&device))), device, ports }
     }
 
     /// Answers one call of any service.
@@ -98,12 +110,33 @@ impl Service {
                 };
                 grpc().streaming(service_fn(call), request).await
             }
-            _ => {
-                let text = format!("no such call here: {}", request.uri().path());
-                Status::unimplemented(text).into_http()
-            }
+            _ => return self.answer_ports(request).await,
         };
         Ok(response)
+    }
+
+    /// Answers a call of our own service, or of none that is here.
+    async fn answer_ports(self, request: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
+        let path = request.uri().path();
+        Ok(match path {
+            ports::AttachRequest::PATH => self.ports(request, Ports::attach).await,
+            ports::DetachRequest::PATH => self.ports(request, Ports::detach).await,
+            ports::ListRequest::PATH => self.ports(request, Ports::list).await,
+            ports::DescribeRequest::PATH => self.ports(request, Ports::describe).await,
+            _ => Status::unimplemented(format!("no such call here: {path}")).into_http(),
+        })
+    }
+
+    async fn ports<Q: ports::Call>(
+        self,
+        request: http::Request<Body>,
+        answer: fn(&Ports, &Q) -> Result<Q::Answer, Fault>,
+    ) -> http::Response<Body> {
+        let call = |request: Request<Q>| {
+            let ports = Arc::clone(&self.ports);
+            blocking(move || Ok(answer(&ports, request.get_ref())?))
+        };
+        grpc().unary(service_fn(call), request).await
     }
 
     /// Runs a call on a thread that may wait for the switch.
@@ -111,9 +144,7 @@ impl Service {
         self,
         call: impl FnOnce(&Device) -> Result<A, Status> + Send + 'static,
     ) -> Result<Response<A>, Status> {
-        let done = tokio::task::spawn_blocking(move || call(&self.device)).await;
-        done.map_err(|_| Status::internal("the call failed in a way it should not; please report it"))?
-            .map(Response::new)
+        blocking(move || call(&self.device)).await
     }
 
     async fn read(

@@ -14,7 +14,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-p4", &["netfold-wire"]),
     ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
-    ("netfold-switch-p4runtime", &["netfold-wire", "netfold-p4", "netfold-p4-runtime", "netfold-switch"]),
+    (
+        "netfold-switch-p4runtime",
+        &["netfold-wire", "netfold-io", "netfold-p4", "netfold-p4-runtime", "netfold-switch"],
+    ),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-reduce", &["netfold-proto"]),
     ("netfold-mesh", &["netfold-reduce"]),

@@ -4,5 +4,6 @@
 mod arbitration;
 mod entities;
 mod pipeline;
+mod ports;
 mod rig;
 mod stream;

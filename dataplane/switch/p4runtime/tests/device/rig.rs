@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit, loopback};
 use netfold_p4::entry::TableEntry;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::{Profile, by_name};
 use netfold_p4::{allreduce, json};
 use netfold_p4_runtime::google::{self, Code};
+use netfold_p4_runtime::ports::Call;
 use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
@@ -30,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Words of a packet that the data path takes.
 pub(crate) const LANE_WORDS: u32 = 352;
 
+/// Bytes of the longest packet.
+const DATAGRAM: usize = netfold_wire::header::LEN + LANE_WORDS as usize * 4;
+
 /// A switch that runs.
 pub(crate) struct Device {
     pub(crate) server: Option<Server>,
@@ -40,8 +45,22 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn start() -> Self {
-        let (io, workers) = loopback::star(4, 64, netfold_wire::header::LEN + LANE_WORDS as usize * 4);
-        let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), Box::new(io));
+        let (io, workers) = loopback::star(4, 64, DATAGRAM);
+        Self::over(Box::new(io), workers)
+    }
+
+    /// Over a UDP socket of this machine, with these ports from the start.
+    pub(crate) fn udp(ports: &[(u16, SocketAddr)]) -> Self {
+        let config = UdpConfig { datagram_len_max: DATAGRAM, ..UdpConfig::default() };
+        let mut io = UdpIo::bind(([127, 0, 0, 1], 0).into(), config).unwrap();
+        for (port, peer) in ports {
+            io.bind_port(PortId(*port), *peer).unwrap();
+        }
+        Self::over(Box::new(io), Vec::new())
+    }
+
+    fn over(io: Box<dyn PacketIo>, workers: Vec<loopback::Loopback>) -> Self {
+        let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), io);
         let handle = switch.handle();
         let thread = Some(std::thread::spawn(move || switch.run()));
         let server =
@@ -162,6 +181,11 @@ impl Client {
         let call = grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default());
         let done = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, call).await });
         done.expect("an answer in time").map(tonic::Response::into_inner)
+    }
+
+    /// A call of the service `Ports`.
+    pub(crate) fn ports<Q: Call>(&mut self, request: Q) -> Result<Q::Answer, Status> {
+        self.unary(Q::PATH, request)
     }
 
     pub(crate) fn open(&mut self) -> &mut Stream {

@@ -1,0 +1,150 @@
+//! The service `Ports`: who is at which port of a switch whose links are UDP.
+//!
+//! The switch's data path is the only record, so what is answered is what packets see. Ports that have a peer when the
+//! server starts were given on the command line and stay.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use netfold_io::IoError;
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::ports::{
+    AttachRequest, AttachResponse, DescribeRequest, DescribeResponse, DetachRequest, DetachResponse,
+    ListRequest, ListResponse, Port,
+};
+use netfold_switch::switch::PORTS_MAX;
+use netfold_switch::{Core, Handle};
+use netfold_wire::header;
+
+use crate::fault::Fault;
+
+/// The ports of one switch.
+pub(crate) struct Ports {
+    handle: Handle,
+    /// Those that the switch was started with.
+    fixed: BTreeSet<u16>,
+    cpu_port: u16,
+    boot_id: String,
+}
+
+impl Ports {
+    pub(crate) fn new(handle: Handle, cpu_port: u16) -> Result<Self, Fault> {
+        let fixed = handle.call(|core| bound(core).map(|(port, _)| port).collect::<BTreeSet<_>>());
+        let fixed = fixed.map_err(|_| Fault::gone())?;
+        if fixed.contains(&cpu_port) {
+            return Err(Fault::invalid(format!(
+                "port {cpu_port} is the controller's own: no peer can have it"
+            )));
+        }
+        Ok(Self { handle, fixed, cpu_port, boot_id: boot_id() })
+    }
+
+    fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Core) -> R + Send + 'static,
+    ) -> Result<R, Fault> {
+        self.handle.call(call).map_err(|_| Fault::gone())
+    }
+
+    pub(crate) fn attach(&self, request: &AttachRequest) -> Result<AttachResponse, Fault> {
+        let (peer, cpu_port) = (address(&request.peer)?, self.cpu_port);
+        let port = self.call(move |core| attach(core, peer, cpu_port))??;
+        Ok(AttachResponse { port: port.into() })
+    }
+
+    pub(crate) fn detach(&self, request: &DetachRequest) -> Result<DetachResponse, Fault> {
+        let (peer, fixed) = (address(&request.peer)?, self.fixed.clone());
+        self.call(move |core| detach(core, peer, &fixed))??;
+        Ok(DetachResponse {})
+    }
+
+    pub(crate) fn list(&self, _: &ListRequest) -> Result<ListResponse, Fault> {
+        let held: Vec<_> = self.call(|core| bound(core).collect())?;
+        let port = |(port, peer): (u16, SocketAddr)| Port {
+            port: port.into(),
+            peer: peer.to_string(),
+            fixed: self.fixed.contains(&port),
+        };
+        Ok(ListResponse { ports: held.into_iter().map(port).collect() })
+    }
+
+    pub(crate) fn describe(&self, _: &DescribeRequest) -> Result<DescribeResponse, Fault> {
+        let (local, len) = self.call(|core| (core.local_addr(), core.datagram_len_max()))?;
+        let words = len.saturating_sub(header::LEN) / size_of::<u32>();
+        Ok(DescribeResponse {
+            data_address: local.map(|local| local.to_string()).unwrap_or_default(),
+            lane_words_max: u32::try_from(words).unwrap_or(u32::MAX),
+            ports_max: u32::from(PORTS_MAX),
+            cpu_port: self.cpu_port.into(),
+            boot_id: self.boot_id.clone(),
+        })
+    }
+}
+
+/// The ports that have a peer, by number.
+fn bound(core: &Core) -> impl Iterator<Item = (u16, SocketAddr)> + '_ {
+    (1..=PORTS_MAX).filter_map(|port| Some((port, core.peer(port)?)))
+}
+
+/// An address to which packets can be sent.
+fn address(text: &str) -> Result<SocketAddr, Fault> {
+    let shape = || {
+        Fault::invalid(format!(
+            "peer '{text}' is no address with a UDP port, as in 10.0.0.1:20038 or [fd00::1]:20038"
+        ))
+    };
+    let peer: SocketAddr = text.parse().map_err(|_| shape())?;
+    // IPv4 in an IPv6 coat is the same peer.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let broadcast = matches!(peer.ip(), std::net::IpAddr::V4(ip) if ip.is_broadcast());
+    if peer.port() == 0 || peer.ip().is_unspecified() || peer.ip().is_multicast() || broadcast {
+        return Err(Fault::invalid(format!("peer {peer} is no single peer's address")));
+    }
+    Ok(peer)
+}
+
+/// The port of a peer.
+fn port_of(core: &Core, peer: SocketAddr) -> Option<u16> {
+    let same = |theirs: SocketAddr| (theirs.ip().to_canonical(), theirs.port()) == (peer.ip(), peer.port());
+    bound(core).find(|(_, theirs)| same(*theirs)).map(|(port, _)| port)
+}
+
+fn attach(core: &mut Core, peer: SocketAddr, cpu_port: u16) -> Result<u16, Fault> {
+    if let Some(port) = port_of(core, peer) {
+        return Ok(port);
+    }
+    let free = (1..=PORTS_MAX).find(|port| *port != cpu_port && core.peer(*port).is_none());
+    let full =
+        || Fault::new(Code::ResourceExhausted, format!("all {PORTS_MAX} ports have a peer; detach one"));
+    let port = free.ok_or_else(full)?;
+    core.bind_port(port, peer).map(|()| port).map_err(refused)
+}
+
+fn detach(core: &mut Core, peer: SocketAddr, fixed: &BTreeSet<u16>) -> Result<(), Fault> {
+    match port_of(core, peer) {
+        None => Ok(()),
+        Some(port) if fixed.contains(&port) => {
+            let text = format!("port {port} was given to {peer} when the switch was started, and stays");
+            Err(Fault::new(Code::PermissionDenied, text))
+        }
+        Some(port) => core.unbind_port(port).map_err(refused),
+    }
+}
+
+fn refused(error: IoError) -> Fault {
+    let code = match error {
+        IoError::Unsupported(_) => Code::Unimplemented,
+        IoError::Family { .. } => Code::InvalidArgument,
+        _ => Code::Internal,
+    };
+    Fault::new(code, error.to_string())
+}
+
+/// 128 bits that no other start has: the system's entropy, through the keys of two hashers, with time and process.
+fn boot_id() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let half = || RandomState::new().hash_one((now, std::process::id()));
+    format!("{:016x}{:016x}", half(), half())
+}

@@ -1,0 +1,146 @@
+//! The service `Ports`, and that packets see what it says.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use netfold_p4::allreduce::controller_entry;
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::ports::{AttachRequest, DescribeRequest, DetachRequest, ListRequest};
+use netfold_p4_runtime::v1::UpdateType;
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+
+use crate::rig::{Client, Device, entry, small};
+
+fn attach(client: &mut Client, peer: impl ToString) -> Result<u32, tonic::Code> {
+    let answer = client.ports(AttachRequest { peer: peer.to_string() });
+    answer.map(|answer| answer.port).map_err(|status| status.code())
+}
+
+fn detach(client: &mut Client, peer: impl ToString) -> Result<(), tonic::Code> {
+    let answer = client.ports(DetachRequest { peer: peer.to_string() });
+    answer.map(|_| ()).map_err(|status| status.code())
+}
+
+fn list(client: &mut Client) -> Vec<(u32, String, bool)> {
+    let ports = client.ports(ListRequest {}).unwrap().ports;
+    ports.into_iter().map(|port| (port.port, port.peer, port.fixed)).collect()
+}
+
+/// An ADVANCE of a slot to a chunk.
+pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
+    let repr = Repr {
+        kind: Kind::Advance,
+        flags: Flags::BARE,
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: 0,
+        slot,
+        set: 0,
+        epoch: 0,
+        key: nonce,
+        chunk,
+        bitmap: 0,
+        count: 0,
+        exp: 0,
+        exp_next: 0,
+    };
+    let mut bytes = vec![0; header::LEN];
+    repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+    bytes
+}
+
+/// Chunk and nonce of an ADVANCE.
+pub(crate) fn answer(datagram: &[u8]) -> (u32, u32) {
+    let repr = Repr::parse(&header::Packet::new_checked(datagram).unwrap()).unwrap();
+    assert_eq!(repr.kind, Kind::Advance);
+    (repr.chunk, repr.key)
+}
+
+#[test]
+fn a_peer_has_one_port_the_lowest_that_is_free() {
+    let fixed: SocketAddr = ([127, 0, 0, 9], 7).into();
+    let device = Device::udp(&[(2, fixed)]);
+    let mut client = Client::connect(device.address());
+    assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
+    assert_eq!(attach(&mut client, "127.0.0.1:40002"), Ok(3), "2 is taken");
+    assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
+    assert_eq!(attach(&mut client, "[::ffff:127.0.0.1]:40001"), Ok(1), "the same address in IPv6's clothes");
+    assert_eq!(attach(&mut client, fixed), Ok(2));
+    let all = [(1, "127.0.0.1:40001", false), (2, "127.0.0.9:7", true), (3, "127.0.0.1:40002", false)];
+    assert_eq!(list(&mut client), all.map(|(port, peer, fixed)| (port, peer.to_owned(), fixed)));
+    assert_eq!(detach(&mut client, "127.0.0.1:40001"), Ok(()));
+    assert_eq!(detach(&mut client, "127.0.0.1:40001"), Ok(()), "once more");
+    assert_eq!(detach(&mut client, fixed), Err(tonic::Code::PermissionDenied));
+    assert_eq!(attach(&mut client, "127.0.0.1:40003"), Ok(1));
+    assert_eq!(list(&mut client).len(), 3);
+}
+
+#[test]
+fn what_is_no_peer_is_refused() {
+    let device = Device::udp(&[]);
+    let mut client = Client::connect(device.address());
+    let long = "1".repeat(1 << 20);
+    for peer in ["", "nowhere", "127.0.0.1", "localhost:1", "127.0.0.1:0", "0.0.0.0:1", "224.0.0.1:1", &long]
+    {
+        assert_eq!(attach(&mut client, peer), Err(tonic::Code::InvalidArgument), "{peer:.20}");
+        assert_eq!(detach(&mut client, peer), Err(tonic::Code::InvalidArgument), "{peer:.20}");
+    }
+    assert_eq!(attach(&mut client, "[fd00::1]:1"), Err(tonic::Code::InvalidArgument), "an IPv4 socket");
+    assert!(list(&mut client).is_empty());
+    // Rings have no addresses.
+    let device = Device::start();
+    let mut client = Client::connect(device.address());
+    assert_eq!(attach(&mut client, "127.0.0.1:40001"), Err(tonic::Code::Unimplemented));
+    assert_eq!(client.ports(DescribeRequest {}).unwrap().data_address, "");
+}
+
+#[test]
+fn numbers_run_out_and_the_controllers_own_is_nobodys() {
+    let device = Device::udp(&[]);
+    let mut client = Client::connect(device.address());
+    let ports: Vec<u32> =
+        (1..1023).map(|peer| attach(&mut client, format!("127.0.0.1:{}", 30_000 + peer)).unwrap()).collect();
+    assert_eq!(ports, (1..=1023).filter(|port| *port != 510).collect::<Vec<_>>());
+    assert_eq!(attach(&mut client, "127.0.0.1:29999"), Err(tonic::Code::ResourceExhausted));
+    assert_eq!(attach(&mut client, "127.0.0.1:30001"), Ok(1), "who has one has it");
+}
+
+#[test]
+fn a_switch_says_where_it_is_and_which_start_this_is() {
+    let device = Device::udp(&[]);
+    let said = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
+    assert_eq!((said.lane_words_max, said.ports_max, said.cpu_port), (352, 1023, 510));
+    let data: SocketAddr = said.data_address.parse().unwrap();
+    assert!(data.ip().is_loopback() && data.port() > 0);
+    let again = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
+    assert_eq!(again, said);
+    let other = Client::connect(Device::udp(&[]).address()).ports(DescribeRequest {}).unwrap();
+    assert_ne!(other.boot_id, said.boot_id);
+}
+
+#[test]
+fn packets_come_in_where_their_sender_is_attached() {
+    let device = Device::udp(&[]);
+    let mut client = device.ready();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let data = client.ports(DescribeRequest {}).unwrap().data_address;
+    peer.connect(&data).unwrap();
+    let mut buffer = [0; 256];
+    let mut exchange = |chunk, tries: u32| {
+        // A busy machine may lose a datagram.
+        (0..tries).find_map(|_| {
+            peer.send(&advance(1, chunk, 5)).unwrap();
+            peer.recv(&mut buffer).ok().map(|len| answer(&buffer[..len]))
+        })
+    };
+    assert_eq!(exchange(7, 1), None, "a stranger");
+    let port = attach(&mut client, peer.local_addr().unwrap()).unwrap();
+    let admit = controller_entry(port as u16, Kind::Advance);
+    assert_eq!(client.one(UpdateType::Insert, entry(&small(), &admit)), Code::Ok);
+    assert_eq!(exchange(8, 20), Some((8, 5)));
+    detach(&mut client, peer.local_addr().unwrap()).unwrap();
+    while peer.recv(&mut [0; 256]).is_ok() {}
+    assert_eq!(exchange(9, 1), None, "a stranger again");
+}
