@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | [`slots`], [`pool`] | what is free | numbers |
 //! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
+//! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
@@ -55,6 +56,7 @@ pub mod record;
 pub mod server;
 pub mod slots;
 mod timers;
+pub mod topology;
 pub mod tree;
 pub mod view;
 

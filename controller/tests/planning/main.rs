@@ -1,0 +1,3 @@
+//! Planning from the outside: topology files, the choice of trees, and how slots are shared.
+
+mod topology;
