@@ -73,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) output_dropped: u64,
     pub(crate) fault_dropped: u64,
     pub(crate) capture_failed: u64,
+    /// Packets for a P4Runtime controller that none was sent.
+    pub(crate) controller_dropped: u64,
     /// Packets by what became of them; `none` were folded or answered.
     pub(crate) packets: std::collections::BTreeMap<String, u64>,
 }

@@ -55,11 +55,16 @@ pub struct SwitchCounters {
 /// A closure that the switch runs between two bursts.
 pub type Call = Box<dyn FnOnce(&mut Core) + core::marker::Send>;
 
+/// Takes the packets that go to the control plane. It runs on the switch's thread, so it must not block.
+type ToControl = Box<dyn FnMut(&[u8]) + core::marker::Send>;
+
 /// What a control call can touch: pipeline, multicast groups and I/O.
 pub struct Core {
     pipeline: Box<dyn Pipeline>,
     io: Box<dyn PacketIo>,
     groups: Vec<Vec<Replica>>,
+    /// A port that leads to the control plane, and who takes what is sent there.
+    cpu: Option<(u16, ToControl)>,
     output_dropped: u64,
     stopping: bool,
 }
@@ -135,7 +140,11 @@ impl Switch {
     pub fn bare(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
         let groups = vec![Vec::new(); GROUPS_MAX + 1];
-        Self { core: Core { pipeline, io, groups, output_dropped: 0, stopping: false }, calls, sender }
+        Self {
+            core: Core { pipeline, io, groups, cpu: None, output_dropped: 0, stopping: false },
+            calls,
+            sender,
+        }
     }
 
     /// The control side.
@@ -176,23 +185,65 @@ impl Core {
         verdicts: &mut Vec<Verdict>,
         output: &mut Vec<Transmit>,
     ) -> Result<(), IoError> {
+        let (packets, memory) = batch.split();
+        self.process(packets, memory, verdicts, output)
+    }
+
+    /// Runs the pipeline over packets and sends what it decides.
+    fn process(
+        &mut self,
+        packets: &[Received],
+        memory: &mut [u8],
+        verdicts: &mut Vec<Verdict>,
+        output: &mut Vec<Transmit>,
+    ) -> Result<(), IoError> {
         verdicts.clear();
         output.clear();
-        let (packets, memory) = batch.split();
         self.pipeline.burst(packets, memory, verdicts);
         for (packet, verdict) in packets.iter().zip(verdicts.iter()) {
-            let to = |port| Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
+            let mut to = |port| {
+                let copy = Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
+                match &mut self.cpu {
+                    Some((cpu_port, take)) if *cpu_port == port => {
+                        copy.bytes(memory).into_iter().for_each(take);
+                    }
+                    _ => output.push(copy),
+                }
+            };
             match verdict.send {
                 Send::Drop => {}
-                Send::Unicast(port) => output.push(to(port)),
+                Send::Unicast(port) => to(port),
                 Send::Multicast(group) => {
                     if let Some(replicas) = self.groups.get(usize::from(group)) {
-                        output.extend(replicas.iter().map(|replica| to(replica.port)));
+                        replicas.iter().for_each(|replica| to(replica.port));
                     }
                 }
             }
         }
         self.send(memory, output)
+    }
+
+    /// From now on `take` gets what the pipeline sends to `port`, on the switch's thread: it must not block.
+    pub fn set_cpu_port(&mut self, port: u16, take: impl FnMut(&[u8]) + core::marker::Send + 'static) {
+        self.cpu = Some((port, Box::new(take)));
+    }
+
+    /// Runs the pipeline over a packet of the control plane, which comes in on the port of [`Self::set_cpu_port`], and sends
+    /// what it decides. Its bytes are rewritten.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] when there is no such port, [`IoError::Oversize`] when the packet is longer than
+    /// [`Self::datagram_len_max`]; nothing has happened then. Otherwise what the backend says.
+    pub fn packet_out(&mut self, packet: &mut [u8]) -> Result<(), IoError> {
+        let Some((port, _)) = &self.cpu else {
+            return Err(IoError::Unsupported("a port of the control plane"));
+        };
+        let (port, len, max) = (PortId(*port), packet.len(), self.datagram_len_max());
+        let len = u32::try_from(len).ok().filter(|_| len <= max);
+        let len = len.ok_or(IoError::Oversize { port, len: packet.len(), max })?;
+        let received = Received { port, offset: 0, len, ecn: 0 };
+        self.process(&[received], packet, &mut Vec::with_capacity(1), &mut Vec::with_capacity(REPLICAS_MAX))
     }
 
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {

@@ -140,6 +140,13 @@ struct Running {
     engine: Option<Engine>,
 }
 
+impl Running {
+    /// Packets for a P4Runtime controller that none was sent.
+    fn controller_dropped(&self) -> u64 {
+        self.server.as_ref().map_or(0, |server| server.packets().packets_in_dropped)
+    }
+}
+
 impl SwitchCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let stop = Stop::on_signals()?;
@@ -149,10 +156,11 @@ impl SwitchCommand {
         let running = self.start()?;
         self.announce(output, &running)?;
         let counted = self.attend(output, &stop, &running);
+        let dropped = running.controller_dropped();
         let served = running.server.map_or(Ok(()), Server::stop);
         let last = running.switch.stop();
         counted?;
-        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, true))?;
+        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, dropped, true))?;
         served.map_err(CliError::P4Runtime)
     }
 
@@ -339,7 +347,7 @@ impl SwitchCommand {
             if every.is_some_and(|every| shown.elapsed() >= every) {
                 shown = Instant::now();
                 if let Some(counted) = running.switch.counters() {
-                    show_counters(output, &counters(&counted, false))?;
+                    show_counters(output, &counters(&counted, running.controller_dropped(), false))?;
                 }
             }
         }
@@ -386,7 +394,7 @@ fn refused(output: &Output, who: &str, reason: Refusal, message: &str) -> Result
     output.line(format_args!("refused '{who}': {message}"))
 }
 
-fn counters(counted: &SwitchCounters, last: bool) -> Counters {
+fn counters(counted: &SwitchCounters, controller_dropped: u64, last: bool) -> Counters {
     Counters {
         last,
         packets_in: counted.io.rx_packets,
@@ -399,6 +407,7 @@ fn counters(counted: &SwitchCounters, last: bool) -> Counters {
         output_dropped: counted.output_dropped,
         fault_dropped: counted.io.fault_dropped,
         capture_failed: counted.io.capture_failed,
+        controller_dropped,
         packets: counted.packets.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
     }
 }
@@ -420,6 +429,7 @@ fn show_counters(output: &Output, c: &Counters) -> Result<(), CliError> {
         ("output full", c.output_dropped),
         ("lost on purpose", c.fault_dropped),
         ("not captured", c.capture_failed),
+        ("no controller", c.controller_dropped),
     ];
     for (reason, count) in reasons.filter(|(reason, _)| *reason != "none").chain(others) {
         if count > 0 {

@@ -139,6 +139,11 @@ impl Arbiter {
         role.is_some_and(|role| role.primary() == Some(client))
     }
 
+    /// The clients in charge, one a role at most.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.roles.values().filter_map(Role::primary)
+    }
+
     fn notice(&self, name: &str, client: u64) -> Notice {
         let role = self.roles.get(name);
         let (code, message) = match role.and_then(Role::primary) {

@@ -181,6 +181,42 @@ impl Device {
         Ok(v1::GetForwardingPipelineConfigResponse { config })
     }
 
+    /// PacketOut: packets of the CPU port. Returns those that were not sent, and why.
+    pub(crate) fn packets_out(
+        &self,
+        client: u64,
+        packets: Vec<v1::PacketOut>,
+    ) -> Result<Vec<(Fault, v1::PacketOut)>, Fault> {
+        // Whoever is the primary stays it until the packets are through.
+        let inner = self.inner();
+        let mut refused = Vec::new();
+        let mut sound = Vec::with_capacity(packets.len());
+        for packet in packets {
+            match self.sendable(client, &inner, &packet) {
+                Ok(()) => sound.push(packet.payload),
+                Err(fault) => refused.push((fault, packet)),
+            }
+        }
+        let sent = self.call(move |core| sound.iter_mut().try_for_each(|packet| core.packet_out(packet)))?;
+        sent.map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+        Ok(refused)
+    }
+
+    fn sendable(&self, client: u64, inner: &Inner, packet: &v1::PacketOut) -> Result<(), Fault> {
+        if !self.arbiter().is_primary(client) {
+            return Err(Fault::new(Code::PermissionDenied, "Not primary: only the primary sends packets"));
+        }
+        inner.loaded.as_ref().ok_or_else(no_pipeline)?;
+        if !packet.metadata.is_empty() {
+            return Err(Fault::invalid("the program has no packet_out header, so a packet has no metadata"));
+        }
+        let (len, max) = (packet.payload.len(), self.datagram_len_max);
+        if len > max {
+            return Err(Fault::invalid(format!("{len} bytes; a packet has at most {max}")));
+        }
+        Ok(())
+    }
+
     /// Write: what became of each update.
     pub(crate) fn write(&self, request: v1::WriteRequest) -> Result<Vec<Result<(), Fault>>, Fault> {
         let mut inner = self.inner();

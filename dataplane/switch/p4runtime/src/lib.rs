@@ -7,8 +7,10 @@
 //!   which must be the program's. A generated fast path is used where there is one.
 //! - *Tables, counters, registers, multicast groups* are written and read by the rules of the specification, 1.4.1. All
 //!   atomicity modes are honoured: a batch is one step between two bursts.
-//! - *What no program here has* (clone sessions, digests, meters, controller headers, action profiles) answers
-//!   `UNIMPLEMENTED` when it is named, and nothing when all of a kind are asked for.
+//! - *Packets* go to and from the pipeline by the CPU port, as they are: no program here has controller headers.
+//! - *What no program here has* (clone sessions, digests, meters, action profiles) answers `UNIMPLEMENTED` when it is
+//!   named, and nothing when all of a kind are asked for.
+//! - *Ports* are made by a service of our own beside P4Runtime: [`netfold_p4_runtime::ports`].
 //!
 //! # Example
 //!
@@ -35,6 +37,7 @@ mod arbitration;
 mod config;
 mod device;
 mod fault;
+mod packets;
 mod ports;
 mod read;
 mod server;
@@ -43,4 +46,5 @@ mod state;
 mod stream;
 mod update;
 
+pub use packets::PacketCounters;
 pub use server::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError};

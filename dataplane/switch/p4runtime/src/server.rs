@@ -9,11 +9,12 @@ use std::time::Duration;
 use netfold_p4::ir::Program;
 use netfold_switch::Handle;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
 use tower::service_fn;
 
 use crate::device::Device;
+use crate::packets::{self, PacketCount, PacketCounters};
 use crate::ports::Ports;
 use crate::service::Service;
 
@@ -81,6 +82,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    packets: Arc<PacketCount>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -98,7 +100,7 @@ impl Server {
         let device_id = if config.device_id == 0 { DEVICE_ID } else { config.device_id };
         let refused = |fault: crate::fault::Fault| ServerError::Switch(fault.message);
         let ports = Ports::new(handle.clone(), config.cpu_port).map_err(refused)?;
-        let device = Device::new(device_id, handle).map_err(refused)?;
+        let device = Device::new(device_id, handle.clone()).map_err(refused)?;
         if let Some(program) = &config.program {
             device.adopt(program).map_err(refused)?;
         }
@@ -112,21 +114,28 @@ impl Server {
             .build()
             .map_err(ServerError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let service = Service::new(Arc::new(device), Arc::new(ports));
+        let packets = Arc::new(PacketCount::default());
+        let service = Service::new(Arc::new(device), Arc::new(ports), Arc::clone(&packets));
+        let from_pipeline = packets::open(&handle, config.cpu_port, &packets).map_err(refused)?;
         let thread = std::thread::Builder::new()
             .name("p4runtime".into())
             .spawn(move || {
-                let served = runtime.block_on(serve(listener, service, stopped));
+                let served = runtime.block_on(serve(listener, service, from_pipeline, stopped));
                 runtime.shutdown_timeout(GRACE);
                 served
             })
             .map_err(ServerError::Thread)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, packets, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What was counted of the packets to and from controllers.
+    pub fn packets(&self) -> PacketCounters {
+        self.packets.counters()
     }
 
     /// Whether it has ended, which unasked means that it failed.
@@ -162,17 +171,21 @@ impl Drop for Server {
 async fn serve(
     listener: TcpListener,
     service: Service,
+    from_pipeline: mpsc::Receiver<Vec<u8>>,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), ServerError> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| ServerError::Serve(error);
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| failed(error.into()))?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let delivery = service.clone();
     let server = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
     tokio::select! {
         served = server => served.map_err(|error| failed(error.into())),
+        // The switch has ended, or its CPU port has another server: the calls say so themselves.
+        () = async { delivery.deliver(from_pipeline).await; std::future::pending().await } => Ok(()),
         // Open streams are cut off with the runtime.
         _ = stopped => Ok(()),
     }

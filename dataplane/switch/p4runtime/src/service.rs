@@ -16,6 +16,7 @@ use tower::service_fn;
 
 use crate::device::{Device, Found};
 use crate::fault::{Fault, of_parts};
+use crate::packets::PacketCount;
 use crate::ports::Ports;
 use crate::stream::{Streams, WAITING_MAX};
 
@@ -57,8 +58,13 @@ async fn blocking<A: Send + 'static>(
 }
 
 impl Service {
-    pub(crate) fn new(device: Arc<Device>, ports: Arc<Ports>) -> Self {
-        Self { streams: Arc::new(Streams::new(Arc::clone(&device))), device, ports }
+    pub(crate) fn new(device: Arc<Device>, ports: Arc<Ports>, packets: Arc<PacketCount>) -> Self {
+        Self { streams: Arc::new(Streams::new(Arc::clone(&device), packets)), device, ports }
+    }
+
+    /// Hands packets of the CPU port to the streams, until no more can come.
+    pub(crate) async fn deliver(&self, packets: mpsc::Receiver<Vec<u8>>) {
+        Arc::clone(&self.streams).deliver(packets).await;
     }
 
     /// Answers one call of any service.

@@ -1,28 +1,41 @@
-//! The stream of each client: bids, and answers to what has no place here.
+//! The stream of each client: bids, packets, and answers to what has no place here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::{
-    DigestListAckError, PacketOutError, StreamError, StreamErrorDetails, StreamMessageRequest,
-    StreamMessageResponse, StreamOtherError, StreamRequest, StreamResponse,
+    DigestListAckError, PacketIn, PacketOut, PacketOutError, StreamError, StreamErrorDetails,
+    StreamMessageRequest, StreamMessageResponse, StreamOtherError, StreamRequest, StreamResponse,
 };
+use prost::Message;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use crate::arbitration::Notice;
 use crate::device::Device;
 use crate::fault::Fault;
+use crate::packets::PacketCount;
 
 /// Messages that wait for a client. One that does not read is cut off, as others would have to wait for it.
-pub(crate) const WAITING_MAX: usize = 64;
+pub(crate) const WAITING_MAX: usize = 320;
+
+/// Places in a client's queue that packets leave free, so that a flood of them cuts nobody off.
+const RESERVED: usize = 64;
+
+/// Packets of one client that go through the pipeline in one step, and their bytes.
+const TOGETHER_MAX: usize = 64;
+const TOGETHER_BYTES_MAX: usize = 256 << 10;
+
+/// Longest packet, in bytes of the message, that an error about it has with it.
+const ECHO_MAX: usize = 64 << 10;
 
 type Answer = Result<StreamMessageResponse, Status>;
 
 /// All open streams.
 pub(crate) struct Streams {
     device: Arc<Device>,
+    packets: Arc<PacketCount>,
     open: Mutex<Open>,
 }
 
@@ -33,8 +46,26 @@ struct Open {
 }
 
 impl Streams {
-    pub(crate) fn new(device: Arc<Device>) -> Self {
-        Self { device, open: Mutex::default() }
+    pub(crate) fn new(device: Arc<Device>, packets: Arc<PacketCount>) -> Self {
+        Self { device, packets, open: Mutex::default() }
+    }
+
+    /// Hands the packets of the CPU port to whoever is in charge then, until no more can come.
+    pub(crate) async fn deliver(self: Arc<Self>, mut packets: mpsc::Receiver<Vec<u8>>) {
+        while let Some(payload) = packets.recv().await {
+            let primaries: Vec<u64> = self.device.arbiter().primaries().collect();
+            let open = self.open();
+            let mut taken = false;
+            for answers in primaries.iter().filter_map(|client| open.clients.get(client)) {
+                if answers.capacity() > RESERVED {
+                    let packet = PacketIn { payload: payload.clone(), metadata: Vec::new() };
+                    let answer = StreamMessageResponse { update: Some(StreamResponse::Packet(packet)) };
+                    taken |= answers.try_send(Ok(answer)).is_ok();
+                }
+            }
+            drop(open);
+            self.packets.count_in(taken);
+        }
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Open> {
@@ -54,13 +85,26 @@ impl Streams {
             open.clients.insert(client, answers.clone());
             client
         };
+        // A message that was read when packets were gathered, and is none.
+        let mut next = None;
         loop {
-            let message = tokio::select! {
-                message = requests.message() => message,
-                () = answers.closed() => break,
+            let message = match next.take() {
+                Some(message) => message,
+                None => tokio::select! {
+                    message = requests.message() => message,
+                    () = answers.closed() => break,
+                },
             };
             let Ok(Some(request)) = message else { break };
-            if let Err(fault) = Arc::clone(&self).handle(client, request).await {
+            let handled = match request.update {
+                Some(StreamRequest::Packet(packet)) => {
+                    let packets;
+                    (packets, next) = gather(packet, &mut requests).await;
+                    self.packets_out(client, packets).await
+                }
+                update => Arc::clone(&self).handle(client, update).await,
+            };
+            if let Err(fault) = handled {
                 // A full queue means that the client does not read, so it does not matter what it is told.
                 let _ = answers.try_send(Err(fault.into()));
                 break;
@@ -76,13 +120,13 @@ impl Streams {
         let _ = gone.await;
     }
 
-    /// Handles a message.
+    /// Handles a message other than a packet.
     ///
     /// # Errors
     ///
     /// What ends the stream.
-    async fn handle(self: Arc<Self>, client: u64, request: StreamMessageRequest) -> Result<(), Fault> {
-        let wrong = match request.update {
+    async fn handle(self: Arc<Self>, client: u64, update: Option<StreamRequest>) -> Result<(), Fault> {
+        let wrong = match update {
             Some(StreamRequest::Arbitration(update)) => {
                 let bid = tokio::task::spawn_blocking(move || {
                     // No write of the old primary is on its way when the new one is told.
@@ -93,15 +137,6 @@ impl Streams {
                 });
                 return bid.await.unwrap_or_else(|_| Err(Fault::gone()));
             }
-            Some(StreamRequest::Packet(packet)) => {
-                let details = PacketOutError { packet_out: Some(packet) };
-                let details = StreamErrorDetails::PacketOut(details);
-                if self.device.arbiter().is_primary(client) {
-                    error(Code::Unimplemented, "the program has no packet_out header", details)
-                } else {
-                    error(Code::PermissionDenied, "only the primary sends packets", details)
-                }
-            }
             Some(StreamRequest::DigestAck(ack)) => {
                 let details = DigestListAckError { digest_list_ack: Some(ack) };
                 let details = StreamErrorDetails::DigestListAck(details);
@@ -111,9 +146,27 @@ impl Streams {
                 let details = StreamErrorDetails::Other(StreamOtherError { other: Some(other) });
                 error(Code::Unimplemented, "messages of other kinds are not known here", details)
             }
-            None => return Err(Fault::invalid("a message without content")),
+            Some(StreamRequest::Packet(_)) | None => return Err(Fault::invalid("a message without content")),
         };
         self.send(client, wrong);
+        Ok(())
+    }
+
+    /// Sends packets through the pipeline.
+    ///
+    /// # Errors
+    ///
+    /// What ends the stream.
+    async fn packets_out(&self, client: u64, packets: Vec<PacketOut>) -> Result<(), Fault> {
+        let (device, given) = (Arc::clone(&self.device), packets.len());
+        let sent = tokio::task::spawn_blocking(move || device.packets_out(client, packets)).await;
+        let refused = sent.map_err(|_| Fault::gone())??;
+        self.packets.count_out(given - refused.len());
+        for (fault, packet) in refused {
+            let packet_out = Some(packet).filter(|packet| packet.encoded_len() <= ECHO_MAX);
+            let details = StreamErrorDetails::PacketOut(PacketOutError { packet_out });
+            self.send(client, error(fault.code, &fault.message, details));
+        }
         Ok(())
     }
 
@@ -139,6 +192,30 @@ impl Streams {
         let notices = self.device.arbiter().leave(client);
         self.tell(notices);
     }
+}
+
+/// A packet and those that have arrived behind it; and the message that ended them, if one did.
+async fn gather(
+    first: PacketOut,
+    requests: &mut Streaming<StreamMessageRequest>,
+) -> (Vec<PacketOut>, Option<Result<Option<StreamMessageRequest>, Status>>) {
+    let mut bytes = first.payload.len();
+    let mut packets = vec![first];
+    while packets.len() < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX {
+        let message = tokio::select! {
+            biased;
+            message = requests.message() => message,
+            () = std::future::ready(()) => break,
+        };
+        match message {
+            Ok(Some(StreamMessageRequest { update: Some(StreamRequest::Packet(packet)) })) => {
+                bytes += packet.payload.len();
+                packets.push(packet);
+            }
+            other => return (packets, Some(other)),
+        }
+    }
+    (packets, None)
 }
 
 fn error(code: Code, message: &str, details: StreamErrorDetails) -> StreamResponse {

@@ -3,6 +3,7 @@
 
 mod arbitration;
 mod entities;
+mod packets;
 mod pipeline;
 mod ports;
 mod rig;

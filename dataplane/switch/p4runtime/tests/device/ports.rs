@@ -7,9 +7,9 @@ use netfold_p4::allreduce::controller_entry;
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::ports::{AttachRequest, DescribeRequest, DetachRequest, ListRequest};
 use netfold_p4_runtime::v1::UpdateType;
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::Kind;
 
-use crate::rig::{Client, Device, entry, small};
+use crate::rig::{Client, Device, advance, answer, entry, small};
 
 fn attach(client: &mut Client, peer: impl ToString) -> Result<u32, tonic::Code> {
     let answer = client.ports(AttachRequest { peer: peer.to_string() });
@@ -24,37 +24,6 @@ fn detach(client: &mut Client, peer: impl ToString) -> Result<(), tonic::Code> {
 fn list(client: &mut Client) -> Vec<(u32, String, bool)> {
     let ports = client.ports(ListRequest {}).unwrap().ports;
     ports.into_iter().map(|port| (port.port, port.peer, port.fixed)).collect()
-}
-
-/// An ADVANCE of a slot to a chunk.
-pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
-    let repr = Repr {
-        kind: Kind::Advance,
-        flags: Flags::BARE,
-        op: LaneOp::Sum,
-        class: 0,
-        reason: Reason::None,
-        job: 0,
-        slot,
-        set: 0,
-        epoch: 0,
-        key: nonce,
-        chunk,
-        bitmap: 0,
-        count: 0,
-        exp: 0,
-        exp_next: 0,
-    };
-    let mut bytes = vec![0; header::LEN];
-    repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
-    bytes
-}
-
-/// Chunk and nonce of an ADVANCE.
-pub(crate) fn answer(datagram: &[u8]) -> (u32, u32) {
-    let repr = Repr::parse(&header::Packet::new_checked(datagram).unwrap()).unwrap();
-    assert_eq!(repr.kind, Kind::Advance);
-    (repr.chunk, repr.key)
 }
 
 #[test]

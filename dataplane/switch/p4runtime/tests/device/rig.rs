@@ -16,6 +16,7 @@ use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, Up
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig};
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 use prost::Message;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -132,6 +133,37 @@ pub(crate) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
 
 pub(crate) fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
     EntityKind::Table(schema(program).encode(entry).unwrap())
+}
+
+/// An ADVANCE of a slot to a chunk.
+pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
+    let repr = Repr {
+        kind: Kind::Advance,
+        flags: Flags::BARE,
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: 0,
+        slot,
+        set: 0,
+        epoch: 0,
+        key: nonce,
+        chunk,
+        bitmap: 0,
+        count: 0,
+        exp: 0,
+        exp_next: 0,
+    };
+    let mut bytes = vec![0; header::LEN];
+    repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+    bytes
+}
+
+/// Chunk and nonce of an ADVANCE.
+pub(crate) fn answer(datagram: &[u8]) -> (u32, u32) {
+    let repr = Repr::parse(&header::Packet::new_checked(datagram).unwrap()).unwrap();
+    assert_eq!(repr.kind, Kind::Advance);
+    (repr.chunk, repr.key)
 }
 
 /// One client, in blocking form. Its connection has a thread of its own, so that a stream that is dropped ends at once.
