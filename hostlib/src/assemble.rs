@@ -14,13 +14,14 @@ use netfold_mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
 use netfold_shared::{Config as SharedConfig, Handle, Shared};
 use netfold_wire::control::Mode;
 
-use crate::builder::{Builder, Uplink, spawn};
+use crate::builder::Builder;
 use crate::carry_on::Peers;
 use crate::communicator::{Communicator, HostSide, Parts};
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
 use crate::fate::Fate;
 use crate::host::{Alone, Fabric, HostEngine};
+use crate::join::{Uplink, spawn};
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};

@@ -2,28 +2,23 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use netfold_io::PacketIo;
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_proto::{ConfigError, WorkerConfig};
+use netfold_proto::ConfigError;
 use netfold_wire::CLASSES_MAX;
-use netfold_wire::control::{Admission, Join, Mode, Request};
+use netfold_wire::control::{Admission, Credentials, Join, Mode};
 
 use crate::assemble::{Settings, assemble};
-use crate::carry_on::Peers;
-use crate::communicator::{Communicator, NetworkSide, Parts};
-use crate::engine::{Engine, Ties};
+use crate::communicator::{Communicator, Parts};
 use crate::error::Error;
 use crate::fate::Fate;
+use crate::join::{Joiner, Middleware, Tuning, Uplink, wrapped};
 use crate::lower::Place;
-use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
 use crate::quantize::Rounding;
-use crate::session::Session;
 use crate::split::Heritage;
-use crate::streams::Streams;
 use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
@@ -31,11 +26,6 @@ const JOB_NAME_LEN_MAX: usize = 64;
 
 /// How long a rank that lives may do nothing, where nothing is set.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Shortest retransmission time-out over a transport that loses nothing.
-const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
-
-type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
@@ -48,6 +38,10 @@ pub struct Builder {
     classes: u8,
     small: usize,
     switch: Vec<SocketAddr>,
+    /// Whether that is a controller's.
+    controlled: bool,
+    credentials: Option<Credentials>,
+    bind: Vec<IpAddr>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
     join_timeout: Duration,
@@ -84,6 +78,9 @@ impl Builder {
             classes: 1,
             small: 0,
             switch: Vec::new(),
+            controlled: false,
+            credentials: None,
+            bind: Vec::new(),
             transport: None,
             middleware: None,
             join_timeout: Duration::from_secs(60),
@@ -103,6 +100,9 @@ impl Builder {
             *heritage;
         let (switch, host) = (heritage.switch.clone(), heritage.host.clone());
         Self {
+            credentials: heritage.credentials.clone(),
+            bind: heritage.bind.clone(),
+            controlled: heritage.controlled,
             job: Some(job),
             mode,
             rounding: heritage.rounding,
@@ -129,6 +129,9 @@ impl Builder {
             classes: self.classes,
             small: self.small,
             switch: self.switch.clone(),
+            credentials: self.credentials.clone(),
+            bind: self.bind.clone(),
+            controlled: self.controlled,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
             fall_back: self.fall_back,
@@ -213,12 +216,41 @@ impl Builder {
     ///
     /// [`Error::Address`] when it cannot be resolved.
     pub fn switch(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
-        let unresolved = |source| Error::Address { address: address.to_string(), source: Arc::new(source) };
-        self.switch = address.to_socket_addrs().map_err(unresolved)?.collect();
-        if self.switch.is_empty() {
-            return Err(unresolved(std::io::Error::from(std::io::ErrorKind::NotFound)));
-        }
+        self.switch = resolve(&address)?;
         Ok(self)
+    }
+
+    /// Address of the workers' port of a controller, which lays jobs over its switches and says where packets go, instead of a
+    /// [`switch`](Self::switch)'s own: `HOST:PORT` or a [`SocketAddr`]. Names are resolved now. Most controllers want to know the
+    /// [tenant](Self::tenant). They may give jobs a grace time, for which the controller itself may be away: packets go on
+    /// meanwhile, and sessions are resumed ([`ControlStats`](crate::ControlStats) counts).
+    ///
+    /// What a controller refuses is [`Error::Refused`] with a reason for programs; with a [`rendezvous`](Self::rendezvous) the
+    /// hosts do without it, unless they must not [fall back](Self::fall_back).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] when it cannot be resolved.
+    pub fn controller(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
+        self.switch = resolve(&address)?;
+        self.controlled = true;
+        Ok(self)
+    }
+
+    /// The tenant whose job it is, and its token, as the controller's administrator gave them. A switch's own control port takes no
+    /// notice of them.
+    #[must_use]
+    pub fn tenant(mut self, name: impl Into<String>, token: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials { tenant: name.into(), token: token.into() });
+        self
+    }
+
+    /// Local address to send packets from, where it is not the one through which the control port is reached: on hosts with a network
+    /// of their own for tensors. With several [trees](Self::trees), one for each tree in turn. The controller is told.
+    #[must_use]
+    pub fn bind(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        self.bind = addresses.into_iter().collect();
+        self
     }
 
     /// Uses this transport and admission instead of a switch's control port: for switches in the same process. There
@@ -333,11 +365,9 @@ impl Builder {
         let fate = Fate::default();
         let heritage = self.heritage(None);
         let uplink = self.uplink(rank, world)?;
-        if let Some(session) = &uplink.session {
-            board.set_network(Network::Switch { address: Some(session.peer()) });
-        }
+        board.set_network(Network::Switch { address: uplink.address() });
         let Self { rounding, classes, mode, .. } = self;
-        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes, rounding, classes, small: 0 };
+        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes(), rounding, classes, small: 0 };
         let network = uplink.start(None, &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
@@ -387,48 +417,42 @@ impl Builder {
     /// Joins the job at the switch as rank `rank` of `world`, or takes the transport that was given.
     pub(crate) fn uplink(&mut self, rank: u16, world: u16) -> Result<Uplink, Error> {
         self.check_place(rank, world)?;
-        let (io, admission, session) = match self.transport.take() {
-            Some((io, admission)) => (io, admission, None),
-            None => {
-                let (io, admission, session) = self.join(rank, world)?;
-                (io, admission, Some(session))
+        let middleware = self.middleware.take();
+        match self.transport.take() {
+            Some((io, admission)) => {
+                Uplink::new(wrapped(io, middleware), admission, (rank, world), &self.tuning())
             }
-        };
-        let io = match self.middleware.take() {
-            Some(wrap) => wrap(io),
-            None => io,
-        };
-        let config = self.worker_config(admission, rank, world, io.capabilities().lossless);
-        let lane_bytes = config.admission.lane_words as usize * 4;
-        let need = config.datagram_len_max();
-        let streams = Streams::new(&config, self.classes)?;
-        let max = io.capabilities().datagram_len_max;
-        if need > max {
-            return Err(Error::Datagram { need, max });
+            None => self.joiner(rank, world)?.join(&|| false, middleware),
         }
-        Ok(Uplink { io, streams, session, lane_bytes })
     }
 
-    fn worker_config(&self, admission: Admission, rank: u16, world: u16, lossless: bool) -> WorkerConfig {
-        let mut config = WorkerConfig::new(admission, rank, world);
-        config.numerics = self.mode.numerics();
-        if lossless {
-            // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
-            // processor is no loss.
-            config.rto_min = RTO_MIN_LOSSLESS;
-            config.rto_initial = RTO_MIN_LOSSLESS;
+    fn tuning(&self) -> Tuning {
+        Tuning {
+            mode: self.mode,
+            classes: self.classes,
+            stall_timeout: self.stall_timeout,
+            resend_after: self.resend_after,
         }
-        if let Some(timeout) = self.resend_after {
-            (config.rto_min, config.rto_initial) = (timeout, timeout.max(config.rto_initial));
-            config.rto_max = config.rto_max.max(4 * config.rto_initial);
+    }
+
+    /// What rank `rank` of `world` joins with.
+    fn joiner(&self, rank: u16, world: u16) -> Result<Joiner, Error> {
+        let job = self.job.clone().ok_or(Error::Missing("job"))?;
+        if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
+            return Err(Error::JobName { len: job.len() });
         }
-        if let Some(timeout) = self.stall_timeout {
-            config.stall_timeout = timeout;
-            config.rto_max = config.rto_max.min(timeout);
-            config.rto_initial = config.rto_initial.min(timeout);
-            config.rto_min = config.rto_min.min(timeout);
+        if self.switch.is_empty() {
+            return Err(Error::Missing("switch"));
         }
-        config
+        let join = Join::new(job, (rank, world), self.mode, self.all_slots(), 0);
+        let join = Join {
+            credentials: self.credentials.clone(),
+            classes: self.classes,
+            address: self.bind.first().copied(),
+            ..join
+        };
+        let addresses = self.switch.clone();
+        Ok(Joiner { addresses, join, timeout: self.join_timeout, tuning: self.tuning() })
     }
 
     /// Rank and world size, checked.
@@ -469,139 +493,14 @@ impl Builder {
     fn all_slots(&self) -> u32 {
         self.slots.saturating_mul(u32::from(self.classes))
     }
-
-    fn join(&mut self, rank: u16, world: u16) -> Result<(Box<dyn PacketIo>, Admission, Session), Error> {
-        let job = self.job.take().ok_or(Error::Missing("job"))?;
-        if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
-            return Err(Error::JobName { len: job.len() });
-        }
-        if self.switch.is_empty() {
-            return Err(Error::Missing("switch"));
-        }
-        let mut session = Session::connect(&self.switch)?;
-        let udp = udp::Socket::bind(session.local())?;
-        let join = Join::new(job, (rank, world), self.mode, self.all_slots(), udp.port());
-        let request = Request::Join(Join { classes: self.classes, ..join });
-        let admission = session.join(&request, self.join_timeout)?;
-        let mut switch = session.peer();
-        switch.set_port(admission.udp_port);
-        let io = udp.towards(switch)?;
-        Ok((io, admission, session))
-    }
 }
 
-/// A place at a switch, before anything was sent.
-pub(crate) struct Uplink {
-    io: Box<dyn PacketIo>,
-    streams: Streams,
-    session: Option<Session>,
-    lane_bytes: usize,
-}
-
-impl Uplink {
-    /// Bytes of a packet's lanes.
-    pub(crate) fn lane_bytes(&self) -> usize {
-        self.lane_bytes
+/// The addresses of a name.
+fn resolve(address: &(impl ToSocketAddrs + ToString)) -> Result<Vec<SocketAddr>, Error> {
+    let unresolved = |source| Error::Address { address: address.to_string(), source: Arc::new(source) };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(unresolved)?.collect();
+    if addresses.is_empty() {
+        return Err(unresolved(std::io::Error::from(std::io::ErrorKind::NotFound)));
     }
-
-    /// The switch's control port, if there is one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.session.as_ref().map(Session::peer)
-    }
-
-    /// Gives the place up in peace.
-    pub(crate) fn withdraw(self) {
-        self.session.iter().for_each(|session| session.line().leave());
-    }
-
-    /// Starts the threads that work on it.
-    pub(crate) fn start(
-        self,
-        peers: Option<Box<dyn Peers>>,
-        board: &PathBoard,
-        fate: &Fate,
-    ) -> Result<NetworkSide, Error> {
-        let Self { io, streams, session, .. } = self;
-        let mailbox = Arc::new(Mailbox::new(io.waker()));
-        let line = session.as_ref().map(Session::line);
-        let (doomed, inbox) = (Arc::clone(&mailbox), Arc::clone(&mailbox));
-        fate.on_end(move |error| doomed.doom(error.clone()));
-        let ties = Ties {
-            mailbox: Arc::clone(&mailbox),
-            line: line.clone(),
-            peers,
-            board: board.clone(),
-            fate: fate.clone(),
-        };
-        let engine = Engine::new(io, streams, ties);
-        let engine = spawn("netfold-engine", move || engine.run())?;
-        let mut network = NetworkSide { mailbox, control: line, engine: Some(engine), watch: None };
-        if let Some(session) = session {
-            network.watch = Some(spawn("netfold-control", move || session.watch(&inbox))?);
-        }
-        Ok(network)
-    }
-}
-
-pub(crate) fn spawn(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<thread::JoinHandle<()>, Error> {
-    thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
-}
-
-#[cfg(target_os = "linux")]
-mod udp {
-    use std::net::SocketAddr;
-
-    use netfold_io::udp::{UdpConfig, UdpIo};
-    use netfold_io::{PacketIo, PortId};
-
-    use crate::error::Error;
-
-    /// A socket whose port is known before its peer is.
-    pub(super) struct Socket(UdpIo);
-
-    impl Socket {
-        /// On any free port of this address.
-        pub(super) fn bind(mut local: SocketAddr) -> Result<Self, Error> {
-            local.set_port(0);
-            Ok(Self(UdpIo::bind(local, UdpConfig::default())?))
-        }
-
-        pub(super) fn port(&self) -> u16 {
-            self.0.local_addr().map_or(0, |address| address.port())
-        }
-
-        pub(super) fn towards(mut self, switch: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
-            self.0.bind_port(PortId(0), switch)?;
-            Ok(Box::new(self.0))
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod udp {
-    use std::net::SocketAddr;
-
-    use netfold_io::{IoError, PacketIo};
-
-    use crate::error::Error;
-
-    /// No UDP backend on this system.
-    pub(super) struct Socket;
-
-    impl Socket {
-        pub(super) fn bind(_: SocketAddr) -> Result<Self, Error> {
-            Err(IoError::Unsupported("UDP on this operating system").into())
-        }
-
-        pub(super) fn port(&self) -> u16 {
-            0
-        }
-
-        pub(super) fn towards(self, _: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
-            Err(IoError::Unsupported("UDP on this operating system").into())
-        }
-    }
+    Ok(addresses)
 }

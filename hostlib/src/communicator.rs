@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netfold_proto::{DType, SpecError};
 use netfold_reduce::ReduceOp;
@@ -24,11 +24,14 @@ use crate::host::{self, HostCall, HostEngine};
 use crate::lower::{self, Lowered, Place};
 use crate::mailbox::{Mailbox, Stop};
 use crate::path::{Path, PathBoard};
-use crate::report::{OpReport, Stats};
+use crate::report::{ControlCounters, OpReport, Stats};
 use crate::session::Line;
 use crate::split::Heritage;
 use crate::tensors::Submission;
 use crate::work::{Ticket, Work};
+
+/// How long a control port that is there may take to hear a farewell.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// One rank's place in a job, with an engine thread behind it.
 ///
@@ -40,7 +43,9 @@ use crate::work::{Ticket, Work};
 /// communicator and build another.
 ///
 /// Dropping leaves the job. Operations that are still pending are given up then, and the other ranks are told; wait for
-/// their handles, or call [`Self::leave`], to finish them first.
+/// their handles, or call [`Self::leave`], to finish them first. Where the job's controller is away at that moment, [`Self::leave`] waits
+/// until it is back, at most for the grace time that the job has; dropping waits for 2 s, and a thread in the background leaves
+/// later, if the process lives.
 pub struct Communicator {
     place: Place,
     network: Option<NetworkSide>,
@@ -81,16 +86,25 @@ pub(crate) struct NetworkSide {
     pub(crate) mailbox: Arc<Mailbox<Submission>>,
     pub(crate) control: Option<Line>,
     pub(crate) engine: Option<JoinHandle<()>>,
-    /// Watches the control session.
-    pub(crate) watch: Option<JoinHandle<()>>,
+    /// How long the control session may be away.
+    pub(crate) grace: Duration,
+    pub(crate) counters: ControlCounters,
 }
 
 impl NetworkSide {
-    fn close(&mut self) {
+    /// Waits for the engine, leaves, and waits until that is known, where `stop` allows it: a controller that is away is told
+    /// when it is back.
+    fn close(&mut self, stop: Stop) {
         // A panic of the engine has been reported as EngineFailed.
         let _ = self.engine.take().map(JoinHandle::join);
-        self.control.iter().for_each(Line::leave);
-        let _ = self.watch.take().map(JoinHandle::join);
+        let patience = match stop {
+            Stop::WhenIdle => FAREWELL + self.grace,
+            Stop::Now => FAREWELL,
+        };
+        if let Some(line) = &self.control {
+            line.leave();
+            line.wait_until_over(Instant::now() + patience);
+        }
     }
 }
 
@@ -307,7 +321,8 @@ impl Communicator {
 
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        self.network.as_ref().map(|network| network.mailbox.stats()).unwrap_or_default()
+        let Some(network) = &self.network else { return Stats::default() };
+        Stats { control: network.counters.get(), ..network.mailbox.stats() }
     }
 
     /// The error that ended the job, if it has ended.
@@ -346,7 +361,7 @@ impl Communicator {
             let _ = host.thread.take().map(JoinHandle::join);
         }
         if let Some(network) = &mut self.network {
-            network.close();
+            network.close(stop);
         }
     }
 

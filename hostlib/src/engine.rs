@@ -7,6 +7,7 @@ use crate::carry_on::{self, Peers};
 use crate::error::Error;
 use crate::fate::Fate;
 use crate::mailbox::{Command, Mailbox};
+use crate::news::News;
 use crate::path::{Network, PathBoard};
 use crate::report::Stats;
 use crate::session::Line;
@@ -37,6 +38,8 @@ pub(crate) struct Engine {
     mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
     line: Option<Line>,
+    /// What it has heard.
+    news: News,
     clock: Clock,
     rx: RxBatch,
     tx: TxBurst,
@@ -59,6 +62,8 @@ pub(crate) struct Ties {
     pub(crate) mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
     pub(crate) line: Option<Line>,
+    /// What it has heard.
+    pub(crate) news: News,
     /// The way to the other ranks that remains when the switch is lost.
     pub(crate) peers: Option<Box<dyn Peers>>,
     pub(crate) board: PathBoard,
@@ -138,7 +143,7 @@ enum Turn {
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: Ties) -> Self {
-        let Ties { mailbox, line, peers, board, fate } = ties;
+        let Ties { mailbox, line, news, peers, board, fate } = ties;
         if peers.is_some() {
             streams.keep_tails();
         }
@@ -159,6 +164,7 @@ impl Engine {
             streams,
             mailbox,
             line,
+            news,
             peers,
             board,
             fate,
@@ -215,7 +221,6 @@ impl Engine {
     /// Works without the switch, which was lost by `cause`, until the job is over.
     fn without_the_switch(&mut self, peers: &mut dyn Peers, cause: Error) -> Error {
         log::warn!("rank {}: going on without the switch: {cause}", self.streams.config().rank);
-        self.mailbox.pardon();
         self.line.iter().for_each(Line::hang_up);
         self.mailbox.set_busy();
         if let Err(error) = self.streams.settle(peers) {
@@ -224,7 +229,7 @@ impl Engine {
         self.board.set_network(Network::Ring { reason: cause.to_string() });
         loop {
             let _ = self.mailbox.has_news();
-            match self.mailbox.collect(1, &mut self.inbox) {
+            match self.mailbox.collect(1, &mut self.inbox, None) {
                 Command::End(error) => return error,
                 Command::StopWhenIdle if self.inbox.is_empty() => return Error::Closed,
                 Command::Work if self.inbox.is_empty() => self.mailbox.wait(IDLE_WAIT),
@@ -280,11 +285,11 @@ impl Engine {
 
     /// Takes operations and orders out of the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
-        let order = self.mailbox.collect(self.streams.room(), &mut self.inbox);
+        let order = self.mailbox.collect(self.streams.room(), &mut self.inbox, self.news.verdict());
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
         if self.departed.is_none()
-            && let Some(rank) = self.mailbox.departed()
+            && let Some(rank) = self.news.departed()
         {
             self.departed = Some((rank, Instant::now(), self.streams.results()));
         }
@@ -344,7 +349,7 @@ impl Engine {
     }
 
     fn post_stats(&self) {
-        self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters() });
+        self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() });
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -259,8 +260,8 @@ pub enum Error {
     /// The switch is gone.
     #[error("the switch is gone ({what}); check that it runs, then start a new job")]
     SwitchLost {
-        /// How it was noticed.
-        what: &'static str,
+        /// How it was noticed, or what the controller said of it.
+        what: Cow<'static, str>,
     },
     /// The job ended for another reason.
     #[error(transparent)]
@@ -285,6 +286,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn switch_lost(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::SwitchLost { what: what.into() }
+    }
+
     /// A stable name for programs: snake case, never changed once released.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -330,7 +335,8 @@ impl Error {
             }
             Self::Mesh(_) | Self::Exchange(_) | Self::Shared(_) | Self::Leader { .. } => Advice::Retry,
             Self::NoSwitch { .. } => Advice::Retry,
-            Self::Refused { .. } | Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,
+            Self::Refused { reason, .. } => advice_of(*reason),
+            Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,
             Self::PeerLost { .. } => Advice::Shrink,
             _ => Advice::Stop,
         }
@@ -388,6 +394,19 @@ impl Advice {
     }
 }
 
+/// Whether a refusal may be over by itself.
+fn advice_of(reason: Refusal) -> Advice {
+    match reason {
+        Refusal::Version
+        | Refusal::Argument
+        | Refusal::WorldMismatch
+        | Refusal::ModeMismatch
+        | Refusal::Numerics
+        | Refusal::Credentials => Advice::Stop,
+        _ => Advice::Retry,
+    }
+}
+
 impl PartialEq for Error {
     /// Same cause and same words.
     fn eq(&self, other: &Self) -> bool {
@@ -406,7 +425,7 @@ impl From<AbortReason> for Error {
             AbortReason::PeerLost { rank } => {
                 Self::PeerLost { rank, message: "start a new job without it".into() }
             }
-            AbortReason::SwitchUnreachable => Self::SwitchLost { what: "unreachable" },
+            AbortReason::SwitchUnreachable => Self::switch_lost("unreachable"),
             AbortReason::Closed => Self::Closed,
             other => Self::Aborted(other),
         }
@@ -416,7 +435,7 @@ impl From<AbortReason> for Error {
 impl From<IoError> for Error {
     fn from(error: IoError) -> Self {
         match error {
-            IoError::PeerGone => Self::SwitchLost { what: "its end of the transport was closed" },
+            IoError::PeerGone => Self::switch_lost("its end of the transport was closed"),
             other => Self::Io(Arc::new(other)),
         }
     }

@@ -121,7 +121,7 @@ impl HostEngine {
         let mut calls = Vec::with_capacity(CALLS_MAX);
         loop {
             let _ = self.mailbox.has_news();
-            let command = self.mailbox.collect(CALLS_MAX, &mut calls);
+            let command = self.mailbox.collect(CALLS_MAX, &mut calls, None);
             match command {
                 Command::End(error) => return error,
                 Command::StopWhenIdle if calls.is_empty() => return Error::Closed,

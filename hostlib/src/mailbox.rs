@@ -1,4 +1,4 @@
-//! What the caller and the control session tell the thread that does the operations.
+//! What callers tell the thread that does the operations, and the board on which it answers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,8 @@ pub(crate) struct Mailbox<T> {
     news: Condvar,
     /// Something was put into the inbox since the engine last looked.
     flag: AtomicBool,
-    waker: Waker,
+    /// Wakes the engine where it waits for packets.
+    waker: Mutex<Waker>,
 }
 
 #[derive(Debug)]
@@ -36,14 +37,8 @@ struct Inbox<T> {
     submissions: VecDeque<T>,
     /// The caller wants the engine to end: when all is done, or at once.
     stop: Option<Stop>,
-    /// Someone but the engine found the job to be over.
-    verdict: Option<Error>,
-    /// Verdicts count no longer: the engine goes on without what they are about.
-    pardoned: bool,
     /// This rank's own side has ended the job.
     doom: Option<Error>,
-    /// The first rank that has left in peace.
-    departed: Option<u16>,
     /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
     busy: bool,
     /// A caller does an operation itself, in the engine's place.
@@ -78,17 +73,20 @@ impl<T: Order> Mailbox<T> {
         let inbox = Inbox {
             submissions: VecDeque::new(),
             stop: None,
-            verdict: None,
-            pardoned: false,
             doom: None,
-            departed: None,
             busy: false,
             claimed: false,
             ended: None,
             stats: Stats::default(),
         };
         let flag = AtomicBool::new(false);
-        Self { inbox: Mutex::new(inbox), room: Condvar::new(), news: Condvar::new(), flag, waker }
+        Self {
+            inbox: Mutex::new(inbox),
+            room: Condvar::new(),
+            news: Condvar::new(),
+            flag,
+            waker: Mutex::new(waker),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inbox<T>> {
@@ -99,7 +97,17 @@ impl<T: Order> Mailbox<T> {
         self.flag.store(true, Ordering::Release);
         drop(inbox);
         self.news.notify_all();
-        self.waker.wake_by_ref();
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+    }
+
+    /// Has the engine look at everything again.
+    pub(crate) fn ring_bell(&self) {
+        self.ring(self.lock());
+    }
+
+    /// Engine: it waits for other packets from now on.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
     }
 
     /// Hands an operation to the engine; blocks while the inbox is full. After the end of the job the operation is
@@ -123,27 +131,11 @@ impl<T: Order> Mailbox<T> {
         self.lock().ended.clone()
     }
 
-    /// Tells the engine that the job is over. The first verdict stands.
-    pub(crate) fn condemn(&self, error: Error) {
-        let mut inbox = self.lock();
-        if !inbox.pardoned {
-            inbox.verdict.get_or_insert(error);
-        }
-        self.ring(inbox);
-    }
-
-    /// The same from this rank's own side: stands whatever is pardoned.
+    /// Ends the job from this rank's own side. The first end stands.
     pub(crate) fn doom(&self, error: Error) {
         let mut inbox = self.lock();
         inbox.doom.get_or_insert(error);
         self.ring(inbox);
-    }
-
-    /// Engine: what became of the switch and of sessions with it ends the job no longer, since the engine goes on without.
-    pub(crate) fn pardon(&self) {
-        let mut inbox = self.lock();
-        inbox.pardoned = true;
-        inbox.verdict = None;
     }
 
     /// Engine: sleeps until something is put into the inbox, at most `timeout`. Returns at once when there is something
@@ -156,18 +148,6 @@ impl<T: Order> Mailbox<T> {
         if !self.flag.load(Ordering::Acquire) {
             drop(self.news.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
         }
-    }
-
-    /// Tells the engine that a rank has left in peace.
-    pub(crate) fn note_departure(&self, rank: u16) {
-        let mut inbox = self.lock();
-        inbox.departed.get_or_insert(rank);
-        self.ring(inbox);
-    }
-
-    /// Engine: the first rank that has left in peace.
-    pub(crate) fn departed(&self) -> Option<u16> {
-        self.lock().departed
     }
 
     /// Asks the engine to end. `Now` overrides `WhenIdle`.
@@ -189,10 +169,11 @@ impl<T: Order> Mailbox<T> {
         self.flag.load(Ordering::Relaxed) && self.flag.swap(false, Ordering::Acquire)
     }
 
-    /// Engine: moves at most `room` operations to `into` and returns what else is wanted.
-    pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>) -> Command {
+    /// Engine: moves at most `room` operations to `into` and returns what else is wanted. `verdict` is what the engine has heard
+    /// elsewhere: it goes before whatever callers want, and behind the end from this rank's own side.
+    pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>, verdict: Option<Error>) -> Command {
         let mut inbox = self.lock();
-        if let Some(error) = inbox.doom.clone().or_else(|| inbox.verdict.clone()) {
+        if let Some(error) = inbox.doom.clone().or(verdict) {
             return Command::End(error);
         }
         let order = match inbox.stop {
@@ -215,8 +196,7 @@ impl<T: Order> Mailbox<T> {
     /// Takes the engine's place, if it has nothing to do, until [`Self::release`]: for callers that would only wait for it.
     pub(crate) fn claim(&self) -> bool {
         let mut inbox = self.lock();
-        let over =
-            inbox.ended.is_some() || inbox.doom.is_some() || inbox.verdict.is_some() || inbox.stop.is_some();
+        let over = inbox.ended.is_some() || inbox.doom.is_some() || inbox.stop.is_some();
         if over || inbox.busy || inbox.claimed || !inbox.submissions.is_empty() {
             return false;
         }

@@ -1,5 +1,7 @@
 //! What callers learn about finished work.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use netfold_io::IoCounters;
@@ -29,4 +31,52 @@ pub struct Stats {
     pub worker: WorkerStats,
     /// What the transport counted.
     pub io: IoCounters,
+    /// What became of control sessions and places at switches. Unlike the others, as of now.
+    pub control: ControlStats,
+}
+
+/// What became of a communicator's control sessions and places at switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ControlStats {
+    /// Sessions that broke and were allowed to go on.
+    pub breaks: u64,
+    /// Those that were resumed.
+    pub resumed: u64,
+    /// Places at switches that were lost, with the ranks going on without.
+    pub switches_lost: u64,
+    /// Places at switches that were had again.
+    pub rejoined: u64,
+}
+
+/// The same while it is counted, by any thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ControlCounters(Arc<[AtomicU64; 4]>);
+
+impl ControlCounters {
+    fn count(&self, at: usize) {
+        self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_break(&self) {
+        self.count(0);
+    }
+
+    pub(crate) fn count_resumption(&self) {
+        self.count(1);
+    }
+
+    pub(crate) fn count_loss(&self) {
+        self.count(2);
+    }
+
+    pub(crate) fn count_return(&self) {
+        self.count(3);
+    }
+
+    pub(crate) fn get(&self) -> ControlStats {
+        let [breaks, resumed, switches_lost, rejoined] =
+            [0, 1, 2, 3].map(|at: usize| self.0[at].load(Ordering::Relaxed));
+        ControlStats { breaks, resumed, switches_lost, rejoined }
+    }
 }

@@ -1,20 +1,30 @@
-//! The control session: joins a job at the switch's control port and watches over it.
+//! The control session: joins a job at a control port, a switch's own or a controller's, and watches over it.
 //!
 //! One TCP connection of JSON lines ([`netfold_wire::control`]). A small thread sends signs of life and reads the port's; it
 //! tells the engine when a peer or the switch is gone. Closing the connection without a farewell tells the others
 //! that this rank is lost.
+//!
+//! A controller may give jobs a grace time: then its absence (it restarts, its host is cut off) is no loss. Packets go on, and the
+//! thread connects again and resumes the session. What happened meanwhile the controller tells afterwards. A rank that wants
+//! to leave while the controller is away leaves when it is back, by the same thread.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod events;
+mod line;
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::{Admission, Event, HEARTBEAT_MS, LEASE_MS, LINE_LEN_MAX, Request};
+use netfold_wire::control::{Admission, Event, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Request, Resume};
 
 use crate::error::Error;
-use crate::mailbox::Mailbox;
-use crate::tensors::Submission;
+use crate::news::News;
+use crate::report::ControlCounters;
+
+use events::{Events, Heard};
+use line::Ending;
+pub(crate) use line::Line;
 
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -28,91 +38,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the port's end of the farewell is waited for.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sending side of the session; any thread may use it.
-#[derive(Debug, Clone)]
-pub(crate) struct Line(Arc<LineState>);
+/// Shortest and longest pause between attempts to resume a session.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-#[derive(Debug)]
-struct LineState {
-    stream: Mutex<TcpStream>,
-    /// This side has said farewell or hung up: the end of the connection is no news.
-    closing: AtomicBool,
-}
-
-impl Line {
-    fn send(&self, request: &Request) -> io::Result<()> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        self.0.stream.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
-    }
-
-    /// Leaves the job in peace, unless the session is closed already.
-    pub(crate) fn leave(&self) {
-        if !self.0.closing.swap(true, Ordering::AcqRel) {
-            // When it fails the connection is broken, and the port has noticed or will.
-            let _ = self.send(&Request::Leave {});
-            let _ = self.0.stream.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Write);
-        }
-    }
-
-    /// Closes the connection without a farewell: the port tells the other ranks that this one is lost.
-    pub(crate) fn hang_up(&self) {
-        self.0.closing.store(true, Ordering::Release);
-        let _ = self.0.stream.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
-    }
-
-    fn is_closing(&self) -> bool {
-        self.0.closing.load(Ordering::Acquire)
-    }
-}
-
-/// Events from the port, cut into lines.
-#[derive(Debug)]
-struct Events {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    /// Bytes of the buffer that hold data.
-    filled: usize,
-}
-
-/// What reading brought.
-enum Heard {
-    Event(Event),
-    /// Nothing within the time given.
-    Silence,
-    /// The connection ended.
-    End,
-}
-
-impl Events {
-    /// The next event, waiting for at most `timeout`.
-    fn next(&mut self, timeout: Duration) -> Result<Heard, Error> {
-        loop {
-            if let Some(end) = self.buffer[..self.filled].iter().position(|&byte| byte == b'\n') {
-                let event = serde_json::from_slice(&self.buffer[..end]);
-                self.buffer.copy_within(end + 1..self.filled, 0);
-                self.filled -= end + 1;
-                return event.map(Heard::Event).map_err(|_| Error::Control { what: "an unknown event" });
-            }
-            if self.filled == self.buffer.len() {
-                return Err(Error::Control { what: "a line without end" });
-            }
-            // A timeout of zero would mean none.
-            if self.stream.set_read_timeout(Some(timeout.max(Duration::from_millis(1)))).is_err() {
-                return Ok(Heard::End);
-            }
-            match self.stream.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Ok(Heard::End),
-                Ok(count) => self.filled += count,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Heard::Silence),
-                    ErrorKind::Interrupted => {}
-                    _ => return Ok(Heard::End),
-                },
-            }
-        }
-    }
-}
+/// How long a controller that takes the connection may take to answer an attempt.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection to the control port.
 #[derive(Debug)]
@@ -121,40 +51,62 @@ pub(crate) struct Session {
     line: Line,
     peer: SocketAddr,
     local: SocketAddr,
+    /// Where the control port may be found again.
+    addresses: Vec<SocketAddr>,
+    membership: Option<Membership>,
+}
+
+/// What a session that broke is resumed with.
+#[derive(Debug, Clone)]
+struct Membership {
+    resume: Resume,
+    grace: Duration,
+}
+
+/// How a connection came to its end.
+enum Outcome {
+    /// This side has said farewell, or hung up, and nothing is left to do.
+    Done,
+    /// The place at the switch is lost.
+    Lost(Error),
+    /// The port is not there any more.
+    Away(&'static str),
+    /// The session goes on over another connection.
+    Back,
+}
+
+/// What became of an attempt to resume.
+enum Attempt {
+    Resumed(TcpStream, Events),
+    /// Not now.
+    Failed,
+    /// Never.
+    Lost(Error),
 }
 
 impl Session {
     /// Connects to the first of `addresses` that answers.
     pub(crate) fn connect(addresses: &[SocketAddr]) -> Result<Self, Error> {
-        let mut last = (String::new(), io::Error::from(ErrorKind::AddrNotAvailable));
-        for address in addresses {
-            match TcpStream::connect_timeout(address, CONNECT_TIMEOUT).and_then(Self::over) {
-                Ok(session) => return Ok(session),
-                Err(source) => last = (address.to_string(), source),
-            }
-        }
-        Err(Error::Connect { address: last.0, source: Arc::new(last.1) })
-    }
-
-    fn over(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-        let sender = stream.try_clone()?;
+        let (stream, peer, local) = connect(addresses, CONNECT_TIMEOUT)?;
+        let sender = stream
+            .try_clone()
+            .map_err(|source| Error::Connect { address: peer.to_string(), source: Arc::new(source) })?;
         Ok(Self {
-            events: Events { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 },
-            line: Line(Arc::new(LineState { stream: Mutex::new(sender), closing: AtomicBool::new(false) })),
+            events: Events::new(stream),
+            line: Line::new(sender),
             peer,
             local,
+            addresses: addresses.to_vec(),
+            membership: None,
         })
     }
 
-    /// The control port's address; packets go to another port there.
+    /// The control port's address.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// This side's address; packets must come from another port there.
+    /// This side's address.
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
@@ -163,44 +115,88 @@ impl Session {
         self.line.clone()
     }
 
-    /// Asks to take part in a job and waits until every rank has come.
-    pub(crate) fn join(&mut self, request: &Request, timeout: Duration) -> Result<Admission, Error> {
+    /// Asks to take part in a job and waits until every rank has come, or `given_up` says that it is of no more use.
+    pub(crate) fn join(
+        &mut self,
+        join: Join,
+        timeout: Duration,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Admission, Error> {
+        let (version, rank) = (join.version, join.rank);
         // When it fails, what the port said before it closed explains it.
-        let _ = self.line.send(request);
+        let _ = self.line.send(&Request::Join(join));
         let start = Instant::now();
         loop {
             let waited = start.elapsed();
-            if waited >= timeout {
-                return Err(Error::JoinTimeout { waited: timeout });
+            if waited >= timeout || given_up() {
+                return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
             match self.events.next((timeout - waited).min(HEARTBEAT))? {
-                Heard::Event(Event::Admitted(admission)) => return Ok(admission),
-                Heard::Event(Event::Refused { reason, message }) => {
-                    return Err(Error::Refused { reason, message });
-                }
-                Heard::Event(Event::PeerLost { rank, message }) => {
-                    return Err(Error::PeerLost { rank, message });
-                }
-                Heard::Event(Event::SwitchLost { .. }) => {
-                    return Err(Error::SwitchLost { what: "its controller gave it up before admission" });
+                Heard::Event(Event::Admitted(admission)) => {
+                    let Admission { job, epoch, key, .. } = admission;
+                    self.membership = Some(Membership {
+                        resume: Resume { version, job, epoch, key, rank },
+                        grace: Duration::from_millis(admission.grace_ms.into()),
+                    });
+                    return Ok(admission);
                 }
                 Heard::Event(Event::Alive {} | Event::Resumed {} | Event::PeerLeft { .. })
                 | Heard::Silence => {}
-                Heard::End => {
-                    return Err(Error::SwitchLost { what: "the control connection closed before admission" });
+                Heard::Event(event) => {
+                    // Not reached: the events that say nothing are above.
+                    return Err(verdict_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
+                }
+                Heard::End | Heard::Broken => {
+                    return Err(Error::switch_lost("the control connection closed before admission"));
                 }
             }
         }
     }
 
-    /// Keeps the session alive and tells the engine what happens, until either side closes it.
-    pub(crate) fn watch(mut self, mailbox: &Mailbox<Submission>) {
+    /// Keeps the session alive and tells the engine what happens, until either side ends it.
+    pub(crate) fn watch(mut self, news: &News, counters: &ControlCounters) {
+        /// Tells those who wait for the farewell, also after a panic.
+        struct Over(Line);
+        impl Drop for Over {
+            fn drop(&mut self) {
+                self.0.set_over();
+            }
+        }
+        let _over = Over(self.line.clone());
+        loop {
+            let outcome = match self.attend(news) {
+                Outcome::Away(what) if self.grace().is_zero() => Outcome::Lost(Error::switch_lost(what)),
+                Outcome::Away(what) => {
+                    counters.count_break();
+                    self.resume(what, news, counters)
+                }
+                outcome => outcome,
+            };
+            match outcome {
+                Outcome::Done => return,
+                Outcome::Lost(error) => {
+                    news.condemn(error);
+                    return self.line.hang_up();
+                }
+                Outcome::Away(_) | Outcome::Back => {}
+            }
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        self.membership.as_ref().map(|membership| membership.grace).unwrap_or_default()
+    }
+
+    /// Attends to one connection until it ends.
+    fn attend(&mut self, news: &News) -> Outcome {
         let mut heard = Instant::now();
         let mut beat = Instant::now();
         let mut broken = false;
-        let verdict = loop {
-            if self.line.is_closing() {
-                return self.farewell();
+        loop {
+            match self.line.ending() {
+                None => {}
+                Some(Ending::Leave) => return self.farewell(),
+                Some(Ending::HangUp) => return Outcome::Done,
             }
             if !broken && beat.elapsed() >= HEARTBEAT {
                 beat = Instant::now();
@@ -211,39 +207,140 @@ impl Session {
                 Ok(Heard::Event(event)) => {
                     heard = Instant::now();
                     if let Event::PeerLeft { rank } = event {
-                        mailbox.note_departure(rank);
+                        news.note_departure(rank);
                     } else if let Some(verdict) = verdict_of(event) {
-                        break verdict;
+                        return Outcome::Lost(verdict);
                     }
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
                 // own absence for the port's.
                 Ok(Heard::Silence) if heard.elapsed() >= LEASE => {
-                    break Error::SwitchLost { what: "its control port gave no sign of life" };
+                    return Outcome::Away("its control port gave no sign of life");
                 }
-                Ok(Heard::Silence) if broken => {
-                    break Error::SwitchLost { what: "the control connection broke" };
-                }
+                Ok(Heard::Silence) if broken => return Outcome::Away("the control connection broke"),
                 Ok(Heard::Silence) => {}
-                Ok(Heard::End) if self.line.is_closing() => return,
-                Ok(Heard::End) => break Error::SwitchLost { what: "the control connection closed" },
-                Err(error) => break error,
+                Ok(Heard::End | Heard::Broken) if self.line.ending() == Some(Ending::Leave) => {
+                    return self.farewell();
+                }
+                Ok(Heard::End | Heard::Broken) => {
+                    return Outcome::Away("the control connection closed");
+                }
+                Err(error) => return Outcome::Lost(error),
             }
-        };
-        mailbox.condemn(verdict);
-        self.line.hang_up();
+        }
     }
 
     /// Waits for the port to close its side too: closing with unread bytes could destroy the farewell on its way.
-    fn farewell(mut self) {
+    fn farewell(&mut self) -> Outcome {
         let start = Instant::now();
         while let Some(left) = FAREWELL_TIMEOUT.checked_sub(start.elapsed()) {
             match self.events.next(left) {
                 Ok(Heard::Event(_)) => {}
-                Ok(Heard::Silence | Heard::End) | Err(_) => return,
+                Ok(Heard::End) | Err(_) => return Outcome::Done,
+                Ok(Heard::Silence | Heard::Broken) => break,
             }
         }
+        // The port may not have heard it.
+        if self.grace().is_zero() { Outcome::Done } else { Outcome::Away("nobody heard the farewell") }
     }
+
+    /// Connects again until the session goes on, the grace time is over or nobody wants it any more.
+    fn resume(&mut self, what: &'static str, news: &News, counters: &ControlCounters) -> Outcome {
+        let Some(Membership { resume, grace }) = self.membership.clone() else { return Outcome::Done };
+        let start = Instant::now();
+        log::warn!(
+            "rank {}: the control session of job {} broke ({what}); packets go on, and it is resumed within {grace:?}",
+            resume.rank,
+            resume.job
+        );
+        self.line.unplug();
+        let mut pause = PAUSES.0;
+        loop {
+            let ending = self.line.ending();
+            if ending == Some(Ending::HangUp) {
+                return Outcome::Done;
+            }
+            let left = grace.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Outcome::Lost(Error::switch_lost(format!("{what}, and did not come back in time")));
+            }
+            match self.attempt(&resume, left.min(RESUME_TIMEOUT), news) {
+                Attempt::Resumed(stream, events) => {
+                    self.events = events;
+                    self.line.plug(stream);
+                    counters.count_resumption();
+                    let (rank, job, away) = (resume.rank, resume.job, start.elapsed());
+                    log::info!("rank {rank}: the control session of job {job} goes on after {away:?}");
+                    return Outcome::Back;
+                }
+                Attempt::Failed => {}
+                Attempt::Lost(error) => return Outcome::Lost(error),
+            }
+            // Ranks that lost the same controller do not all come back at the same moment.
+            let spread = 1.0 - f64::from(resume.rank % 16) / 32.0;
+            self.line.sleep(pause.mul_f64(spread).min(left), ending);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn attempt(&mut self, resume: &Resume, timeout: Duration, news: &News) -> Attempt {
+        let start = Instant::now();
+        let Ok((mut stream, ..)) = connect(&self.addresses, timeout) else { return Attempt::Failed };
+        let Ok(reader) = stream.try_clone() else { return Attempt::Failed };
+        let mut events = Events::new(reader);
+        if line::write(&mut stream, &Request::Resume(resume.clone())).is_err() {
+            return Attempt::Failed;
+        }
+        while let Some(left) = timeout.checked_sub(start.elapsed()) {
+            match events.next(left) {
+                Ok(Heard::Event(Event::Resumed {})) => return Attempt::Resumed(stream, events),
+                Ok(Heard::Event(Event::PeerLeft { rank })) => news.note_departure(rank),
+                // A controller that has just come up.
+                Ok(Heard::Event(Event::Refused { reason: Refusal::Unavailable | Refusal::Busy, .. })) => {
+                    return Attempt::Failed;
+                }
+                Ok(Heard::Event(Event::Refused { message, .. })) => {
+                    return Attempt::Lost(Error::switch_lost(format!(
+                        "its controller did not let this rank go on: {message}"
+                    )));
+                }
+                Ok(Heard::Event(event)) => {
+                    if let Some(verdict) = verdict_of(event) {
+                        return Attempt::Lost(verdict);
+                    }
+                }
+                Ok(Heard::Silence | Heard::End | Heard::Broken) => return Attempt::Failed,
+                Err(error) => return Attempt::Lost(error),
+            }
+        }
+        Attempt::Failed
+    }
+}
+
+/// A connection to the first of `addresses` that answers, with the addresses of its ends.
+fn connect(
+    addresses: &[SocketAddr],
+    timeout: Duration,
+) -> Result<(TcpStream, SocketAddr, SocketAddr), Error> {
+    let open = |address: &SocketAddr| -> io::Result<_> {
+        let stream = TcpStream::connect_timeout(address, timeout.min(CONNECT_TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        if peer == local {
+            // TCP can connect a port to itself where nobody listens.
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        Ok((stream, peer, local))
+    };
+    let mut last = (String::new(), io::Error::from(ErrorKind::AddrNotAvailable));
+    for address in addresses {
+        match open(address) {
+            Ok(opened) => return Ok(opened),
+            Err(source) => last = (address.to_string(), source),
+        }
+    }
+    Err(Error::Connect { address: last.0, source: Arc::new(last.1) })
 }
 
 /// The end of the job, if the event is one.
@@ -252,6 +349,6 @@ fn verdict_of(event: Event) -> Option<Error> {
         Event::Alive {} | Event::Admitted(_) | Event::Resumed {} | Event::PeerLeft { .. } => None,
         Event::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
         Event::Refused { reason, message } => Some(Error::Refused { reason, message }),
-        Event::SwitchLost { .. } => Some(Error::SwitchLost { what: "its controller has given it up" }),
+        Event::SwitchLost { message } => Some(Error::switch_lost(message)),
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use netfold_mesh::TcpRendezvous;
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Credentials, Mode};
 
 use crate::builder::Builder;
 use crate::communicator::Communicator;
@@ -21,6 +21,9 @@ pub(crate) struct Heritage {
     pub(crate) classes: u8,
     pub(crate) small: usize,
     pub(crate) switch: Vec<SocketAddr>,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) bind: Vec<IpAddr>,
+    pub(crate) controlled: bool,
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
     pub(crate) fall_back: bool,

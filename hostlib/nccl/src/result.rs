@@ -90,6 +90,6 @@ mod tests {
         let lost = netfold::Error::PeerLost { rank: 3, message: "gone".into() };
         assert_eq!(Failure::from(lost).returned(), 6);
         assert_eq!(Failure::from(netfold::Error::EngineFailed).returned(), 3);
-        assert_eq!(Failure::from(netfold::Error::SwitchLost { what: "x" }).returned(), 2);
+        assert_eq!(Failure::from(netfold::Error::SwitchLost { what: "x".into() }).returned(), 2);
     }
 }

@@ -1,0 +1,248 @@
+//! How a rank gets its place at a switch: over a control session, or given.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netfold_io::PacketIo;
+use netfold_proto::WorkerConfig;
+use netfold_wire::control::{Admission, Join, Mode};
+
+use crate::carry_on::Peers;
+use crate::communicator::NetworkSide;
+use crate::engine::{Engine, Ties};
+use crate::error::Error;
+use crate::fate::Fate;
+use crate::mailbox::Mailbox;
+use crate::news::News;
+use crate::path::PathBoard;
+use crate::report::ControlCounters;
+use crate::session::Session;
+use crate::streams::Streams;
+
+/// Shortest retransmission time-out over a transport that loses nothing.
+const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
+
+/// Wraps a transport.
+pub(crate) type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
+
+pub(crate) fn wrapped(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box<dyn PacketIo> {
+    match middleware {
+        Some(wrap) => wrap(io),
+        None => io,
+    }
+}
+
+/// How a worker runs, whoever admits it.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuning {
+    pub(crate) mode: Mode,
+    pub(crate) classes: u8,
+    pub(crate) stall_timeout: Option<Duration>,
+    pub(crate) resend_after: Option<Duration>,
+}
+
+impl Tuning {
+    fn worker_config(&self, admission: Admission, (rank, world): (u16, u16), lossless: bool) -> WorkerConfig {
+        let mut config = WorkerConfig::new(admission, rank, world);
+        config.numerics = self.mode.numerics();
+        if lossless {
+            // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
+            // processor is no loss.
+            config.rto_min = RTO_MIN_LOSSLESS;
+            config.rto_initial = RTO_MIN_LOSSLESS;
+        }
+        if let Some(timeout) = self.resend_after {
+            (config.rto_min, config.rto_initial) = (timeout, timeout.max(config.rto_initial));
+            config.rto_max = config.rto_max.max(4 * config.rto_initial);
+        }
+        if let Some(timeout) = self.stall_timeout {
+            config.stall_timeout = timeout;
+            config.rto_max = config.rto_max.min(timeout);
+            config.rto_initial = config.rto_initial.min(timeout);
+            config.rto_min = config.rto_min.min(timeout);
+        }
+        config
+    }
+}
+
+/// Who joins which job, where: all that is needed to join, and to join again.
+#[derive(Debug, Clone)]
+pub(crate) struct Joiner {
+    /// The control port's.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// What is asked for, but for this side's UDP port.
+    pub(crate) join: Join,
+    pub(crate) timeout: Duration,
+    pub(crate) tuning: Tuning,
+}
+
+impl Joiner {
+    /// Joins the job and waits until every rank has come, or `given_up` says that it is of no more use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`],
+    /// [`Error::Control`]; [`Error::Io`]; and an admission that no worker can run by.
+    pub(crate) fn join(
+        &self,
+        given_up: &dyn Fn() -> bool,
+        middleware: Option<Middleware>,
+    ) -> Result<Uplink, Error> {
+        let mut session = Session::connect(&self.addresses)?;
+        let from = match self.join.address {
+            Some(address) => SocketAddr::new(address, 0),
+            None => session.local(),
+        };
+        let udp = udp::Socket::bind(from)?;
+        let join = Join { udp_port: udp.port(), ..self.join.clone() };
+        let place = (join.rank, join.world);
+        let admission = session.join(join, self.timeout, given_up)?;
+        let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
+        let io = wrapped(udp.towards(switch)?, middleware);
+        Uplink::new(io, admission, place, &self.tuning).map(|uplink| Uplink {
+            session: Some(session),
+            switch: Some(switch),
+            ..uplink
+        })
+    }
+}
+
+/// A place at a switch, before anything was sent.
+pub(crate) struct Uplink {
+    pub(crate) io: Box<dyn PacketIo>,
+    pub(crate) streams: Streams,
+    pub(crate) session: Option<Session>,
+    pub(crate) admission: Admission,
+    /// Where packets go, if they leave the process.
+    pub(crate) switch: Option<SocketAddr>,
+}
+
+impl Uplink {
+    /// A place that was given.
+    pub(crate) fn new(
+        io: Box<dyn PacketIo>,
+        admission: Admission,
+        (rank, world): (u16, u16),
+        tuning: &Tuning,
+    ) -> Result<Self, Error> {
+        let config = tuning.worker_config(admission.clone(), (rank, world), io.capabilities().lossless);
+        let need = config.datagram_len_max();
+        let streams = Streams::new(&config, tuning.classes)?;
+        let max = io.capabilities().datagram_len_max;
+        if need > max {
+            return Err(Error::Datagram { need, max });
+        }
+        Ok(Self { io, streams, session: None, admission, switch: None })
+    }
+
+    /// Bytes of a packet's lanes.
+    pub(crate) fn lane_bytes(&self) -> usize {
+        self.admission.lane_words as usize * 4
+    }
+
+    /// The control port, if there is one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.session.as_ref().map(Session::peer)
+    }
+
+    /// Gives the place up in peace.
+    pub(crate) fn withdraw(self) {
+        self.session.iter().for_each(|session| session.line().leave());
+    }
+
+    /// Starts the threads that work on it.
+    pub(crate) fn start(
+        self,
+        peers: Option<Box<dyn Peers>>,
+        board: &PathBoard,
+        fate: &Fate,
+    ) -> Result<NetworkSide, Error> {
+        let Self { io, streams, session, .. } = self;
+        let mailbox = Arc::new(Mailbox::new(io.waker()));
+        let line = session.as_ref().map(Session::line);
+        let grace = Duration::from_millis(self.admission.grace_ms.into());
+        let (counters, news) = (ControlCounters::default(), News::new(Arc::clone(&mailbox)));
+        let doomed = Arc::clone(&mailbox);
+        fate.on_end(move |error| doomed.doom(error.clone()));
+        let ties = Ties {
+            mailbox: Arc::clone(&mailbox),
+            line: line.clone(),
+            news: news.clone(),
+            peers,
+            board: board.clone(),
+            fate: fate.clone(),
+        };
+        let engine = Engine::new(io, streams, ties);
+        let engine = spawn("netfold-engine", move || engine.run())?;
+        let network =
+            NetworkSide { mailbox, control: line, engine: Some(engine), grace, counters: counters.clone() };
+        if let Some(session) = session {
+            spawn("netfold-control", move || session.watch(&news, &counters))?;
+        }
+        Ok(network)
+    }
+}
+
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, Error> {
+    std::thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
+}
+
+#[cfg(target_os = "linux")]
+mod udp {
+    use std::net::SocketAddr;
+
+    use netfold_io::udp::{UdpConfig, UdpIo};
+    use netfold_io::{PacketIo, PortId};
+
+    use crate::error::Error;
+
+    /// A socket whose port is known before its peer is.
+    pub(super) struct Socket(UdpIo);
+
+    impl Socket {
+        /// On any free port of this address.
+        pub(super) fn bind(mut local: SocketAddr) -> Result<Self, Error> {
+            local.set_port(0);
+            Ok(Self(UdpIo::bind(local, UdpConfig::default())?))
+        }
+
+        pub(super) fn port(&self) -> u16 {
+            self.0.local_addr().map_or(0, |address| address.port())
+        }
+
+        pub(super) fn towards(mut self, switch: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
+            self.0.bind_port(PortId(0), switch)?;
+            Ok(Box::new(self.0))
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod udp {
+    use std::net::SocketAddr;
+
+    use netfold_io::{IoError, PacketIo};
+
+    use crate::error::Error;
+
+    /// No UDP backend on this system.
+    pub(super) struct Socket;
+
+    impl Socket {
+        pub(super) fn bind(_: SocketAddr) -> Result<Self, Error> {
+            Err(IoError::Unsupported("UDP on this operating system").into())
+        }
+
+        pub(super) fn port(&self) -> u16 {
+            0
+        }
+
+        pub(super) fn towards(self, _: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
+            Err(IoError::Unsupported("UDP on this operating system").into())
+        }
+    }
+}

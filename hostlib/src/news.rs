@@ -1,0 +1,57 @@
+//! What a control session has heard that its engine must know.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::mailbox::Mailbox;
+use crate::tensors::Submission;
+
+/// The board between a session's thread and an engine. A session has one of its own, so that what is said of a place at a switch
+/// that is given up does not touch the next one.
+#[derive(Debug, Clone)]
+pub(crate) struct News(Arc<Board>);
+
+#[derive(Debug)]
+struct Board {
+    heard: Mutex<Heard>,
+    /// Rung for everything new.
+    engine: Arc<Mailbox<Submission>>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    verdict: Option<Error>,
+    departed: Option<u16>,
+}
+
+impl News {
+    pub(crate) fn new(engine: Arc<Mailbox<Submission>>) -> Self {
+        Self(Arc::new(Board { heard: Mutex::default(), engine }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place at the switch is lost. The first verdict stands.
+    pub(crate) fn condemn(&self, error: Error) {
+        self.lock().verdict.get_or_insert(error);
+        self.0.engine.ring_bell();
+    }
+
+    /// A rank has left in peace.
+    pub(crate) fn note_departure(&self, rank: u16) {
+        self.lock().departed.get_or_insert(rank);
+        self.0.engine.ring_bell();
+    }
+
+    /// Why the place is lost, if it is.
+    pub(crate) fn verdict(&self) -> Option<Error> {
+        self.lock().verdict.clone()
+    }
+
+    /// The first rank that has left in peace.
+    pub(crate) fn departed(&self) -> Option<u16> {
+        self.lock().departed
+    }
+}

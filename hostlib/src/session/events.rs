@@ -1,0 +1,63 @@
+//! The receiving side of a control session.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use netfold_wire::control::{Event, LINE_LEN_MAX};
+
+use crate::error::Error;
+
+/// Events from the port, cut into lines.
+#[derive(Debug)]
+pub(super) struct Events {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that hold data.
+    filled: usize,
+}
+
+/// What reading brought.
+pub(super) enum Heard {
+    Event(Event),
+    /// Nothing within the time given.
+    Silence,
+    /// The port has closed the connection.
+    End,
+    /// The connection broke.
+    Broken,
+}
+
+impl Events {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 }
+    }
+
+    /// The next event, waiting for at most `timeout`.
+    pub(super) fn next(&mut self, timeout: Duration) -> Result<Heard, Error> {
+        loop {
+            if let Some(end) = self.buffer[..self.filled].iter().position(|&byte| byte == b'\n') {
+                let event = serde_json::from_slice(&self.buffer[..end]);
+                self.buffer.copy_within(end + 1..self.filled, 0);
+                self.filled -= end + 1;
+                return event.map(Heard::Event).map_err(|_| Error::Control { what: "an unknown event" });
+            }
+            if self.filled == self.buffer.len() {
+                return Err(Error::Control { what: "a line without end" });
+            }
+            // A timeout of zero would mean none.
+            if self.stream.set_read_timeout(Some(timeout.max(Duration::from_millis(1)))).is_err() {
+                return Ok(Heard::Broken);
+            }
+            match self.stream.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => return Ok(Heard::End),
+                Ok(count) => self.filled += count,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Heard::Silence),
+                    ErrorKind::Interrupted => {}
+                    _ => return Ok(Heard::Broken),
+                },
+            }
+        }
+    }
+}
