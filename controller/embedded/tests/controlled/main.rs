@@ -1,0 +1,63 @@
+//! Workers that join through a controller, played by the test, with switches of this process behind it: it dies and comes back,
+//! connections break, switches are lost and had again, and no element is ever wrong.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod sessions;
+mod stand_in;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use netfold::{Builder, Communicator};
+
+/// A free address to meet at.
+fn meeting_place() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// Runs `rank` on every rank of a job of threads, each built by `build`.
+fn job<R: Send>(
+    world: u16,
+    controller: SocketAddr,
+    build: impl Fn(Builder) -> Builder + Sync,
+    rank: impl Fn(Communicator) -> R + Sync,
+) -> Vec<R> {
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..world)
+            .map(|number| {
+                let (build, rank) = (&build, &rank);
+                scope.spawn(move || rank(build(builder(controller, number, world)).connect().unwrap()))
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn builder(controller: SocketAddr, rank: u16, world: u16) -> Builder {
+    Communicator::builder()
+        .job("controlled")
+        .rank(rank)
+        .world_size(world)
+        .slots(64)
+        .join_timeout(Duration::from_secs(20))
+        .stall_timeout(Duration::from_secs(30))
+        .shared_memory(false)
+        .controller(controller)
+        .unwrap()
+}
+
+/// Rank `rank`'s element `index` of operation `step`: whole numbers, so that sums are exact on every path.
+fn value(rank: u16, step: usize, index: usize) -> f32 {
+    (usize::from(rank) * 3 + step % 1000 + index % 101) as f32
+}
+
+fn tensor(rank: u16, step: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|index| value(rank, step, index)).collect()
+}
+
+/// Elements that are not the sum over all ranks.
+fn wrong(tensor: &[f32], world: u16, step: usize) -> usize {
+    let expected = |index| (0..world).map(|rank| value(rank, step, index)).sum::<f32>();
+    tensor.iter().enumerate().filter(|(index, sum)| **sum != expected(*index)).count()
+}

@@ -1,0 +1,208 @@
+//! Sessions that break while the switch goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netfold::{Error, ReduceOp};
+use netfold_embedded::EmbeddedSwitch;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::stand_in::StandIn;
+use crate::{builder, job, tensor, wrong};
+
+const GRACE: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_tenant_is_let_in_by_its_token_alone() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let controller = StandIn::start(vec![switch.control()], GRACE, Some("sesame"));
+    let build = |builder: netfold::Builder| builder.tenant("acme", "sesame");
+    job(2, controller.address(), build, |comm| {
+        let mut sum = tensor(comm.rank(), 0, 5000);
+        comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        assert_eq!(wrong(&sum, 2, 0), 0);
+        comm.leave().unwrap();
+    });
+    for with in [None, Some("guess")] {
+        let builder = builder(controller.address(), 0, 1);
+        let builder = match with {
+            Some(token) => builder.tenant("acme", token),
+            None => builder,
+        };
+        let error = builder.connect().unwrap_err();
+        let Error::Refused { reason, message } = &error else { panic!("{error}") };
+        assert_eq!((reason.name(), error.advice()), ("credentials", netfold::Advice::Stop));
+        assert!(message.contains("administrator"), "{message}");
+    }
+}
+
+/// All-reduces of several lengths until `over`, whose number all ranks agree on; the number of operations and of wrong elements.
+fn work(comm: &netfold::Communicator, over: &AtomicBool) -> (usize, usize) {
+    let (rank, world) = (comm.rank(), comm.world_size());
+    let mut wrongs = 0;
+    for step in 0.. {
+        let mut sum = tensor(rank, step, [3, 1000, 40_000][step % 3]);
+        comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        wrongs += wrong(&sum, world, step);
+        let mut stop = [i32::from(over.load(Ordering::Relaxed))];
+        comm.all_reduce(&mut stop, ReduceOp::Max).unwrap();
+        if stop[0] == 1 {
+            return (step, wrongs);
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn a_controller_that_dies_fifty_times_disturbs_no_job() {
+    let seed = 5;
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let over = AtomicBool::new(false);
+    let done = thread::scope(|scope| {
+        scope.spawn(|| {
+            while controller.admitted() < 3 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            for _ in 0..50 {
+                let before = controller.resumed();
+                controller.die();
+                thread::sleep(Duration::from_micros(rng.random_range(0..60_000)));
+                controller.revive();
+                // Some deaths come before all sessions are resumed.
+                let wanted = before + rng.random_range(0..4);
+                let revived = Instant::now();
+                while controller.resumed() < wanted && revived.elapsed() < GRACE / 2 {
+                    thread::sleep(Duration::from_micros(200));
+                }
+                thread::sleep(Duration::from_micros(rng.random_range(0..20_000)));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        job(
+            3,
+            controller.address(),
+            |builder| builder,
+            |comm| {
+                let done = work(&comm, &over);
+                let control = comm.stats().control;
+                assert!(control.breaks > 5 && control.switches_lost == 0, "{control:?}");
+                comm.leave().unwrap();
+                done
+            },
+        )
+    });
+    println!("{done:?} operations and wrong elements; {} resumptions", controller.resumed());
+    assert!(done.iter().all(|(operations, wrong)| *operations > 10 && *wrong == 0), "{done:?}");
+    assert!(controller.resumed() > 30, "{}", controller.resumed());
+}
+
+#[test]
+fn connections_that_break_at_random_cost_nothing() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let switch = EmbeddedSwitch::builder().start().unwrap();
+        let controller = StandIn::start(vec![switch.control()], GRACE, None);
+        let over = AtomicBool::new(false);
+        let done = thread::scope(|scope| {
+            scope.spawn(|| {
+                while controller.admitted() < 2 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                for _ in 0..40 {
+                    thread::sleep(Duration::from_micros(rng.random_range(0..20_000)));
+                    controller.cut(rng.random_range(0..8));
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            job(
+                2,
+                controller.address(),
+                |builder| builder,
+                |comm| {
+                    let done = work(&comm, &over);
+                    comm.leave().unwrap();
+                    done
+                },
+            )
+        });
+        assert!(done.iter().all(|(_, wrong)| *wrong == 0), "{done:?}");
+        assert!(controller.resumed() > 5, "{}", controller.resumed());
+    }
+}
+
+/// The whole job leaves while nobody is there to hear it: all ranks wait, and leave in peace when the controller is back.
+#[test]
+fn ranks_leave_in_peace_while_the_controller_is_away() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    job(
+        2,
+        controller.address(),
+        |builder| builder,
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                controller.die();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        thread::sleep(Duration::from_millis(700));
+                        controller.revive();
+                    });
+                    comm.leave().unwrap();
+                });
+            } else {
+                // Dropped, after a while of its own.
+                thread::sleep(Duration::from_millis(300));
+                drop(comm);
+            }
+        },
+    );
+    // The switch has heard of both, and has place for a job of the same name long before the grace time is over.
+    let started = Instant::now();
+    let again = || builder(controller.address(), 0, 1).connect();
+    while let Err(error) = again() {
+        assert!(matches!(&error, Error::Refused { reason, .. } if reason.name() == "job_running"), "{error}");
+        assert!(started.elapsed() < GRACE / 2, "{:?}", started.elapsed());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A controller that stays away is the loss of the switch, when the grace time is over.
+#[test]
+fn a_controller_that_stays_away_is_an_error_after_the_grace_time() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let grace = Duration::from_secs(1);
+    let controller = StandIn::start(vec![switch.control()], grace, None);
+    let kinds = job(
+        2,
+        controller.address(),
+        |builder| builder,
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                controller.die();
+            }
+            let started = Instant::now();
+            let mut sum = vec![1.0f32; 1000];
+            let error = loop {
+                if let Err(error) = comm.all_reduce(&mut sum, ReduceOp::Sum) {
+                    break error;
+                }
+            };
+            assert!(started.elapsed() > grace / 2, "packets go on meanwhile");
+            assert!(started.elapsed() < Duration::from_secs(10), "in bounded time");
+            (error.kind(), error.advice())
+        },
+    );
+    for (kind, advice) in kinds {
+        // Whoever is late hears of the other's end.
+        assert!(["switch_lost", "peer_lost", "rejected"].contains(&kind), "{kind}");
+        assert_ne!(advice, netfold::Advice::Stop);
+    }
+}
