@@ -93,6 +93,28 @@ pub trait SwitchDriver: Send {
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError>;
 }
 
+/// Something that a switch holds for the control plane, in the words of [`SwitchDriver`]: what a control plane that
+/// starts anew says that runs there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// What [`SwitchDriver::bind_port`] has bound.
+    Port {
+        /// The port.
+        port: u16,
+        /// Who is there.
+        peer: SocketAddr,
+    },
+    /// What [`SwitchDriver::set_group`] has set.
+    Group {
+        /// The group.
+        group: u16,
+        /// Its copies.
+        replicas: Vec<Replica>,
+    },
+    /// What [`SwitchDriver::insert`] has added.
+    Entries(Vec<TableEntry>),
+}
+
 /// Why a switch did not do what it was asked; nothing has changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -36,6 +36,11 @@ mod client;
 mod control;
 mod driver;
 mod error;
+mod managed;
+mod packets;
+mod pipeline;
+mod places;
+mod state;
 mod stream;
 mod tables;
 
@@ -43,3 +48,6 @@ pub use client::{Client, ClientConfig, ELECTION_ID};
 pub use control::{ControlPort, UdpControlPort};
 pub use driver::{DeviceFormat, DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
 pub use error::{P4RuntimeError, Rpc, UpdateFailure};
+pub use managed::{CPU_PORT, Counts, Managed, ManagedConfig, Repaired, SwitchEvent};
+pub use pipeline::{Pipeline, PipelineError};
+pub use places::{Attachment, Neighbourhood, Places};

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use netfold_p4_runtime::google::{self, Code};
-use netfold_p4_runtime::{Schema, v1};
+use netfold_p4_runtime::{Schema, ports, v1};
 use prost::Message;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -27,6 +27,10 @@ pub(super) const BATCH_MAX: usize = 50;
 /// Wait between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// Silence after which the kernel asks whether the other end is there. HTTP/2 has pings of its own, for which gRPC's C
+/// library, and so bmv2, ends a connection.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
 /// A switch as the calls see it.
 #[derive(Clone)]
 pub(super) struct Remote {
@@ -34,6 +38,17 @@ pub(super) struct Remote {
     pub(super) device_id: u64,
     pub(super) within: Duration,
     channel: Channel,
+}
+
+fn endpoint(address: &str, connect_within: Duration) -> Result<Endpoint, P4RuntimeError> {
+    let uri = if address.starts_with("unix:") { address.into() } else { format!("http://{address}") };
+    let endpoint = Endpoint::from_shared(uri)
+        .map_err(|source| P4RuntimeError::Address { address: address.to_owned(), source })?;
+    Ok(endpoint
+        .connect_timeout(connect_within)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Some(KEEPALIVE))
+        .http2_max_header_list_size(TRAILERS_LEN_MAX))
 }
 
 pub(super) const fn path(rpc: Rpc) -> &'static str {
@@ -44,6 +59,7 @@ pub(super) const fn path(rpc: Rpc) -> &'static str {
         Rpc::Write => "/p4.v1.P4Runtime/Write",
         Rpc::Read => "/p4.v1.P4Runtime/Read",
         Rpc::Capabilities => "/p4.v1.P4Runtime/Capabilities",
+        Rpc::Ports => "/netfold.switch.v1.Ports/List",
     }
 }
 
@@ -56,12 +72,7 @@ impl Remote {
         connect_within: Duration,
         within: Duration,
     ) -> Result<Self, P4RuntimeError> {
-        let uri = if address.starts_with("unix:") { address.into() } else { format!("http://{address}") };
-        let endpoint = Endpoint::from_shared(uri)
-            .map_err(|source| P4RuntimeError::Address { address: address.to_owned(), source })?
-            .connect_timeout(connect_within)
-            .tcp_nodelay(true)
-            .http2_max_header_list_size(TRAILERS_LEN_MAX);
+        let endpoint = endpoint(address, connect_within)?;
         let deadline = tokio::time::Instant::now() + connect_within;
         let mut last = None;
         while tokio::time::Instant::now() < deadline {
@@ -73,6 +84,23 @@ impl Remote {
             tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + RETRY)).await;
         }
         Err(P4RuntimeError::Connect { switch, address: address.into(), within: connect_within, source: last })
+    }
+
+    /// Connects, in one attempt of at most `connect_within`.
+    pub(super) async fn connect_once(
+        switch: String,
+        device_id: u64,
+        address: &str,
+        connect_within: Duration,
+        within: Duration,
+    ) -> Result<Self, P4RuntimeError> {
+        let endpoint = endpoint(address, connect_within)?;
+        let source = match tokio::time::timeout(connect_within, endpoint.connect()).await {
+            Ok(Ok(channel)) => return Ok(Self { switch, device_id, within, channel }),
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        Err(P4RuntimeError::Connect { switch, address: address.into(), within: connect_within, source })
     }
 
     /// A client for one call, ready to send.
@@ -98,6 +126,22 @@ impl Remote {
             Ok(answer.map(tonic::Response::into_inner))
         })
         .await
+    }
+
+    /// A request of the service that makes peers ports.
+    pub(super) async fn ports<C: ports::Call>(&self, request: C) -> Result<C::Answer, P4RuntimeError> {
+        let answer = self.timely(Rpc::Ports, async {
+            let codec = ProstCodec::<C, C::Answer>::default();
+            let path = PathAndQuery::from_static(C::PATH);
+            let answer = self.grpc(Rpc::Ports).await?.unary(Request::new(request), path, codec).await;
+            Ok(answer.map(tonic::Response::into_inner))
+        });
+        answer.await?.map_err(|status| self.refused(Rpc::Ports, &status))
+    }
+
+    pub(super) fn malformed_port(&self) -> P4RuntimeError {
+        let switch = self.switch.clone();
+        P4RuntimeError::Malformed { switch, rpc: Rpc::Ports, what: "a port that is none" }
     }
 
     async fn timely<T>(
@@ -134,17 +178,19 @@ impl Remote {
         done.map(|_| ())
     }
 
-    pub(super) async fn pipeline(&self) -> Result<Option<v1::ForwardingPipelineConfig>, P4RuntimeError> {
-        let request = v1::GetForwardingPipelineConfigRequest {
-            device_id: self.device_id,
-            response_type: v1::ResponseType::All as i32,
-        };
+    pub(super) async fn pipeline(
+        &self,
+        parts: v1::ResponseType,
+    ) -> Result<Option<v1::ForwardingPipelineConfig>, P4RuntimeError> {
+        let request =
+            v1::GetForwardingPipelineConfigRequest { device_id: self.device_id, response_type: parts as i32 };
         let answer = self.unary(Rpc::GetPipeline, request).await?;
         match answer {
             Ok(answer) => {
                 let answer: v1::GetForwardingPipelineConfigResponse = answer;
                 // Some switches answer "no pipeline" with an empty one.
-                Ok(answer.config.filter(|config| config.p4info.is_some()))
+                let asked = matches!(parts, v1::ResponseType::All | v1::ResponseType::P4infoAndCookie);
+                Ok(answer.config.filter(|config| !asked || config.p4info.is_some()))
             }
             Err(status) => match self.refused(Rpc::GetPipeline, &status) {
                 P4RuntimeError::NoPipeline { .. } => Ok(None),
@@ -271,7 +317,7 @@ fn describe(update: &v1::Update, schema: Option<&Schema>) -> String {
 }
 
 /// An error and its sources in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

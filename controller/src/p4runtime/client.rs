@@ -136,7 +136,7 @@ impl Client {
     ///
     /// [`P4RuntimeError`].
     pub fn pipeline(&self) -> Result<Option<v1::ForwardingPipelineConfig>, P4RuntimeError> {
-        self.call(|shared| async move { shared.remote.pipeline().await })
+        self.call(|shared| async move { shared.remote.pipeline(v1::ResponseType::All).await })
     }
 
     /// The tables of the pipeline that this client has pushed last.

@@ -21,6 +21,7 @@ use super::advance::advance;
 use super::client::Client;
 use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
+use super::places::PortProblem;
 use super::tables::{Tables, group_update, groups};
 use crate::driver::{DriverError, Limits, SwitchDriver};
 
@@ -414,7 +415,7 @@ impl Before {
 }
 
 /// Checks that bmv2's JSON has every table and action of a P4Info.
-fn check_bmv2(info: &P4Info, json: &[u8]) -> Result<(), String> {
+pub(super) fn check_bmv2(info: &P4Info, json: &[u8]) -> Result<(), String> {
     let json: Value = serde_json::from_slice(json).map_err(|error| format!("it is no JSON: {error}"))?;
     let names = |list: &Value| -> BTreeSet<String> {
         let objects = list.as_array().into_iter().flatten();
@@ -447,30 +448,16 @@ fn misfit(error: P4RuntimeError) -> P4RuntimeError {
     }
 }
 
-/// Why a port cannot be bound.
-#[derive(Debug, thiserror::Error)]
-enum PortProblem {
-    #[error("no peer is bound to it")]
-    Unbound,
-    #[error("the switch takes no port of that number")]
-    Number,
-    #[error("{0} is no IPv4 address, and the pipeline knows only those")]
-    NotIpv4(SocketAddr),
-    #[error("no port of the switch is known to lead to {0}: enter it among the neighbours")]
-    Unknown(SocketAddrV4),
-    #[error("the neighbour is said to be at port {0} of the switch, which is not for peers")]
-    Reserved(u16),
-}
-
 fn port_error(port: u16, problem: PortProblem) -> DriverError {
     DriverError::Port { port, source: Box::new(problem) }
 }
 
-fn refused(error: P4RuntimeError) -> DriverError {
+pub(super) fn refused(error: P4RuntimeError) -> DriverError {
     match error {
         P4RuntimeError::Timeout { .. }
         | P4RuntimeError::Broken { .. }
         | P4RuntimeError::Connect { .. }
+        | P4RuntimeError::Down { .. }
         | P4RuntimeError::Thread { .. } => DriverError::Unreachable(Box::new(error)),
         error => DriverError::Refused(Box::new(error)),
     }

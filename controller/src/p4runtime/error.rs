@@ -23,6 +23,8 @@ pub enum Rpc {
     Read,
     /// Capabilities.
     Capabilities,
+    /// A request of the service `netfold.switch.v1.Ports`.
+    Ports,
 }
 
 impl fmt::Display for Rpc {
@@ -35,6 +37,7 @@ impl fmt::Display for Rpc {
             Self::Write => "Write",
             Self::Read => "Read",
             Self::Capabilities => "Capabilities",
+            Self::Ports => "netfold.switch.v1.Ports",
         })
     }
 }
@@ -103,6 +106,14 @@ pub enum P4RuntimeError {
         /// The last attempt.
         #[source]
         source: Option<tonic::transport::Error>,
+    },
+    /// The switch cannot be used at the moment; it is tried again in the background.
+    #[error("switch {switch} is down: {reason}")]
+    Down {
+        /// The switch.
+        switch: String,
+        /// Why, for people.
+        reason: String,
     },
     /// A call took too long. Whether the switch has done it is not known.
     #[error("switch {switch} has not answered {rpc} within {within:?}: check that it is not stuck")]

@@ -1,5 +1,7 @@
 //! The stream by which a controller stays in charge of a switch.
 
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_p4_runtime::google::Code;
@@ -13,9 +15,10 @@ use tonic_prost::ProstCodec;
 
 use super::call::{Remote, path};
 use super::error::{P4RuntimeError, Rpc};
+use super::packets::PacketLine;
 
-/// Messages to the switch that wait for the connection: bids only.
-const REQUESTS_MAX: usize = 4;
+/// Messages to the switch that wait for the connection: bids, and packets, of which more get lost.
+const REQUESTS_MAX: usize = 256;
 
 /// Bids for one election before it counts as lost.
 const BIDS_MAX: u32 = 3;
@@ -28,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Where the switch says that we stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     /// It has not said so yet.
     Unknown,
     Primary,
@@ -49,6 +52,7 @@ enum Standing {
 
 /// An open stream.
 pub(super) struct Stream {
+    device_id: u64,
     requests: mpsc::Sender<v1::StreamMessageRequest>,
     standing: watch::Receiver<Standing>,
     /// The id of the last bid.
@@ -63,22 +67,87 @@ impl Stream {
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
         let patience = Instant::now() + LINGER;
         loop {
-            let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-            let (told, standing) = watch::channel(Standing::Unknown);
-            tokio::spawn(attend(remote.clone(), receiver, told));
-            let mut stream = Self { requests, standing, election_id };
-            let late = |_| P4RuntimeError::Timeout {
-                switch: remote.switch.clone(),
-                rpc: Rpc::Stream,
-                within: remote.within,
-            };
-            let won = tokio::time::timeout(remote.within, stream.arbitrate(remote)).await.map_err(late)?;
-            let taken = matches!(*stream.standing.borrow(), Standing::Ended { taken: true, .. });
+            let mut stream = Self::begin(remote, election_id, None);
+            let won = timely(remote, stream.arbitrate(remote)).await?;
             match won {
                 Ok(()) => return Ok(stream),
-                Err(_) if taken && Instant::now() < patience => tokio::time::sleep(RETRY).await,
+                Err(_) if stream.is_taken() && Instant::now() < patience => tokio::time::sleep(RETRY).await,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Opens the stream, bids, and waits until the switch says where we stand, whatever that is. Packets from the switch
+    /// go to `line`.
+    pub(super) async fn enter(
+        remote: &Remote,
+        election_id: u128,
+        line: Arc<PacketLine>,
+    ) -> Result<Self, P4RuntimeError> {
+        let patience = Instant::now() + LINGER;
+        loop {
+            let mut stream = Self::begin(remote, election_id, Some(Arc::clone(&line)));
+            match timely(remote, stream.bid()).await? {
+                Standing::Ended { taken: true, .. } if Instant::now() < patience => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Standing::Ended { message, .. } => return Err(broken(remote, message)),
+                Standing::Unknown => return Err(broken(remote, "the stream's task has ended".into())),
+                Standing::Primary | Standing::Backup { .. } | Standing::Vacant { .. } => return Ok(stream),
+            }
+        }
+    }
+
+    fn begin(remote: &Remote, election_id: u128, line: Option<Arc<PacketLine>>) -> Self {
+        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+        let (told, standing) = watch::channel(Standing::Unknown);
+        tokio::spawn(attend(remote.clone(), receiver, told, line));
+        Self { device_id: remote.device_id, requests, standing, election_id }
+    }
+
+    /// Where messages to the switch go in.
+    pub(super) fn requests(&self) -> mpsc::Sender<v1::StreamMessageRequest> {
+        self.requests.clone()
+    }
+
+    /// Where the switch has last said that we stand.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    /// Waits until the switch says something else than before.
+    pub(super) async fn changed(&mut self) {
+        // The task that tells us has said last that the stream is over.
+        let _ = self.standing.changed().await;
+    }
+
+    /// Bids under another id, and waits for the answer.
+    pub(super) async fn bid_again(
+        &mut self,
+        remote: &Remote,
+        election_id: u128,
+    ) -> Result<(), P4RuntimeError> {
+        self.election_id = election_id;
+        timely(remote, self.bid()).await.map(drop)
+    }
+
+    fn is_taken(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Ended { taken: true, .. })
+    }
+
+    async fn bid(&mut self) -> Standing {
+        let bid = v1::MasterArbitrationUpdate {
+            device_id: self.device_id,
+            election_id: Some(self.election_id.into()),
+            ..Default::default()
+        };
+        let request = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
+        self.standing.mark_unchanged();
+        // A stream that ends says why in its standing.
+        let _ = self.requests.send(request).await;
+        match self.standing.changed().await {
+            Ok(()) => self.standing.borrow_and_update().clone(),
+            Err(_) => self.standing.borrow().clone(),
         }
     }
 
@@ -106,27 +175,10 @@ impl Stream {
     }
 
     async fn arbitrate(&mut self, remote: &Remote) -> Result<(), P4RuntimeError> {
-        let broken = |message: String| P4RuntimeError::Broken {
-            switch: remote.switch.clone(),
-            rpc: Rpc::Stream,
-            message,
-        };
+        let broken = |message: String| broken(remote, message);
         let mut highest_seen = 0;
         for _ in 0..BIDS_MAX {
-            let bid = v1::MasterArbitrationUpdate {
-                device_id: remote.device_id,
-                election_id: Some(self.election_id.into()),
-                ..Default::default()
-            };
-            let request = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
-            self.standing.mark_unchanged();
-            // A stream that ends says why in its standing.
-            let _ = self.requests.send(request).await;
-            let standing = match self.standing.changed().await {
-                Ok(()) => self.standing.borrow_and_update().clone(),
-                Err(_) => self.standing.borrow().clone(),
-            };
-            match standing {
+            match self.bid().await {
                 Standing::Primary => return Ok(()),
                 Standing::Ended { message, .. } => return Err(broken(message)),
                 Standing::Unknown => return Err(broken("the stream's task has ended".into())),
@@ -149,13 +201,27 @@ impl Stream {
     }
 }
 
-/// Carries bids to the switch and its answers back, until either side ends the stream.
+fn broken(remote: &Remote, message: String) -> P4RuntimeError {
+    P4RuntimeError::Broken { switch: remote.switch.clone(), rpc: Rpc::Stream, message }
+}
+
+async fn timely<T>(remote: &Remote, answer: impl Future<Output = T>) -> Result<T, P4RuntimeError> {
+    let late = |_| P4RuntimeError::Timeout {
+        switch: remote.switch.clone(),
+        rpc: Rpc::Stream,
+        within: remote.within,
+    };
+    tokio::time::timeout(remote.within, answer).await.map_err(late)
+}
+
+/// Carries messages to the switch and its answers back, until either side ends the stream.
 async fn attend(
     remote: Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
     told: watch::Sender<Standing>,
+    line: Option<Arc<PacketLine>>,
 ) {
-    let end = listen(&remote, receiver, &told).await;
+    let end = listen(&remote, receiver, &told, line).await;
     told.send_replace(end);
 }
 
@@ -163,6 +229,7 @@ async fn listen(
     remote: &Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
     told: &watch::Sender<Standing>,
+    line: Option<Arc<PacketLine>>,
 ) -> Standing {
     let ended = |message: String| Standing::Ended { message, taken: false };
     let refused = |status: Status| Standing::Ended {
@@ -182,11 +249,12 @@ async fn listen(
     };
     loop {
         match answers.message().await {
-            Ok(Some(answer)) => {
-                if let Some(StreamResponse::Arbitration(update)) = answer.update {
-                    told.send_replace(standing(&update));
-                }
-            }
+            Ok(Some(answer)) => match (answer.update, &line) {
+                (Some(StreamResponse::Arbitration(update)), _) => drop(told.send_replace(standing(&update))),
+                (Some(StreamResponse::Packet(packet)), Some(line)) => line.arrive(packet.payload),
+                // Nothing else was asked for.
+                _ => {}
+            },
             Ok(None) => return ended("the switch has ended the stream".into()),
             Err(status) => return refused(status),
         }

@@ -1,0 +1,80 @@
+//! What a handle asks of the keeper's thread, and how it waits for the answer.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use netfold_p4::entry::{Replica, TableEntry};
+
+use super::Repaired;
+use crate::driver::DriverError;
+
+/// One call of [`crate::SwitchDriver`], or of a handle's own.
+#[derive(Debug)]
+pub(super) enum Request {
+    Bind { port: u16, peer: SocketAddr },
+    Unbind(u16),
+    Insert(Vec<TableEntry>),
+    Delete(Vec<TableEntry>),
+    SetGroup(u16, Vec<Replica>),
+    DeleteGroup(u16),
+    Resync,
+    Counters(u32),
+}
+
+/// What comes of a [`Request`].
+#[derive(Debug)]
+pub(super) enum Reply {
+    Done,
+    Repaired(Repaired),
+    Counters(Vec<u64>),
+}
+
+pub(super) type Answer = Result<Reply, DriverError>;
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const ABANDONED: u8 = 2;
+
+/// A request on its way.
+pub(super) struct Call {
+    request: Request,
+    fate: Arc<AtomicU8>,
+    reply: mpsc::SyncSender<Answer>,
+}
+
+/// The caller's end.
+pub(super) struct Ticket {
+    fate: Arc<AtomicU8>,
+    answer: mpsc::Receiver<Answer>,
+}
+
+impl Call {
+    pub(super) fn new(request: Request) -> (Self, Ticket) {
+        let fate = Arc::new(AtomicU8::new(WAITING));
+        let (reply, answer) = mpsc::sync_channel(1);
+        (Self { request, fate: Arc::clone(&fate), reply }, Ticket { fate, answer })
+    }
+
+    /// The request and where its answer goes; `None` when the caller has given up.
+    pub(super) fn take(self) -> Option<(Request, mpsc::SyncSender<Answer>)> {
+        let taken = self.fate.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire);
+        taken.is_ok().then_some((self.request, self.reply))
+    }
+}
+
+impl Ticket {
+    /// Waits for the answer. `None` when nothing was begun within `patience`, and nothing will be; what was begun is
+    /// waited for, since each of its steps has a limit of its own. `None` as well when the keeper is gone.
+    pub(super) fn wait(self, patience: Duration) -> Option<Answer> {
+        match self.answer.recv_timeout(patience) {
+            Ok(answer) => return Some(answer),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        let given_up =
+            self.fate.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if given_up { None } else { self.answer.recv().ok() }
+    }
+}

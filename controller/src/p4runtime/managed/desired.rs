@@ -1,0 +1,146 @@
+//! What the control plane wants of a switch, and what that is in the switch's own ports.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
+use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::p4info::table_id;
+use netfold_wire::Kind;
+
+use super::super::driver::Neighbour;
+use super::super::places::PortProblem;
+use super::super::state::{Key, State};
+use crate::driver::{DriverError, Held};
+
+/// A peer at a port of the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) peer: SocketAddr,
+    /// Unknown until the switch has said which port it makes of the peer.
+    pub(super) at: Option<Neighbour>,
+}
+
+/// Everything asked for and not taken back, by the control plane's ports.
+#[derive(Debug)]
+pub(super) struct Desired {
+    /// What the switch calls itself in copies that it sends; `None` where the pipeline does not see outer headers.
+    from: Option<Address>,
+    pub(super) cpu_port: u16,
+    pub(super) ports: BTreeMap<u16, Bound>,
+    pub(super) entries: BTreeMap<Key, TableEntry>,
+    pub(super) groups: BTreeMap<u16, Vec<Replica>>,
+}
+
+impl Desired {
+    /// `from` as in the field.
+    pub(super) fn new(from: Option<Address>, cpu_port: u16, held: Vec<Held>) -> Self {
+        let mut desired = Self {
+            from,
+            cpu_port,
+            ports: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        };
+        for held in held {
+            match held {
+                Held::Port { port, peer } => drop(desired.ports.insert(port, Bound { peer, at: None })),
+                Held::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
+                Held::Entries(entries) => {
+                    desired.entries.extend(entries.into_iter().map(|entry| (Key::of(&entry), entry)));
+                }
+            }
+        }
+        desired
+    }
+
+    /// Whether every port that is named has a peer, and every group's copies can be told apart.
+    pub(super) fn check(&self) -> Result<(), DriverError> {
+        let fields = self.entries.values().filter(|entry| entry.table == table_id(id::JOB));
+        let fields = fields.flat_map(|entry| &entry.matches).filter(|field| field.field == id::key::PORT);
+        let replicas = self.groups.values().flatten();
+        let named = fields.map(|field| field.value).chain(replicas.map(|replica| replica.port.into()));
+        for port in named {
+            let port = u16::try_from(port).map_err(|_| EntryError::Field(id::key::PORT))?;
+            if !self.ports.contains_key(&port) {
+                return Err(port_error(port, PortProblem::Unbound));
+            }
+        }
+        self.groups.iter().try_for_each(|(group, replicas)| self.check_group(*group, replicas))
+    }
+
+    /// The switch has lost it all, and so have we.
+    pub(super) fn forget(&mut self) {
+        self.ports.clear();
+        self.entries.clear();
+        self.groups.clear();
+    }
+
+    fn at(&self, port: u16) -> Result<(SocketAddr, Neighbour), DriverError> {
+        let bound = self.ports.get(&port).and_then(|bound| Some((bound.peer, bound.at?)));
+        bound.ok_or_else(|| port_error(port, PortProblem::Unbound))
+    }
+
+    /// An entry with the switch's port in place of the control plane's.
+    pub(super) fn placed(&self, entry: &TableEntry) -> Result<TableEntry, DriverError> {
+        let mut entry = entry.clone();
+        if entry.table == table_id(id::JOB) {
+            for field in entry.matches.iter_mut().filter(|field| field.field == id::key::PORT) {
+                let port = u16::try_from(field.value).map_err(|_| EntryError::Field(field.field))?;
+                field.value = u64::from(self.at(port)?.1.port);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Whether the copies of a group can be told apart: no instance is 0, stands twice or is another group's.
+    pub(super) fn check_group(&self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+        let others = || self.groups.iter().filter(|(other, _)| **other != group).flat_map(|(_, held)| held);
+        for (index, replica) in replicas.iter().enumerate() {
+            let same = |other: &Replica| other.instance == replica.instance;
+            if replica.instance == 0 || replicas[..index].iter().any(same) || others().any(same) {
+                return Err(EntryError::Group(group).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The copies of a group, by the switch's ports, and the entries that address them.
+    pub(super) fn placed_group(
+        &self,
+        replicas: &[Replica],
+    ) -> Result<(Vec<Replica>, Vec<TableEntry>), DriverError> {
+        let mut placed = Vec::with_capacity(replicas.len());
+        let mut addresses = Vec::with_capacity(replicas.len());
+        for replica in replicas {
+            let (peer, at) = self.at(replica.port)?;
+            placed.push(Replica { port: at.port, instance: replica.instance });
+            if let (Some(from), SocketAddr::V4(peer)) = (self.from, peer) {
+                let to = Address { mac: at.mac, ip: peer.ip().to_bits(), port: peer.port() };
+                addresses.push(child_entry(replica.instance, to, from));
+            }
+        }
+        Ok((placed, addresses))
+    }
+
+    /// All that the switch is to hold.
+    pub(super) fn state(&self) -> Result<State, DriverError> {
+        let mut state = State::default();
+        for kind in [Kind::Advance, Kind::Probe] {
+            state.add(controller_entry(self.cpu_port, kind));
+        }
+        for entry in self.entries.values() {
+            state.add(self.placed(entry)?);
+        }
+        for (group, replicas) in &self.groups {
+            let (replicas, addresses) = self.placed_group(replicas)?;
+            state.add_group(*group, replicas);
+            addresses.into_iter().for_each(|entry| state.add(entry));
+        }
+        Ok(state)
+    }
+}
+
+pub(super) fn port_error(port: u16, problem: PortProblem) -> DriverError {
+    DriverError::Port { port, source: Box::new(problem) }
+}

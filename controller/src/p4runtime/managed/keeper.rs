@@ -1,0 +1,445 @@
+//! The thread that keeps a switch as it is asked for: connects, elects, compares, repairs, and carries out calls.
+
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use netfold_p4::allreduce::id;
+use netfold_p4::p4info;
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::v1::UpdateType;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+
+use super::super::call::{Remote, chain};
+use super::super::driver::{Neighbour, refused};
+use super::super::error::P4RuntimeError;
+use super::super::pipeline::Pipeline;
+use super::super::places::{Attachment, PortProblem};
+use super::super::state::{Changes, Observed, group_entity, update};
+use super::super::stream::{Standing, Stream};
+use super::call::{Answer, Call, Reply, Request};
+use super::desired::{Bound, Desired, port_error};
+use super::ports::{self, Description};
+use super::session::Session;
+use super::{ManagedConfig, Phase, Repaired, Shared, SwitchEvent, limits};
+use crate::driver::{DriverError, Limits};
+
+/// Comparisons in a row, each of which finds what the one before has left, before the switch counts as broken.
+const PASSES_MAX: usize = 4;
+
+/// Who hears of events.
+pub(super) type Listener = Box<dyn FnMut(SwitchEvent) + Send>;
+
+/// Everything of a managed switch that lives on its thread.
+pub(super) struct Keeper {
+    pub(super) config: ManagedConfig,
+    pub(super) pipeline: Pipeline,
+    pub(super) desired: Desired,
+    limits: Limits,
+    pub(super) shared: Arc<Shared>,
+    calls: mpsc::UnboundedReceiver<Call>,
+    listener: Listener,
+    backoff: Backoff,
+    /// The reason that was told last.
+    told_down: Option<String>,
+    /// Groups whose last change failed. Some switches forget half of such a group and say that they have all of it.
+    pub(super) doubtful: BTreeSet<u16>,
+}
+
+/// A change that was not made, or not surely. With a reason, the connection is of no more use.
+pub(super) struct Failure {
+    pub(super) error: DriverError,
+    pub(super) lost: Option<String>,
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        Self { error, lost: None }
+    }
+}
+
+impl From<P4RuntimeError> for Failure {
+    /// Of a request of which nothing is to be taken back.
+    fn from(error: P4RuntimeError) -> Self {
+        let passed = matches!(
+            error,
+            P4RuntimeError::NoPipeline { .. } | P4RuntimeError::Refused { code: Code::PermissionDenied, .. }
+        );
+        let lost = (passed || error.is_ambiguous()).then(|| error.to_string());
+        Self { error: refused(error), lost }
+    }
+}
+
+/// Waits that grow, each a random part shorter so that switches that went together are not tried together.
+struct Backoff {
+    bounds: (Duration, Duration),
+    next: Duration,
+}
+
+impl Backoff {
+    fn new(bounds: (Duration, Duration)) -> Self {
+        Self { bounds, next: bounds.0 }
+    }
+
+    fn reset(&mut self) {
+        self.next = self.bounds.0;
+    }
+
+    fn wait(&mut self) -> Duration {
+        let wait = self.next.min(self.bounds.1);
+        self.next = (wait * 2).min(self.bounds.1);
+        let chance = RandomState::new().build_hasher().finish() % 1024;
+        wait / 2 + (wait / 2) * chance as u32 / 1024
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(
+        config: ManagedConfig,
+        pipeline: Pipeline,
+        desired: Desired,
+        shared: Arc<Shared>,
+        calls: mpsc::UnboundedReceiver<Call>,
+        listener: Listener,
+    ) -> Result<Self, P4RuntimeError> {
+        let mut keeper = Self {
+            limits: limits(&pipeline.profile, &config),
+            backoff: Backoff::new(config.retry),
+            config,
+            pipeline,
+            desired,
+            shared,
+            calls,
+            listener,
+            told_down: None,
+            doubtful: BTreeSet::new(),
+        };
+        let bound: Vec<(u16, SocketAddr)> =
+            keeper.desired.ports.iter().map(|(port, bound)| (*port, bound.peer)).collect();
+        let held = |error: DriverError| P4RuntimeError::Config {
+            switch: keeper.shared.name.clone(),
+            what: format!("what is said to be there already cannot be: {}", error.chain()),
+        };
+        for (port, peer) in bound {
+            let at = keeper.known(port, peer).map_err(held)?;
+            keeper.desired.ports.insert(port, Bound { peer, at });
+        }
+        keeper.desired.check().map_err(held)?;
+        Ok(keeper)
+    }
+
+    /// Where a peer is, as far as that is known without asking the switch.
+    pub(super) fn known(&self, port: u16, peer: SocketAddr) -> Result<Option<Neighbour>, DriverError> {
+        if port >= self.limits.ports_max {
+            return Err(port_error(port, PortProblem::Number));
+        }
+        let Attachment::Known(places) = &self.config.attachment else { return Ok(None) };
+        let SocketAddr::V4(peer) = peer else {
+            return Err(port_error(port, PortProblem::NotIpv4(peer)));
+        };
+        let at = places.find(peer).ok_or_else(|| port_error(port, PortProblem::Unknown(peer)))?;
+        if at.port == 0 || at.port == self.desired.cpu_port {
+            return Err(port_error(port, PortProblem::Reserved(at.port)));
+        }
+        Ok(Some(at))
+    }
+
+    /// Goes on until the last handle is gone.
+    pub(super) async fn run(mut self) {
+        loop {
+            let connecting = connect(&self.config, &self.shared);
+            let Some(connected) = meanwhile(&mut self.calls, &self.shared, connecting).await else { return };
+            let reason = match connected {
+                Ok(mut session) => {
+                    self.shared.line.open(session.stream.requests());
+                    let reason = self.attend(&mut session).await;
+                    self.shared.line.close();
+                    reason
+                }
+                Err(error) => chain(&error),
+            };
+            self.down(reason);
+            let pause = sleep(self.backoff.wait());
+            if meanwhile(&mut self.calls, &self.shared, pause).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Goes along with the elections of one stream. Returns why the connection is of no more use.
+    async fn attend(&mut self, session: &mut Session) -> String {
+        loop {
+            match session.stream.standing() {
+                Standing::Primary => {
+                    if let Err(reason) = self.serve(session).await {
+                        return reason;
+                    }
+                }
+                Standing::Backup { highest } => {
+                    let switch = self.shared.name.clone();
+                    let ours = session.stream.election_id();
+                    self.down(P4RuntimeError::NotPrimary { switch, ours, highest }.to_string());
+                    let changed = session.stream.changed();
+                    if meanwhile(&mut self.calls, &self.shared, changed).await.is_none() {
+                        return String::new();
+                    }
+                }
+                Standing::Vacant { highest } => {
+                    self.down("no controller is in charge".into());
+                    let bid = session.stream.election_id().max(highest.saturating_add(1));
+                    if let Err(error) = session.stream.bid_again(&session.remote, bid).await {
+                        return chain(&error);
+                    }
+                }
+                Standing::Ended { message, .. } => return format!("the stream has ended: {message}"),
+                Standing::Unknown => session.stream.changed().await,
+            }
+        }
+    }
+
+    /// Serves a switch that we are in charge of, as long as we are. Returns why the connection is of no more use, if it is
+    /// not.
+    async fn serve(&mut self, session: &mut Session) -> Result<(), String> {
+        self.take_over(session).await.map_err(|failure| describe(&failure))?;
+        self.backoff.reset();
+        let ticks = |every| {
+            let mut ticks = interval_at(Instant::now() + every, every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        };
+        let (mut checks, mut resyncs) = (ticks(self.config.check_every), ticks(self.config.resync_every));
+        loop {
+            tokio::select! {
+                biased;
+                () = session.stream.changed() => {
+                    if session.stream.standing() != Standing::Primary {
+                        return Ok(());
+                    }
+                }
+                call = self.calls.recv() => {
+                    // Whoever drops the last handle stops this thread.
+                    let Some(call) = call else { return Err("nobody uses it".into()) };
+                    self.answer(session, call).await?;
+                }
+                _ = resyncs.tick() => {
+                    self.resync(session).await.map_err(|failure| describe(&failure))?;
+                    self.tell_counters(session).await.map_err(|error| chain(&error))?;
+                }
+                _ = checks.tick() => match session.is_alive(self.pipeline.cookie).await {
+                    Ok(true) => {}
+                    Ok(false) => return Err("it does not run our pipeline any more".into()),
+                    Err(error) => return Err(chain(&error)),
+                },
+            }
+        }
+    }
+
+    /// Makes the switch what it should be, and tells.
+    async fn take_over(&mut self, session: &Session) -> Result<(), Failure> {
+        let described = match self.config.attachment {
+            Attachment::Attached => Description::of(&session.remote, &self.config.address).await?,
+            Attachment::Known(_) => Description::default(),
+        };
+        if let Some(cpu_port) = described.cpu_port {
+            self.desired.cpu_port = cpu_port;
+        }
+        let pushed = session.load(&self.pipeline).await?;
+        let observed = session.observe(&self.pipeline).await?;
+        let rebooted = self.config.boot.is_some() && self.config.boot != described.boot;
+        let emptied = !self.desired.entries.is_empty() && observed.is_empty();
+        let fresh = pushed || rebooted || emptied;
+        if fresh {
+            self.desired.forget();
+            self.doubtful.clear();
+        }
+        self.config.boot.clone_from(&described.boot);
+        let repaired = self.reconcile(session, Some(observed)).await?;
+        let (limits, numerics) = (self.limits, self.pipeline.profile.numerics);
+        self.told_down = None;
+        let up = SwitchEvent::Up { fresh, limits, numerics, boot: described.boot, data: described.data };
+        (self.listener)(up);
+        if !fresh && !repaired.is_nothing() {
+            (self.listener)(SwitchEvent::Repaired(repaired));
+        }
+        *self.shared.phase() = Phase::Up;
+        Ok(())
+    }
+
+    fn down(&mut self, reason: String) {
+        *self.shared.phase() = Phase::Down(reason.clone());
+        if self.told_down.as_ref() != Some(&reason) {
+            self.told_down = Some(reason.clone());
+            (self.listener)(SwitchEvent::Down { reason });
+        }
+    }
+
+    async fn resync(&mut self, session: &Session) -> Result<Repaired, Failure> {
+        let repaired = self.reconcile(session, None).await?;
+        if !repaired.is_nothing() {
+            (self.listener)(SwitchEvent::Repaired(repaired));
+        }
+        Ok(repaired)
+    }
+
+    async fn tell_counters(&mut self, session: &Session) -> Result<(), P4RuntimeError> {
+        let packets = session.counters(p4info::counter_id(id::PACKETS)).await?;
+        let answers = session.counters(p4info::counter_id(id::ANSWERS)).await?;
+        (self.listener)(SwitchEvent::Counters { packets, answers });
+        Ok(())
+    }
+
+    /// Compares what the switch holds, or was seen to hold, with what it should, and writes the differences; again, when some
+    /// were refused.
+    pub(super) async fn reconcile(
+        &mut self,
+        session: &Session,
+        mut seen: Option<Observed>,
+    ) -> Result<Repaired, Failure> {
+        let mut repaired = self.reconcile_ports(session).await?;
+        let wanted = self.desired.state()?;
+        let broken = |source| P4RuntimeError::Schema { switch: session.remote.switch.clone(), source };
+        let mut last = None;
+        for _ in 0..PASSES_MAX {
+            session.tally.passes.fetch_add(1, Relaxed);
+            let observed = match seen.take().filter(|_| self.doubtful.is_empty()) {
+                Some(seen) => seen,
+                None => {
+                    let delete = |group: &u16| update(UpdateType::Delete, group_entity(*group, &[]));
+                    let doubtful = self.doubtful.iter().map(delete).collect();
+                    session.write(vec![doubtful], Some(&self.pipeline)).await?;
+                    self.doubtful.clear();
+                    session.observe(&self.pipeline).await?
+                }
+            };
+            let changes = Changes::between(&self.pipeline.schema, observed, &wanted).map_err(broken)?;
+            let Changes { inserted, removed, modified, .. } = changes;
+            let groups = changes.groups.clone();
+            match session.write(changes.steps, Some(&self.pipeline)).await {
+                Ok(()) => {
+                    repaired.inserted += inserted;
+                    repaired.removed += removed;
+                    repaired.modified += modified;
+                    return Ok(repaired);
+                }
+                // Somebody else has written meanwhile, or there was no room before others' entries were gone.
+                Err(error @ P4RuntimeError::Write { .. }) => {
+                    self.doubtful.extend(groups);
+                    last = Some(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match last {
+            Some(error) => {
+                let lost = Some(chain(&error));
+                Err(Failure { error: refused(error), lost })
+            }
+            None => Ok(repaired),
+        }
+    }
+
+    /// Has the switch's ports be those of the peers that are bound.
+    async fn reconcile_ports(&mut self, session: &Session) -> Result<Repaired, Failure> {
+        let mut repaired = Repaired::default();
+        if matches!(self.config.attachment, Attachment::Known(_)) {
+            return Ok(repaired);
+        }
+        let there = ports::list(&session.remote).await?;
+        let wanted: BTreeSet<SocketAddr> = self.desired.ports.values().map(|bound| bound.peer).collect();
+        for (peer, _) in there.iter().filter(|(peer, (_, fixed))| !fixed && !wanted.contains(peer)) {
+            ports::detach(&session.remote, *peer).await?;
+            repaired.removed += 1;
+        }
+        for bound in self.desired.ports.values_mut() {
+            bound.at = match there.get(&bound.peer) {
+                Some((at, _)) => Some(*at),
+                None => {
+                    repaired.inserted += 1;
+                    Some(ports::attach(&session.remote, bound.peer).await?)
+                }
+            };
+        }
+        Ok(repaired)
+    }
+
+    /// Carries out a call. An error is why the connection is of no more use.
+    async fn answer(&mut self, session: &Session, call: Call) -> Result<(), String> {
+        let Some((request, reply)) = call.take() else { return Ok(()) };
+        let (answer, lost) = match self.carry_out(session, request).await {
+            Ok(reply) => (Ok(reply), None),
+            Err(Failure { error, lost }) => (Err(error), lost),
+        };
+        if let Some(reason) = &lost {
+            // The caller's next call must not be carried out on a switch of which nobody knows what it holds.
+            *self.shared.phase() = Phase::Down(reason.clone());
+        }
+        // The caller waits, unless it was killed.
+        let _ = reply.send(answer);
+        lost.map_or(Ok(()), Err)
+    }
+
+    async fn carry_out(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
+        match request {
+            Request::Bind { port, peer } => self.bind(session, port, peer).await?,
+            Request::Unbind(port) => self.unbind(session, port).await?,
+            Request::Insert(entries) => self.insert(session, entries).await?,
+            Request::Delete(entries) => self.delete(session, entries).await?,
+            Request::SetGroup(group, replicas) => self.set_group(session, group, replicas).await?,
+            Request::DeleteGroup(group) => self.delete_group(session, group).await?,
+            Request::Resync => return self.resync(session).await.map(Reply::Repaired),
+            Request::Counters(counter) => return Ok(Reply::Counters(session.counters(counter).await?)),
+        }
+        Ok(Reply::Done)
+    }
+}
+
+pub(super) fn describe(failure: &Failure) -> String {
+    failure.lost.clone().unwrap_or_else(|| failure.error.chain())
+}
+
+/// Connects and bids.
+async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4RuntimeError> {
+    let remote = Remote::connect_once(
+        shared.name.clone(),
+        config.device_id,
+        &config.address,
+        config.connect_within,
+        config.call_within,
+    )
+    .await?;
+    let stream = Stream::enter(&remote, config.election_id, Arc::clone(&shared.line)).await?;
+    Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
+}
+
+/// Waits for something while calls are refused. `None` when the last handle is gone.
+async fn meanwhile<T>(
+    calls: &mut mpsc::UnboundedReceiver<Call>,
+    shared: &Shared,
+    something: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::pin!(something);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut something => return Some(done),
+            call = calls.recv() => {
+                let (_, reply) = match call?.take() {
+                    Some(taken) => taken,
+                    None => continue,
+                };
+                let reason = match &*shared.phase() {
+                    Phase::Down(reason) => reason.clone(),
+                    Phase::Up => "it is being connected".into(),
+                };
+                let answer: Answer = Err(shared.unreachable(reason));
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A switch that makes a port of every peer that it is told of.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::ports::{
+    AttachRequest, DescribeRequest, DescribeResponse, DetachRequest, ListRequest,
+};
+
+use super::super::call::Remote;
+use super::super::driver::Neighbour;
+use super::super::error::P4RuntimeError;
+
+/// What a switch says of itself; nothing, if it has no such service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Description {
+    pub(super) boot: Option<String>,
+    pub(super) cpu_port: Option<u16>,
+    pub(super) data: Option<SocketAddr>,
+}
+
+impl Description {
+    /// Asks for it. `address` is where the switch was reached, which stands for the address that it listens at when that is
+    /// all of them.
+    pub(super) async fn of(remote: &Remote, address: &str) -> Result<Self, P4RuntimeError> {
+        match remote.ports(DescribeRequest {}).await {
+            Ok(described) => Ok(Self::new(described, address)),
+            Err(P4RuntimeError::Refused { code: Code::Unimplemented, .. }) => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn new(described: DescribeResponse, address: &str) -> Self {
+        let reached = address.parse::<SocketAddr>().ok().map(|reached| reached.ip());
+        let data = described.data_address.parse::<SocketAddr>().ok();
+        let data = data.map(|data| match reached {
+            Some(ip) if data.ip().is_unspecified() => SocketAddr::new(ip, data.port()),
+            _ => data,
+        });
+        let boot = Some(described.boot_id).filter(|boot| !boot.is_empty());
+        let cpu_port = u16::try_from(described.cpu_port).ok().filter(|port| *port != 0);
+        Self { boot, cpu_port, data: data.filter(|data| !data.ip().is_unspecified()) }
+    }
+}
+
+/// Makes a port of a peer.
+pub(super) async fn attach(remote: &Remote, peer: SocketAddr) -> Result<Neighbour, P4RuntimeError> {
+    let answer = remote.ports(AttachRequest { peer: peer.to_string() }).await?;
+    let port = u16::try_from(answer.port).ok().filter(|port| *port != 0);
+    let port = port.ok_or_else(|| remote.malformed_port())?;
+    Ok(Neighbour { port, mac: 0 })
+}
+
+/// Takes a peer's port away.
+pub(super) async fn detach(remote: &Remote, peer: SocketAddr) -> Result<(), P4RuntimeError> {
+    remote.ports(DetachRequest { peer: peer.to_string() }).await.map(drop)
+}
+
+/// The ports that can be taken away and those that cannot, by peer.
+pub(super) async fn list(remote: &Remote) -> Result<BTreeMap<SocketAddr, (Neighbour, bool)>, P4RuntimeError> {
+    let answer = remote.ports(ListRequest {}).await?;
+    let port = |port: netfold_p4_runtime::ports::Port| {
+        let at = Neighbour { port: u16::try_from(port.port).ok()?, mac: 0 };
+        Some((port.peer.parse().ok()?, (at, port.fixed)))
+    };
+    Ok(answer.ports.into_iter().filter_map(port).collect())
+}

@@ -1,0 +1,91 @@
+//! Where peers are: which port of a switch leads to them, and at which Ethernet address.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use super::driver::Neighbour;
+
+/// Knows where the peers of one switch are, without asking the switch.
+pub trait Places: Send {
+    /// Where a peer is attached, or the next hop to it; `None` when that is not known.
+    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour>;
+}
+
+impl<F: Fn(SocketAddrV4) -> Option<Neighbour> + Send> Places for F {
+    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour> {
+        self(peer)
+    }
+}
+
+/// How a switch gets to its peers.
+pub enum Attachment {
+    /// Every peer is at a port that is known beforehand.
+    Known(Box<dyn Places>),
+    /// The switch makes a port of every peer that it is told of, by the service `netfold.switch.v1.Ports` beside
+    /// P4Runtime: Netfold's own switch, whose links are UDP.
+    Attached,
+}
+
+/// Peers by address: ranges of hosts, and single ones. The longest prefix wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Neighbourhood {
+    ranges: Vec<(Ipv4Addr, u8, Neighbour)>,
+}
+
+impl Neighbourhood {
+    /// Nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Everybody whose address begins with the first `prefix_len` bits (0 to 32) of `address` is at this place.
+    #[must_use]
+    pub fn with(mut self, address: Ipv4Addr, prefix_len: u8, place: Neighbour) -> Self {
+        self.ranges.push((address, prefix_len.min(32), place));
+        self
+    }
+}
+
+impl Places for Neighbourhood {
+    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour> {
+        let within = |(address, prefix_len, _): &&(Ipv4Addr, u8, Neighbour)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(*prefix_len)).unwrap_or(0);
+            (address.to_bits() ^ peer.ip().to_bits()) & mask == 0
+        };
+        let found = self.ranges.iter().filter(within).max_by_key(|(_, prefix_len, _)| *prefix_len);
+        found.map(|(.., place)| *place)
+    }
+}
+
+/// Why a port cannot be bound.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PortProblem {
+    #[error("no peer is bound to it")]
+    Unbound,
+    #[error("the switch takes no port of that number")]
+    Number,
+    #[error("{0} is no IPv4 address, and the pipeline knows only those")]
+    NotIpv4(SocketAddr),
+    #[error("no port of the switch is known to lead to {0}: enter it among the neighbours")]
+    Unknown(SocketAddrV4),
+    #[error("the neighbour is said to be at port {0} of the switch, which is not for peers")]
+    Reserved(u16),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let place = |port| Neighbour { port, mac: u64::from(port) };
+        let places = Neighbourhood::new()
+            .with(Ipv4Addr::new(10, 1, 0, 0), 16, place(1))
+            .with(Ipv4Addr::new(10, 1, 2, 3), 32, place(2))
+            .with(Ipv4Addr::UNSPECIFIED, 0, place(3));
+        let at = |address: [u8; 4]| places.find(SocketAddrV4::new(address.into(), 9)).map(|found| found.port);
+        assert_eq!(at([10, 1, 9, 9]), Some(1));
+        assert_eq!(at([10, 1, 2, 3]), Some(2));
+        assert_eq!(at([192, 168, 0, 1]), Some(3));
+        assert_eq!(Neighbourhood::new().find(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a switch holds, what it should hold, and what must be written to make the one the other. Pure data.
+
+use std::collections::BTreeMap;
+
+use netfold_p4::allreduce::id;
+use netfold_p4::entry::{FieldMatch, Replica, TableEntry};
+use netfold_p4::p4info::table_id;
+use netfold_p4_runtime::schema::{decode_replica, encode_replica};
+use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
+use netfold_p4_runtime::{Schema, SchemaError};
+
+/// By what a table knows an entry: table, key fields in order of their ids, priority.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    table: u32,
+    matches: Vec<FieldMatch>,
+    priority: i32,
+}
+
+impl Key {
+    pub(super) fn of(entry: &TableEntry) -> Self {
+        let mut matches = entry.matches.clone();
+        matches.sort_unstable();
+        Self { table: entry.table, matches, priority: entry.priority }
+    }
+}
+
+/// Entries by their keys, groups by their ids with copies in order of port and instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) entries: BTreeMap<Key, TableEntry>,
+    pub(super) groups: BTreeMap<u16, Vec<Replica>>,
+}
+
+impl State {
+    pub(super) fn add(&mut self, entry: TableEntry) {
+        self.entries.insert(Key::of(&entry), entry);
+    }
+
+    pub(super) fn add_group(&mut self, group: u16, mut replicas: Vec<Replica>) {
+        replicas.sort_unstable_by_key(|replica| (replica.port, replica.instance));
+        self.groups.insert(group, replicas);
+    }
+}
+
+/// What was read from a switch.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    pub(super) state: State,
+    /// What cannot be ours, as deletions.
+    pub(super) foreign: Vec<v1::Update>,
+}
+
+impl Observed {
+    /// Sorts what a switch has answered to [`patterns`].
+    pub(super) fn new(schema: &Schema, entities: Vec<EntityKind>) -> Self {
+        let mut observed = Self::default();
+        for entity in entities {
+            match entity {
+                EntityKind::Table(entry) if entry.is_default_action || entry.is_const => {}
+                EntityKind::Table(entry) => match schema.decode(&entry) {
+                    Ok(entry) => observed.state.add(entry),
+                    Err(_) => observed.foreign.push(delete(EntityKind::Table(v1::TableEntry {
+                        table_id: entry.table_id,
+                        r#match: entry.r#match,
+                        priority: entry.priority,
+                        ..v1::TableEntry::default()
+                    }))),
+                },
+                EntityKind::Replication(v1::PacketReplicationEngineEntry {
+                    r#type: Some(Replication::MulticastGroup(group)),
+                }) => observed.group(group),
+                // Not asked for.
+                _ => {}
+            }
+        }
+        observed
+    }
+
+    fn group(&mut self, group: v1::MulticastGroupEntry) {
+        let replicas: Result<Vec<_>, SchemaError> = group.replicas.iter().map(decode_replica).collect();
+        match (u16::try_from(group.multicast_group_id), replicas) {
+            (Ok(id), Ok(replicas)) => self.state.add_group(id, replicas),
+            _ => {
+                let foreign = v1::MulticastGroupEntry { replicas: Vec::new(), metadata: Vec::new(), ..group };
+                let r#type = Some(Replication::MulticastGroup(foreign));
+                let entity = v1::PacketReplicationEngineEntry { r#type };
+                self.foreign.push(delete(EntityKind::Replication(entity)));
+            }
+        }
+    }
+
+    /// Whether the switch holds nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.foreign.is_empty() && self.state.entries.is_empty() && self.state.groups.is_empty()
+    }
+}
+
+/// What to read of a switch to know all that it holds.
+pub(super) fn patterns(schema: &Schema) -> Vec<v1::Entity> {
+    let tables = schema
+        .tables()
+        .map(|table_id| EntityKind::Table(v1::TableEntry { table_id, ..v1::TableEntry::default() }));
+    tables.chain([group_entity(0, &[])]).map(v1::Entity::from).collect()
+}
+
+/// Updates in steps: each is over before the next begins, since what a later one writes refers to what an earlier one
+/// has written, or takes its room.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) steps: Vec<Vec<v1::Update>>,
+    /// Groups that are created or changed.
+    pub(super) groups: Vec<u16>,
+    pub(super) inserted: usize,
+    pub(super) removed: usize,
+    pub(super) modified: usize,
+}
+
+impl Changes {
+    /// What makes `observed` equal to `wanted`.
+    ///
+    /// Job entries go first and come last, so that no packet is admitted to a group that is not there.
+    pub(super) fn between(schema: &Schema, observed: Observed, wanted: &State) -> Result<Self, SchemaError> {
+        let mut changes = Self { removed: observed.foreign.len(), ..Self::default() };
+        let Observed { state, foreign } = observed;
+        let mut gone = foreign;
+        for (key, entry) in &state.entries {
+            if !wanted.entries.contains_key(key) {
+                changes.removed += 1;
+                gone.push(delete(EntityKind::Table(schema.encode_key(entry)?)));
+            }
+        }
+        for group in state.groups.keys().filter(|group| !wanted.groups.contains_key(group)) {
+            changes.removed += 1;
+            gone.push(delete(group_entity(*group, &[])));
+        }
+        let (mut addresses, mut groups, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, entry) in &wanted.entries {
+            let kind = match state.entries.get(key) {
+                None => UpdateType::Insert,
+                Some(there) if (there.action, &there.params) != (entry.action, &entry.params) => {
+                    UpdateType::Modify
+                }
+                Some(_) => continue,
+            };
+            changes.count(kind);
+            let update = update(kind, EntityKind::Table(schema.encode(entry)?));
+            if entry.table == table_id(id::JOB) { jobs.push(update) } else { addresses.push(update) }
+        }
+        for (group, replicas) in &wanted.groups {
+            let kind = match state.groups.get(group) {
+                None => UpdateType::Insert,
+                Some(there) if there != replicas => UpdateType::Modify,
+                Some(_) => continue,
+            };
+            changes.count(kind);
+            changes.groups.push(*group);
+            groups.push(update(kind, group_entity(*group, replicas)));
+        }
+        changes.steps = vec![gone, addresses, groups, jobs];
+        Ok(changes)
+    }
+
+    fn count(&mut self, kind: UpdateType) {
+        match kind {
+            UpdateType::Insert => self.inserted += 1,
+            _ => self.modified += 1,
+        }
+    }
+}
+
+pub(super) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
+    v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
+}
+
+fn delete(entity: EntityKind) -> v1::Update {
+    update(UpdateType::Delete, entity)
+}
+
+pub(super) fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
+    let group = v1::MulticastGroupEntry {
+        multicast_group_id: u32::from(group),
+        replicas: replicas.iter().map(encode_replica).collect(),
+        metadata: Vec::new(),
+    };
+    let r#type = Some(Replication::MulticastGroup(group));
+    EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type })
+}
