@@ -11,6 +11,7 @@
 //! | [`slots`], [`pool`] | what is free | numbers |
 //! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
+//! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
@@ -53,6 +54,7 @@ pub mod message;
 pub mod p4runtime;
 pub mod pool;
 pub mod record;
+pub mod route;
 pub mod server;
 pub mod slots;
 mod timers;

@@ -6,7 +6,7 @@
 //! on the way is there.
 //!
 //! What is described does not change while it is used: whether a switch answers, what is free there and how loaded a link is
-//! are the business of callers.
+//! are the business of [`crate::route`] and its callers.
 //!
 //! # Example
 //!
