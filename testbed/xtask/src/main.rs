@@ -1,5 +1,6 @@
 //! Netfold's development tasks. CI runs `cargo xtask lint` and then `cargo xtask test`, as people do.
 
+mod clients;
 mod fuzz;
 mod install;
 mod lint;
@@ -36,6 +37,8 @@ enum Task {
     Snapshots(snapshots::Arguments),
     /// Install the host library for C: libraries, header and pkg-config file
     Install(install::Arguments),
+    /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
+    Clients,
     /// What CI runs: `lint`, then `test`
     Ci,
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Tidy(arguments) => tidy::run(&arguments),
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
+        Task::Clients => clients::run(),
         Task::Ci => lint::run().and_then(|()| test::run(&test::Arguments::default())),
     };
     match done {

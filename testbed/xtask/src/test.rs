@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, heading, run_reading};
-use crate::{fuzz, packages, tidy};
+use crate::{clients, fuzz, packages, tidy};
 
 /// Install what the tests need, then run every test, a bounded fuzz run and `tidy`; end with a total
 #[derive(clap::Args)]
@@ -41,7 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     heading("unit, integration and documentation tests");
     packages::frameworks()?;
     packages::say_optional();
-    let tests = run_reading(&mut cargo(&["test", "--workspace", "--no-fail-fast"]), |line| total.add(line));
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    tests.envs(clients::interpreters()?);
+    let tests = run_reading(&mut tests, |line| total.add(line));
     problems.extend(tests.err());
 
     if !arguments.no_fuzz {

@@ -10,6 +10,7 @@ use netfold_io::loopback;
 use netfold_p4::{allreduce, p4info, profile::by_name};
 use netfold_switch::{EmptyPipeline, Switch};
 use netfold_switch_p4runtime::{Server, ServerConfig};
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 
 /// Runs a client's script against an empty switch.
 fn run(variable: &str, script: &str) {
@@ -29,7 +30,8 @@ fn run(variable: &str, script: &str) {
     let server = Server::start(([127, 0, 0, 1], 0).into(), ServerConfig::default(), handle.clone()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
     let mut client = Command::new("timeout");
-    client.args(["60", &python]).arg(path).arg(server.local_addr().to_string()).arg(info).arg(config);
+    client.args(["120", &python]).arg(path).arg(server.local_addr().to_string()).arg(info).arg(config);
+    client.args([9, 3].map(advance));
     let output = client.output().unwrap();
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -37,6 +39,30 @@ fn run(variable: &str, script: &str) {
     handle.stop();
     let _ = thread.join();
     assert!(output.status.success() && text.contains(" ok"), "{text}");
+}
+
+/// An ADVANCE of slot 0 to a chunk, in hexadecimal.
+fn advance(chunk: u32) -> String {
+    let repr = Repr {
+        kind: Kind::Advance,
+        flags: Flags::BARE,
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: 0,
+        slot: 0,
+        set: 0,
+        epoch: 0,
+        key: 0,
+        chunk,
+        bitmap: 0,
+        count: 0,
+        exp: 0,
+        exp_next: 0,
+    };
+    let mut bytes = [0; header::LEN];
+    repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
