@@ -33,6 +33,7 @@
 mod advance;
 mod call;
 mod client;
+mod connect;
 mod control;
 mod driver;
 mod error;
@@ -45,6 +46,7 @@ mod stream;
 mod tables;
 
 pub use client::{Client, ClientConfig, ELECTION_ID};
+pub use connect::{ConnectError, LANE_WORDS_DEFAULT, configure, connect, neighbourhood};
 pub use control::{ControlPort, UdpControlPort};
 pub use driver::{DeviceFormat, DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
 pub use error::{P4RuntimeError, Rpc, UpdateFailure};

@@ -1,8 +1,9 @@
 //! Where peers are: which port of a switch leads to them, and at which Ethernet address.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 
 use super::driver::Neighbour;
+use crate::topology::Prefix;
 
 /// Knows where the peers of one switch are, without asking the switch.
 pub trait Places: Send {
@@ -25,10 +26,10 @@ pub enum Attachment {
     Attached,
 }
 
-/// Peers by address: ranges of hosts, and single ones. The longest prefix wins.
+/// Peers by address. The longest prefix wins, and of equal ones the last that was entered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Neighbourhood {
-    ranges: Vec<(Ipv4Addr, u8, Neighbour)>,
+    ranges: Vec<(Prefix, Neighbour)>,
 }
 
 impl Neighbourhood {
@@ -37,22 +38,19 @@ impl Neighbourhood {
         Self::default()
     }
 
-    /// Everybody whose address begins with the first `prefix_len` bits (0 to 32) of `address` is at this place.
+    /// Everybody with such an address is at this place.
     #[must_use]
-    pub fn with(mut self, address: Ipv4Addr, prefix_len: u8, place: Neighbour) -> Self {
-        self.ranges.push((address, prefix_len.min(32), place));
+    pub fn with(mut self, prefix: Prefix, place: Neighbour) -> Self {
+        self.ranges.push((prefix, place));
         self
     }
 }
 
 impl Places for Neighbourhood {
     fn find(&self, peer: SocketAddrV4) -> Option<Neighbour> {
-        let within = |(address, prefix_len, _): &&(Ipv4Addr, u8, Neighbour)| {
-            let mask = u32::MAX.checked_shl(32 - u32::from(*prefix_len)).unwrap_or(0);
-            (address.to_bits() ^ peer.ip().to_bits()) & mask == 0
-        };
-        let found = self.ranges.iter().filter(within).max_by_key(|(_, prefix_len, _)| *prefix_len);
-        found.map(|(.., place)| *place)
+        let within = |(prefix, _): &&(Prefix, Neighbour)| prefix.contains((*peer.ip()).into());
+        let found = self.ranges.iter().filter(within).max_by_key(|(prefix, _)| prefix.len());
+        found.map(|(_, place)| *place)
     }
 }
 
@@ -79,13 +77,13 @@ mod tests {
     fn the_longest_prefix_wins() {
         let place = |port| Neighbour { port, mac: u64::from(port) };
         let places = Neighbourhood::new()
-            .with(Ipv4Addr::new(10, 1, 0, 0), 16, place(1))
-            .with(Ipv4Addr::new(10, 1, 2, 3), 32, place(2))
-            .with(Ipv4Addr::UNSPECIFIED, 0, place(3));
+            .with("10.1.0.0/16".parse().unwrap(), place(1))
+            .with("10.1.2.3".parse().unwrap(), place(2))
+            .with(Prefix::everything(false), place(3));
         let at = |address: [u8; 4]| places.find(SocketAddrV4::new(address.into(), 9)).map(|found| found.port);
         assert_eq!(at([10, 1, 9, 9]), Some(1));
         assert_eq!(at([10, 1, 2, 3]), Some(2));
         assert_eq!(at([192, 168, 0, 1]), Some(3));
-        assert_eq!(Neighbourhood::new().find(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)), None);
+        assert_eq!(Neighbourhood::new().find(SocketAddrV4::new([127, 0, 0, 1].into(), 1)), None);
     }
 }

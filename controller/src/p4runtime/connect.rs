@@ -1,0 +1,168 @@
+//! From a switch in a topology to one that is managed.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use netfold_p4::allreduce::Address;
+use netfold_p4::profile::Profile;
+
+use super::driver::{DeviceFormat, Neighbour};
+use super::error::P4RuntimeError;
+use super::managed::{Managed, ManagedConfig, SwitchEvent};
+use super::pipeline::{Pipeline, PipelineError};
+use super::places::{Attachment, Neighbourhood};
+use crate::driver::Held;
+use crate::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
+
+/// Words of lanes in a packet of a software switch whose profile the topology does not name: 1408 bytes.
+pub const LANE_WORDS_DEFAULT: u32 = 352;
+
+/// Why a switch of a topology cannot be managed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The switch has no P4Runtime server.
+    #[error("switch {0} has no P4Runtime address in the topology: enter `p4runtime = \"host:port\"`")]
+    NoAddress(String),
+    /// This kind of switch is driven otherwise.
+    #[error("switch {switch} is of kind {}, which is not driven over P4Runtime", kind.name())]
+    Kind {
+        /// The switch.
+        switch: String,
+        /// Its kind.
+        kind: Kind,
+    },
+    /// Secured connections to switches are not offered yet.
+    #[error("switch {0} is to be reached over TLS, which is not offered yet: leave out its `tls`")]
+    Tls(String),
+    /// The compiled program cannot be read.
+    #[error(
+        "cannot read the compiled program of switch {switch}, {}: make it with \
+         `netfold p4 emit --target v1model --profile {profile} -o p.p4; p4c-bm2-ss --std p4-16 p.p4 -o {}`",
+        path.display(), path.display()
+    )]
+    DeviceConfig {
+        /// The switch.
+        switch: String,
+        /// The file.
+        path: PathBuf,
+        /// Name of the program's profile.
+        profile: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What the switch is to run makes no sense.
+    #[error("what switch {switch} is to run cannot be made")]
+    Pipeline {
+        /// The switch.
+        switch: String,
+        /// Why.
+        #[source]
+        source: PipelineError,
+    },
+    /// The switch's management does not start.
+    #[error(transparent)]
+    Start(#[from] P4RuntimeError),
+}
+
+/// How a switch of a topology is managed, as far as the topology says; for [`Managed::start`], after changes of the caller's
+/// own.
+///
+/// Peers of switches with numbered ports are looked up by their IPv4 addresses: other switches first, and of several links
+/// to the same switch the first of the file; then hosts, by the longest prefix.
+///
+/// # Errors
+///
+/// [`ConnectError`]. The switch itself is not asked for anything.
+///
+/// # Panics
+///
+/// When the number is of another topology.
+pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pipeline), ConnectError> {
+    let switch = topology.switch(id);
+    let name = || switch.name.clone();
+    let address = switch.p4runtime.clone().ok_or_else(|| ConnectError::NoAddress(name()))?;
+    if switch.kind == Kind::Tofino {
+        return Err(ConnectError::Kind { switch: name(), kind: switch.kind });
+    }
+    if switch.tls.is_some() {
+        return Err(ConnectError::Tls(name()));
+    }
+    let pipeline = pipeline(switch)?;
+    let attachment = match switch.kind {
+        Kind::Software => Attachment::Attached,
+        _ => Attachment::Known(Box::new(neighbourhood(topology, id))),
+    };
+    let mut config = ManagedConfig::new(name(), address, attachment);
+    config.device_id = switch.device_id;
+    config.cpu_port = switch.cpu_port;
+    config.slots = switch.slots;
+    if let Some(data) = switch.data {
+        config.udp_port = data.port();
+        if let (IpAddr::V4(ip), Some(mac)) = (data.ip(), switch.ethernet_address()) {
+            config.switch = Address { mac: mac.0, ip: ip.to_bits(), port: data.port() };
+        }
+    }
+    Ok((config, pipeline))
+}
+
+/// Manages a switch of a topology, of which `held` says what an earlier control plane had asked for and still is; see
+/// [`Managed::start`].
+///
+/// # Errors
+///
+/// [`ConnectError`]. Whether the switch is there is told by events.
+///
+/// # Panics
+///
+/// When the number is of another topology.
+pub fn connect(
+    topology: &Topology,
+    id: SwitchId,
+    held: Vec<Held>,
+    listener: impl FnMut(SwitchEvent) + Send + 'static,
+) -> Result<Managed, ConnectError> {
+    let (config, pipeline) = configure(topology, id)?;
+    Ok(Managed::start(config, pipeline, held, listener)?)
+}
+
+fn pipeline(switch: &Switch) -> Result<Pipeline, ConnectError> {
+    let failed = |source| ConnectError::Pipeline { switch: switch.name.clone(), source };
+    let profile = switch.profile().unwrap_or_else(|| Profile::software(LANE_WORDS_DEFAULT));
+    let Some(path) = &switch.device_config else { return Pipeline::software(profile).map_err(failed) };
+    let compiled = std::fs::read(path).map_err(|source| ConnectError::DeviceConfig {
+        switch: switch.name.clone(),
+        path: path.clone(),
+        profile: switch.profile.clone().unwrap_or_default(),
+        source,
+    })?;
+    let format = if switch.kind == Kind::Bmv2 { DeviceFormat::Bmv2 } else { DeviceFormat::Opaque };
+    Pipeline::new(profile, compiled, format).map_err(failed)
+}
+
+/// Who is at which port of a switch whose ports have numbers.
+pub fn neighbourhood(topology: &Topology, id: SwitchId) -> Neighbourhood {
+    let mut neighbours = Neighbourhood::new();
+    let place = |port: Option<u16>, mac: Option<Mac>| {
+        Some(Neighbour { port: port?, mac: mac.map_or(0, |mac| mac.0) })
+    };
+    let planes = topology.hosts().iter().flat_map(|host| &host.planes);
+    for attachment in planes.filter(|plane| plane.switch == id) {
+        let Some(at) = place(attachment.port, attachment.mac) else { continue };
+        for prefix in &attachment.addresses {
+            neighbours = neighbours.with(*prefix, at);
+        }
+    }
+    // Of equal prefixes the last wins, and of several links to a switch it is to be the first.
+    for (link, other) in topology.neighbours(id).iter().rev() {
+        let (port, mac) = topology.hop(id, *link);
+        let data = topology.switch(*other).data;
+        let own = data.and_then(|data| Prefix::new(data.ip(), if data.is_ipv4() { 32 } else { 128 }));
+        if let (Some(at), Some(own)) = (place(port, mac), own) {
+            neighbours = neighbours.with(own, at);
+        }
+    }
+    neighbours
+}

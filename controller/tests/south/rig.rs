@@ -1,0 +1,307 @@
+//! A software switch whose links are UDP, its server, a managed handle with its events, and a raw client that looks at the switch
+//! and writes to it behind everybody's back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use netfold_controller::driver::Held;
+use netfold_controller::p4runtime::{Attachment, Managed, ManagedConfig, Pipeline, SwitchEvent};
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{IoError, PacketIo};
+use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
+use netfold_p4::entry::{FieldMatch, Replica, TableEntry};
+use netfold_p4::profile::Profile;
+use netfold_p4_runtime::ports::{Call, ListRequest};
+use netfold_p4_runtime::schema::{decode_replica, encode_replica};
+use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
+use netfold_p4_runtime::{Schema, p4info};
+use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
+use netfold_switch_p4runtime::{Server, ServerConfig};
+use netfold_wire::header;
+use tokio::runtime::{Builder, Runtime};
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+/// No test waits longer than this for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The election id of managed handles, unless a test says otherwise.
+pub(crate) const ELECTION: u128 = 1000;
+
+pub(crate) const LANE_WORDS: u32 = 16;
+
+/// 4 jobs of up to 4 workers.
+pub(crate) fn profile() -> Profile {
+    Profile { slots: 64, jobs: 4, workers: 4, ..Profile::software(LANE_WORDS) }
+}
+
+pub(crate) fn pipeline() -> Pipeline {
+    Pipeline::software(profile()).unwrap()
+}
+
+/// A switch that runs.
+pub(crate) struct Device {
+    server: Option<Server>,
+    pub(crate) data: SocketAddr,
+    handle: Handle,
+    thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
+}
+
+impl Device {
+    pub(crate) fn start() -> Self {
+        Self::at(([127, 0, 0, 1], 0).into())
+    }
+
+    /// With its server at an address.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        let datagram_len_max = header::LEN + LANE_WORDS as usize * 4;
+        let udp = UdpConfig { datagram_len_max, ..UdpConfig::default() };
+        let io = UdpIo::bind(([127, 0, 0, 1], 0).into(), udp).unwrap();
+        let data = io.local_addr().unwrap();
+        let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), Box::new(io));
+        let handle = switch.handle();
+        let thread = Some(std::thread::spawn(move || switch.run()));
+        let server = Some(Server::start(address, ServerConfig::default(), handle.clone()).unwrap());
+        Self { server, data, handle, thread }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.as_ref().unwrap().local_addr()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        self.handle.stop();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// A managed switch and what is heard of it.
+pub(crate) struct Watched {
+    pub(crate) switch: Managed,
+    events: Receiver<SwitchEvent>,
+}
+
+pub(crate) fn config(address: SocketAddr) -> ManagedConfig {
+    ManagedConfig {
+        election_id: ELECTION,
+        call_within: Duration::from_secs(5),
+        retry: (Duration::from_millis(10), Duration::from_millis(100)),
+        resync_every: Duration::from_secs(3600),
+        ..ManagedConfig::new("s1", address.to_string(), Attachment::Attached)
+    }
+}
+
+impl Watched {
+    pub(crate) fn start(config: ManagedConfig, held: Vec<Held>) -> Self {
+        Self::running(config, pipeline(), held)
+    }
+
+    pub(crate) fn running(config: ManagedConfig, pipeline: Pipeline, held: Vec<Held>) -> Self {
+        let (tell, events) = channel();
+        let switch = Managed::start(config, pipeline, held, move |event| drop(tell.send(event))).unwrap();
+        Self { switch, events }
+    }
+
+    /// The next event that a test wants to hear of; others are passed over.
+    pub(crate) fn wait<T>(&self, mut wanted: impl FnMut(&SwitchEvent) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let event = self.events.recv_timeout(left).expect("the event in time");
+            if let Some(found) = wanted(&event) {
+                return found;
+            }
+        }
+    }
+
+    /// Waits until the switch is up; whether it is fresh, and which start of it this is.
+    pub(crate) fn up(&self) -> (bool, Option<String>) {
+        let up = self.wait(|event| match event {
+            SwitchEvent::Up { fresh, boot, .. } => Some((*fresh, boot.clone())),
+            _ => None,
+        });
+        // The event comes first.
+        self.eventually_up();
+        up
+    }
+
+    pub(crate) fn eventually_up(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(reason) = self.switch.down() {
+            assert!(Instant::now() < deadline, "still down: {reason}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn wait_down(&self) -> String {
+        self.wait(|event| match event {
+            SwitchEvent::Down { reason } => Some(reason.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Peer `number` of the tests; nobody is there.
+pub(crate) fn peer(number: u16) -> SocketAddr {
+    ([127, 0, 1, 1], 30_000 + number).into()
+}
+
+pub(crate) fn node(job: u16) -> Node {
+    Node {
+        job,
+        epoch: 7,
+        key: 0xbeef,
+        base: u32::from(job % 8) * 8,
+        slots: 8,
+        children: 2,
+        workers: 2,
+        world: 2,
+        group: job,
+        parent: None,
+        shift: None,
+    }
+}
+
+/// The entries of a job whose two children are at these ports of the control plane.
+pub(crate) fn entries(job: u16, ports: [u16; 2]) -> Vec<TableEntry> {
+    let mut entries = node_entries(&node(job));
+    for (rank, port) in (0..).zip(ports) {
+        entries.extend(job_entries(&node(job), &Child { port, source: 0, rank }));
+    }
+    entries
+}
+
+pub(crate) fn replicas(ports: [u16; 2]) -> Vec<Replica> {
+    ports.map(|port| Replica { port, instance: port + 1 }).to_vec()
+}
+
+/// What a control plane holds that has admitted `job` with two children at these ports.
+pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<Held> {
+    let bound = ports.map(|port| Held::Port { port, peer: peer(port) });
+    let rest = [Held::Group { group: job, replicas: replicas(ports) }, Held::Entries(entries(job, ports))];
+    bound.into_iter().chain(rest).collect()
+}
+
+/// Entries, groups and ports of a switch, comparable.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub(crate) entries: BTreeSet<(u32, Vec<FieldMatch>, i32, u32, Vec<u64>)>,
+    pub(crate) groups: BTreeMap<u32, BTreeSet<(u16, u16)>>,
+    pub(crate) ports: BTreeMap<String, u32>,
+}
+
+impl Holding {
+    pub(crate) fn add(&mut self, entry: &TableEntry) {
+        let mut matches = entry.matches.clone();
+        matches.sort_unstable();
+        let entry = (entry.table, matches, entry.priority, entry.action, entry.params.clone());
+        assert!(self.entries.insert(entry), "an entry twice");
+    }
+}
+
+/// A client without a stream.
+pub(crate) struct Raw {
+    runtime: Runtime,
+    channel: Channel,
+    schema: Schema,
+}
+
+impl Raw {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::of(address, &profile())
+    }
+
+    pub(crate) fn of(address: SocketAddr, profile: &Profile) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        let program = netfold_p4::allreduce::program(profile).unwrap();
+        Self { runtime, channel, schema: Schema::new(&p4info(&program).unwrap()).unwrap() }
+    }
+
+    fn grpc(&self) -> Grpc<Channel> {
+        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(64 << 20);
+        self.runtime.block_on(grpc.ready()).unwrap();
+        grpc
+    }
+
+    fn read(&self) -> Vec<v1::Entity> {
+        let tables = self
+            .schema
+            .tables()
+            .map(|table_id| EntityKind::Table(v1::TableEntry { table_id, ..Default::default() }).into());
+        let groups = group(0, &[]);
+        let entities = tables.chain([groups.into()]).collect();
+        let request = v1::ReadRequest { device_id: 1, entities, ..Default::default() };
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
+        let codec = ProstCodec::<v1::ReadRequest, v1::ReadResponse>::default();
+        let mut grpc = self.grpc();
+        self.runtime.block_on(async {
+            let mut parts =
+                grpc.server_streaming(Request::new(request), path, codec).await.unwrap().into_inner();
+            let mut entities = Vec::new();
+            while let Some(part) = parts.message().await.unwrap() {
+                entities.extend(part.entities);
+            }
+            entities
+        })
+    }
+
+    /// All that the switch holds.
+    pub(crate) fn holding(&self) -> Holding {
+        let mut holding = Holding::default();
+        for entity in self.read() {
+            match entity.entity.unwrap() {
+                EntityKind::Table(entry) => holding.add(&self.schema.decode(&entry).unwrap()),
+                EntityKind::Replication(entry) => {
+                    let Some(Replication::MulticastGroup(group)) = entry.r#type else { panic!() };
+                    let replicas = group.replicas.iter().map(|r| decode_replica(r).unwrap());
+                    let replicas = replicas.map(|r| (r.port, r.instance)).collect();
+                    holding.groups.insert(group.multicast_group_id, replicas);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let call = ListRequest {};
+        let path = PathAndQuery::from_static(<ListRequest as Call>::PATH);
+        let codec = ProstCodec::<ListRequest, <ListRequest as Call>::Answer>::default();
+        let mut grpc = self.grpc();
+        let list = self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).unwrap().into_inner();
+        holding.ports = list.ports.into_iter().map(|port| (port.peer, port.port)).collect();
+        holding
+    }
+
+    /// Writes under somebody's election id.
+    pub(crate) fn write(&self, election_id: u128, updates: Vec<v1::Update>) -> Result<(), tonic::Status> {
+        let election_id = Some(election_id.into());
+        let request = v1::WriteRequest { device_id: 1, election_id, updates, ..Default::default() };
+        let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Write");
+        let codec = ProstCodec::<v1::WriteRequest, v1::WriteResponse>::default();
+        let mut grpc = self.grpc();
+        self.runtime.block_on(grpc.unary(Request::new(request), path, codec)).map(drop)
+    }
+
+    pub(crate) fn entry(&self, kind: UpdateType, entry: &TableEntry) -> v1::Update {
+        update(kind, EntityKind::Table(self.schema.encode(entry).unwrap()))
+    }
+}
+
+pub(crate) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
+    v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
+}
+
+pub(crate) fn group(id: u32, replicas: &[Replica]) -> EntityKind {
+    let replicas = replicas.iter().map(encode_replica).collect();
+    let group = v1::MulticastGroupEntry { multicast_group_id: id, replicas, metadata: Vec::new() };
+    let r#type = Some(Replication::MulticastGroup(group));
+    EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type })
+}
