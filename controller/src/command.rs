@@ -1,14 +1,23 @@
 //! What people and programs ask of a control plane.
 
-use crate::record::{JobName, JobSpec, TenantRecord, TokenHash};
+use crate::record::{JobName, JobSpec, Quota, TenantRecord, TokenHash};
 
 /// A change that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// A new tenant.
     AddTenant(TenantRecord),
-    /// Other quota, weight or token for a tenant that exists; `token` as in the record.
-    SetTenant(TenantRecord),
+    /// Other settings of a tenant that exists; what is `None` stays.
+    SetTenant {
+        /// Its name.
+        name: String,
+        /// What it may have from now on.
+        quota: Option<Quota>,
+        /// Its share from now on.
+        weight: Option<u32>,
+        /// Hash of the token that it is to show from now on.
+        token: Option<TokenHash>,
+    },
     /// Removes a tenant that has no job here.
     RemoveTenant(String),
     /// Says beforehand what a job's workers must agree on. Others who join under the name are refused.

@@ -7,6 +7,7 @@
 use crate::tree::{Shape, Site};
 use netfold_wire::control::Mode;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -31,6 +32,19 @@ impl Quota {
 /// SHA-256 of a token. Tokens are 256 random bits, so that a hash without salt gives nothing away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// The hash of a token.
+    pub fn of(token: &str) -> Self {
+        Self(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// Whether two are the same, in a time that does not depend on where they differ.
+    pub fn equals(&self, other: &Self) -> bool {
+        let differing = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
+        std::hint::black_box(differing) == 0
+    }
+}
 
 /// Somebody whose jobs share the switches with those of others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

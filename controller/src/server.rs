@@ -15,8 +15,10 @@ mod accept;
 mod control;
 mod hub;
 mod session;
+mod stand_in;
 
 pub use control::{Control, Scope};
+pub use stand_in::StandIn;
 
 use crate::admission::{Config, Coordinator};
 use crate::driver::SwitchDriver;

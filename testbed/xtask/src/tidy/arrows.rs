@@ -19,12 +19,25 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-p4-runtime", "netfold-switch"],
     ),
     ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
+    ("netfold-controller-api", &[]),
     ("netfold-reduce", &["netfold-proto"]),
     ("netfold-mesh", &["netfold-reduce"]),
     ("netfold-shared", &["netfold-proto", "netfold-reduce"]),
     (
         "netfold-embedded",
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
+    ),
+    (
+        "netfold-service",
+        &[
+            "netfold-wire",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold-switch-p4runtime",
+            "netfold-controller",
+            "netfold-controller-api",
+            "netfold-embedded",
+        ],
     ),
     (
         "netfold",
@@ -59,7 +72,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
             "netfold-switch-p4runtime",
             "netfold-controller",
+            "netfold-controller-api",
             "netfold-embedded",
+            "netfold-service",
             "netfold",
             "netfold-testbed",
         ],
@@ -69,14 +84,17 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The packages that may use an asynchronous runtime: the data path is synchronous. The testbed talks gRPC to bmv2's own
 /// data plane, on a thread of its own; so is the software switch's P4Runtime server, apart from the thread of the packets.
-const ASYNC: &[&str] = &["netfold-controller", "netfold-switch-p4runtime", "netfold-cli", "netfold-testbed"];
+const ASYNC: &[&str] =
+    &["netfold-controller", "netfold-service", "netfold-switch-p4runtime", "netfold-cli", "netfold-testbed"];
 
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-wire", "dataplane/wire/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
+    ("netfold-controller-api", "controller/api/src/lib.rs"),
     ("netfold-embedded", "controller/embedded/src/lib.rs"),
+    ("netfold-service", "controller/service/src/lib.rs"),
     ("netfold-mesh", "hostlib/mesh/src/lib.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
     ("netfold-switch-p4runtime", "dataplane/switch/p4runtime/src/lib.rs"),

@@ -1,0 +1,30 @@
+//! The controller's gRPC interface, `netfold.controller.v1`: messages, client and server stubs, and the descriptor for
+//! server reflection.
+//!
+//! `proto/netfold/controller/v1/controller.proto` is the interface; this package is that file compiled, at build time and
+//! without an installed protoc. Programs in other languages take the file, or ask the controller for it by reflection.
+//!
+//! ```no_run
+//! use netfold_controller_api::v1::{ListSwitchesRequest, switches_client::SwitchesClient};
+//!
+//! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
+//! let channel = tonic::transport::Endpoint::from_static("http://127.0.0.1:20041").connect().await?;
+//! let answer = SwitchesClient::new(channel).list(ListSwitchesRequest::default()).await?.into_inner();
+//! for switch in answer.switches {
+//!     println!("{}: {} of {} slots", switch.name, switch.slots_used, switch.slots);
+//! }
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+/// Domain of the `google.rpc.ErrorInfo` in the details of every error.
+pub const ERROR_DOMAIN: &str = "netfold.controller";
+
+/// The compiled file with all that it imports: a serialized `google.protobuf.FileDescriptorSet`.
+pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/controller.bin"));
+
+/// Version 1 of the interface, as the file has it.
+pub mod v1 {
+    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; documented in the file")]
+    tonic::include_proto!("netfold.controller.v1");
+}

@@ -1,0 +1,238 @@
+//! The controller's records in a file, by redb.
+//!
+//! # What is stored, and what is not
+//!
+//! Stored is what nobody else could tell a controller that starts: [tenants with hashes of their tokens](netfold_controller::record::TenantRecord),
+//! [jobs](netfold_controller::record::JobRecord), [the places of jobs that run](netfold_controller::record::PlaceRecord), the
+//! next epoch, and which switches are drained. Sessions are not stored: workers resume them. What switches hold is not
+//! stored: it is read from them and compared with the places. Counters, events and load start anew.
+//!
+//! # How
+//!
+//! One table for each kind of record, by name or number; a value is [one byte of version and JSON](row), so that a dump can be read
+//! and a field can be added. The table `meta` holds the schema's version and the next epoch. One transaction for each
+//! [`apply`](Store::apply), on the disk when it returns: a crash at any instant leaves all of it or nothing. The file is made
+//! under another name and renamed, so that a file that is there is whole; only its owner may read it; one process has it open.
+//!
+//! docs/controller.md says the same for administrators.
+
+mod row;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use netfold_controller::record::{Change, Kept, Store, StoreError};
+use redb::{DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+
+/// The schema that this build writes, and the newest that it reads.
+pub const SCHEMA: u64 = 1;
+
+const TENANTS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("tenants");
+/// By tenant and name.
+const JOBS: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("jobs");
+const PLACES: TableDefinition<'static, u16, &[u8]> = TableDefinition::new("places");
+const SWITCHES: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("switches");
+const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
+
+/// Keys of the table `meta`.
+const META_SCHEMA: &str = "schema";
+const META_EPOCH_NEXT: &str = "epoch_next";
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A newer build has written it.
+    #[error(
+        "the database {} has schema {found}, and this build knows {SCHEMA} at most: use the newer build that wrote it, or another file",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: u64,
+    },
+    /// Another process has it open.
+    #[error("the database {} is in use: another controller has it open", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is a redb file, but not one of a controller.
+    #[error("the file {} is no database of a Netfold controller: name another one", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be created, opened or read.
+    #[error("cannot open the database {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What redb or the system said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// A controller's database, open.
+#[derive(Debug)]
+pub struct Database {
+    inner: redb::Database,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the database at `path`, and makes an empty one if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a file that is there is as it was.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let path = path.into();
+        let failed = |source| OpenError::Open { path: path.clone(), source };
+        if !path.try_exists().map_err(|error| failed(error.into()))? {
+            create(&path).map_err(failed)?;
+        }
+        let inner = redb::Database::open(&path).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.clone() },
+            error => failed(error.into()),
+        })?;
+        match schema(&inner).map_err(failed)? {
+            Some(SCHEMA) => Ok(Self { inner, path }),
+            Some(found) => Err(OpenError::Newer { path, found }),
+            None => Err(OpenError::Foreign { path }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error<'a, E: Into<redb::Error>>(&'a self, doing: &'static str) -> impl FnOnce(E) -> StoreError + 'a {
+        move |source| StoreError {
+            what: format!("{doing} {}", self.path.display()),
+            source: Box::new(source.into()),
+        }
+    }
+}
+
+/// Makes an empty database under another name, and gives it this one when it is whole and on the disk.
+fn create(path: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let unfinished = folder.join(name);
+    if let Err(error) = fs::remove_file(&unfinished)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error.into());
+    }
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    let database = redb::Builder::new().create_with_backend(redb::backends::FileBackend::new(file)?)?;
+    let write = database.begin_write()?;
+    write.open_table(META)?.insert(META_SCHEMA, SCHEMA)?;
+    write.open_table(TENANTS)?;
+    write.open_table(JOBS)?;
+    write.open_table(PLACES)?;
+    write.open_table(SWITCHES)?;
+    write.commit()?;
+    drop(database);
+    fs::rename(&unfinished, path)?;
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}
+
+/// The schema that a database says it has, if it says any.
+fn schema(database: &redb::Database) -> Result<Option<u64>, Box<dyn std::error::Error + Send + Sync>> {
+    match database.begin_read()?.open_table(META) {
+        Ok(meta) => Ok(meta.get(META_SCHEMA)?.map(|value| value.value())),
+        Err(redb::TableError::TableDoesNotExist(_) | redb::TableError::TableTypeMismatch { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Store for Database {
+    fn load(&mut self) -> Result<Kept, StoreError> {
+        let mut kept = Kept::default();
+        let unreadable = |error: row::RowError| StoreError {
+            what: format!("reading {}", self.path.display()),
+            source: Box::new(error),
+        };
+        let read = self.inner.begin_read().map_err(self.error("reading"))?;
+        macro_rules! rows {
+            ($table:ident, |$key:ident, $record:ident| $keep:expr) => {{
+                let table = read.open_table($table).map_err(self.error("reading"))?;
+                for entry in table.iter().map_err(self.error("reading"))? {
+                    let (key, value) = entry.map_err(self.error("reading"))?;
+                    let $key = key.value();
+                    let $record = row::decode(value.value()).map_err(unreadable)?;
+                    $keep;
+                }
+            }};
+        }
+        rows!(TENANTS, |name, record| kept.tenants.insert(name.to_owned(), record));
+        rows!(PLACES, |number, record| kept.places.insert(number, record));
+        rows!(SWITCHES, |name, record| kept.switches.insert(name.to_owned(), record));
+        rows!(JOBS, |_name, record| {
+            let record: netfold_controller::record::JobRecord = record;
+            kept.jobs.insert(record.name.clone(), record)
+        });
+        let meta = read.open_table(META).map_err(self.error("reading"))?;
+        let epoch = meta.get(META_EPOCH_NEXT).map_err(self.error("reading"))?;
+        // Written from a u32; a larger one can only mean that the end is reached.
+        kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
+        Ok(kept)
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let write = self.inner.begin_write().map_err(self.error("writing"))?;
+        make(&write, changes).map_err(self.error("writing"))?;
+        write.commit().map_err(self.error("writing"))
+    }
+}
+
+fn make(write: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error> {
+    let mut tenants = write.open_table(TENANTS)?;
+    let mut jobs = write.open_table(JOBS)?;
+    let mut places = write.open_table(PLACES)?;
+    let mut switches = write.open_table(SWITCHES)?;
+    let mut meta = write.open_table(META)?;
+    for change in changes {
+        match change {
+            Change::Tenant(record) => {
+                tenants.insert(record.name.as_str(), row::encode(record).as_slice())?;
+            }
+            Change::TenantGone(name) => {
+                tenants.remove(name.as_str())?;
+            }
+            Change::Job(record) => {
+                let key = (record.name.tenant.as_str(), record.name.job.as_str());
+                jobs.insert(key, row::encode(record).as_slice())?;
+            }
+            Change::JobGone(name) => {
+                jobs.remove((name.tenant.as_str(), name.job.as_str()))?;
+            }
+            Change::Place(record) => {
+                places.insert(record.number, row::encode(record).as_slice())?;
+            }
+            Change::PlaceGone(number) => {
+                places.remove(number)?;
+            }
+            Change::EpochNext(epoch) => {
+                let before = meta.get(META_EPOCH_NEXT)?.map_or(0, |value| value.value());
+                meta.insert(META_EPOCH_NEXT, before.max(u64::from(*epoch)))?;
+            }
+            Change::Switch(record) => {
+                switches.insert(record.name.as_str(), row::encode(record).as_slice())?;
+            }
+        }
+    }
+    Ok(())
+}
