@@ -13,17 +13,24 @@
 //! - What a job held is given to nobody else before the switch has confirmed that it is withdrawn.
 //! - A job that ends, however it ends, changes nothing of another job.
 
+mod command;
 mod join;
+mod keep;
 mod lifecycle;
+mod look;
+mod presence;
+mod switches;
+mod tenants;
 
-use crate::driver::Limits;
+pub use switches::Up;
+
 use crate::executor::Task;
-use crate::jobs::{Active, Forming, JobEvent, Phase};
+use crate::fleet::Fleet;
+use crate::jobs::{Active, Forming, JobEvent, Phase, TreeName};
 use crate::message::Refused;
-use crate::pool::Pool;
+use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_wire::control::{self, Event, Numerics, Refusal, Request};
-use rand::rngs::StdRng;
+use netfold_wire::control::{self, Event, Refusal, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,8 +46,6 @@ pub struct Config {
     /// storing them, give the Unix time in seconds: a controller that begins fewer than one job a second on average
     /// starts the next time above all that it has used. It lasts until 2106.
     pub epoch_floor: u32,
-    /// How the switch folds lanes: which modes its jobs can have. A [`crate::Server`] sets what its driver says.
-    pub numerics: Numerics,
     /// Sessions that may be open at once.
     pub sessions_max: usize,
     /// Jobs that may form and run at once.
@@ -61,6 +66,21 @@ pub struct Config {
     pub join_timeout: Duration,
     /// Pause before a failed withdrawal is tried again; doubles up to 64 times this.
     pub retry: Duration,
+    /// How long workers go on without a session, as they are told: longer than this control plane takes to come back. Zero where
+    /// a session's end is the loss of the worker, and that of the switch: then nothing is resumed, and a shutdown ends all jobs.
+    pub grace: Duration,
+    /// How long a worker whose session broke is waited for.
+    pub away: Duration,
+    /// How long workers are waited for after a restart.
+    pub resume: Duration,
+    /// How long a switch may be out of reach before its jobs lose their place.
+    pub switch_patience: Duration,
+    /// Whether workers must name a tenant that exists, and show its token if it has one.
+    pub tenants: bool,
+    /// Jobs that are remembered once they are over, the newest of those that nobody declared.
+    pub jobs_kept: usize,
+    /// Unix time, in seconds, at time 0.
+    pub unix_s: u64,
 }
 
 impl Config {
@@ -68,7 +88,6 @@ impl Config {
     pub fn new(epoch_floor: u32) -> Self {
         Self {
             epoch_floor,
-            numerics: Numerics::Word,
             sessions_max: 1024,
             jobs_max: 64,
             pending_joins_max: 512,
@@ -79,6 +98,31 @@ impl Config {
             lease: Duration::from_millis(control::LEASE_MS),
             join_timeout: Duration::from_secs(30),
             retry: Duration::from_millis(100),
+            grace: Duration::ZERO,
+            away: Duration::ZERO,
+            resume: Duration::ZERO,
+            switch_patience: Duration::ZERO,
+            tenants: false,
+            jobs_kept: 0,
+            unix_s: 0,
+        }
+    }
+
+    /// The defaults of a controller that is another process than its switches: jobs outlive its restarts, workers name their
+    /// tenant. `unix_s` is the Unix time at time 0, in seconds.
+    pub fn controller(epoch_floor: u32, unix_s: u64) -> Self {
+        Self {
+            sessions_max: 65_536,
+            jobs_max: 4096,
+            pending_joins_max: 32_768,
+            grace: Duration::from_secs(60),
+            away: Duration::from_secs(2),
+            resume: Duration::from_secs(10),
+            switch_patience: Duration::from_millis(1500),
+            tenants: true,
+            jobs_kept: 10_000,
+            unix_s,
+            ..Self::new(epoch_floor)
         }
     }
 }
@@ -98,7 +142,9 @@ pub enum Output {
         /// The session.
         session: SessionId,
     },
-    /// Carry out a task on the switch and hand back its outcome, in the order of the tasks.
+    /// Make a change durable before any later output is acted on.
+    Keep(Change),
+    /// Carry out a task on the switches and hand back its outcome, in the order of the tasks.
     Task(Task),
     /// Tell people and logs.
     Log(JobEvent),
@@ -161,47 +207,70 @@ enum Named {
     Active(u16),
 }
 
-/// The state machine of admission at one switch.
+/// The state machine of admission.
 pub struct Coordinator {
     config: Config,
-    pool: Pool,
+    fleet: Fleet,
     timers: Timers,
+    /// The latest time that was told.
+    now: Duration,
     heartbeat_armed: bool,
     sessions: BTreeMap<SessionId, Session>,
     sessions_opened: u64,
     /// Endpoints of the sessions.
     endpoints: BTreeSet<SocketAddr>,
-    /// Names of jobs that form or run; a job that is over has lost its name.
-    names: BTreeMap<String, Named>,
+    /// Trees of jobs that form or run; a tree that is over has lost its name.
+    names: BTreeMap<TreeName, Named>,
+    tenants: BTreeMap<String, TenantRecord>,
+    /// Jobs that are remembered.
+    jobs: BTreeMap<JobName, JobRecord>,
+    /// Those of them that are over and were not declared, by when that was.
+    over: BTreeSet<(u64, JobName)>,
     forming: BTreeMap<u64, Forming>,
     formations: u64,
     active: BTreeMap<u16, Active>,
     outputs: VecDeque<Output>,
+    /// Which start of each switch was last known, where it says.
+    boots: BTreeMap<usize, Option<String>>,
+    /// Since when switches are down; from the start, those that are not here.
+    down_since: BTreeMap<usize, Duration>,
     /// Tasks without an outcome yet.
     tasks: usize,
     shut_down: bool,
 }
 
 impl Coordinator {
-    /// Admission for a switch of the given capacity that holds nothing of ours. Job keys are drawn from `keys`, which
-    /// nobody else may predict.
-    pub fn new(config: Config, limits: Limits, keys: StdRng) -> Self {
-        Self {
-            pool: Pool::new(limits, config.epoch_floor, keys),
+    /// Admission to the switches of a fleet that hold nothing of ours but the places that were kept. These are adopted first:
+    /// take the outputs.
+    pub fn new(config: Config, fleet: Fleet, kept: Kept) -> Self {
+        let mut coordinator = Self {
+            fleet,
             config,
             timers: Timers::default(),
+            now: Duration::ZERO,
             heartbeat_armed: false,
             sessions: BTreeMap::new(),
             sessions_opened: 0,
             endpoints: BTreeSet::new(),
             names: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            over: BTreeSet::new(),
             forming: BTreeMap::new(),
             formations: 0,
             active: BTreeMap::new(),
             outputs: VecDeque::new(),
+            boots: BTreeMap::new(),
+            down_since: BTreeMap::new(),
             tasks: 0,
             shut_down: false,
-        }
+        };
+        coordinator.restore(kept);
+        coordinator
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.now = self.now.max(now);
     }
 
     /// A worker has connected from `peer`.
@@ -210,6 +279,7 @@ impl Coordinator {
     /// [`Refused`] with [`Refusal::Busy`] when there are too many sessions or the control plane shuts down: tell the
     /// worker and close.
     pub fn open(&mut self, now: Duration, peer: SocketAddr) -> Result<SessionId, Refused> {
+        self.tick(now);
         if self.shut_down {
             return Err(shutting_down());
         }
@@ -234,6 +304,7 @@ impl Coordinator {
 
     /// A session sent a request. Requests of sessions that were closed meanwhile are ignored.
     pub fn request(&mut self, now: Duration, id: SessionId, request: Request) {
+        self.tick(now);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.heard = now;
         if now.saturating_sub(session.counted) >= self.config.lease {
@@ -260,12 +331,9 @@ impl Coordinator {
                     ),
                 ),
             (Request::Join(join), Stage::Greeting) => self.join(now, id, join),
-            (Request::Resume(_), Stage::Greeting) => {
-                let message = "no job goes on here without its sessions: join again";
-                self.refuse(id, Refused::new(Refusal::Unknown, message));
-            }
+            (Request::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
             (Request::Alive {}, Stage::Greeting) => {
-                self.refuse(id, Refused::protocol("the first request must be a join"));
+                self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }
             (Request::Alive {}, _) => {}
             (Request::Leave {}, stage) => self.leave(id, stage),
@@ -278,27 +346,35 @@ impl Coordinator {
         let (reason, message) = (refused.reason, refused.message.clone());
         self.outputs.push_back(Output::Log(JobEvent::Refused { peer: session.peer, reason, message }));
         self.send(id, refused.into());
-        self.close(id, Loss::Protocol);
+        self.end_session(id, Loss::Protocol);
     }
 
     /// A session is gone, or is to go. Sessions that were closed meanwhile are ignored.
-    pub fn close(&mut self, id: SessionId, loss: Loss) {
+    pub fn close(&mut self, now: Duration, id: SessionId, loss: Loss) {
+        self.tick(now);
+        self.end_session(id, loss);
+    }
+
+    fn end_session(&mut self, id: SessionId, loss: Loss) {
         let Some(session) = self.dismiss(id) else { return };
         match session.stage {
             Stage::Greeting => {}
             Stage::Forming { formation, rank } => self.leave_formation(formation, rank),
-            Stage::Active { job, rank } => self.lose_member(job, rank, loss),
+            Stage::Active { job, rank } => self.miss_member(job, rank, loss),
         }
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Duration) {
+        self.tick(now);
         while let Some(timer) = self.timers.pop(now) {
             match timer {
                 Timer::Heartbeat => self.beat(now),
                 Timer::Lease(id) => self.check_lease(now, id),
                 Timer::Forming(formation) => self.check_formation(now, formation),
                 Timer::Withdraw(job) => self.retry_withdraw(job),
+                Timer::Away(job) => self.check_away(now, job),
+                Timer::Switch(switch) => self.check_switch(switch),
             }
         }
     }
@@ -313,18 +389,26 @@ impl Coordinator {
         self.outputs.pop_front()
     }
 
-    /// Ends everything: sessions are closed, jobs withdrawn, nobody is admitted any more.
+    /// Closes all sessions; nobody is admitted any more. Where jobs outlive this control plane they keep their places, else they
+    /// are withdrawn.
     pub fn shutdown(&mut self) {
         self.shut_down = true;
         for formation in self.forming.keys().copied().collect::<Vec<_>>() {
             self.refuse_formation(formation, shutting_down());
         }
-        for job in self.active.keys().copied().collect::<Vec<_>>() {
-            self.shut_down_job(job);
+        if self.config.grace.is_zero() {
+            for job in self.active.keys().copied().collect::<Vec<_>>() {
+                self.shut_down_job(job);
+            }
         }
-        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
-            self.send(id, shutting_down().into());
-            self.close(id, Loss::Closed);
+        for (id, stage) in self.sessions.iter().map(|(id, session)| (*id, session.stage)).collect::<Vec<_>>()
+        {
+            if matches!(stage, Stage::Active { .. }) {
+                self.dismiss(id);
+            } else {
+                self.send(id, shutting_down().into());
+                self.end_session(id, Loss::Closed);
+            }
         }
     }
 
@@ -334,9 +418,14 @@ impl Coordinator {
         self.sessions.is_empty() && self.tasks == 0
     }
 
-    /// Whether nothing of the switch is held: no job has a place.
+    /// Whether nothing of the switches is held: no job has a place.
     pub fn is_unused(&self) -> bool {
-        self.active.is_empty() && self.pool.is_unused()
+        self.active.is_empty() && self.fleet.is_unused()
+    }
+
+    /// What is shared out.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
     }
 
     fn send(&mut self, session: SessionId, event: Event) {
@@ -379,9 +468,11 @@ impl Coordinator {
         }
         match session.stage {
             Stage::Active { rank, .. } => {
-                let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
-                self.send(id, Event::PeerLost { rank, message });
-                self.close(id, Loss::Silent);
+                if self.config.grace.is_zero() {
+                    let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
+                    self.send(id, Event::PeerLost { rank, message });
+                }
+                self.end_session(id, Loss::Silent);
             }
             _ => self.refuse(id, Refused::protocol(format!("no join within {lease:?}: send one first"))),
         }

@@ -42,7 +42,7 @@ pub trait SwitchDriver: Send {
     }
 
     /// Makes packets from `peer` arrive on `port`, and packets sent to `port` go to `peer` (an address and a UDP
-    /// port). Neither is bound when this is called.
+    /// port). The port is not bound when this is called; nor is the peer, unless it is a switch, which has a port in every tree.
     ///
     /// # Errors
     /// [`DriverError`] when the port does not exist or the switch cannot reach such an address.

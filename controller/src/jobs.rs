@@ -10,26 +10,25 @@
 //! ```
 
 use crate::admission::SessionId;
-use crate::pool::{Placement, Shortage};
-use crate::slots::SlotRange;
-use netfold_wire::control::{Mode, Refusal};
-use std::collections::BTreeMap;
+use crate::fleet::{Placement, Ranges, Shortage};
+use crate::record::{JobName, JobSpec, PlaceRecord};
+use netfold_wire::control::Refusal;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// What all members of a job must agree on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JobSpec {
-    pub(crate) world: u16,
-    pub(crate) mode: Mode,
-    pub(crate) slots: u32,
-    pub(crate) classes: u8,
+/// A tree of a job: what is formed, placed and ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TreeName {
+    pub(crate) name: JobName,
+    pub(crate) tree: u8,
 }
 
-/// A job that waits for its members or, once all are in, for its place.
+/// A tree of a job that waits for its members or, once all are in, for its place.
 #[derive(Debug)]
 pub(crate) struct Forming {
-    pub(crate) name: String,
+    pub(crate) name: TreeName,
     pub(crate) spec: JobSpec,
     pub(crate) members: BTreeMap<u16, SessionId>,
     pub(crate) deadline: Duration,
@@ -57,9 +56,9 @@ impl Forming {
 /// How far a job with a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The switch is being set up.
+    /// The switches are being set up.
     Installing,
-    /// It is over, but the switch is still being set up.
+    /// It is over, but the switches are still being set up.
     Doomed,
     /// Its members work.
     Running,
@@ -70,16 +69,50 @@ pub(crate) enum Phase {
     },
 }
 
-/// A job that holds a place at the switch.
+impl Phase {
+    /// The name in views.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Installing => "installing",
+            Self::Running => "running",
+            Self::Doomed | Self::Closing { .. } => "closing",
+        }
+    }
+}
+
+/// Whether a member of a running job has a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It has.
+    Here(SessionId),
+    /// Its session broke, and it may resume until then.
+    Away(Duration),
+}
+
+impl Presence {
+    pub(crate) fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Here(id) => Some(id),
+            Self::Away(_) => None,
+        }
+    }
+}
+
+/// A tree of a job that holds a place at the switches.
 #[derive(Debug)]
 pub(crate) struct Active {
-    pub(crate) name: String,
+    pub(crate) name: TreeName,
     pub(crate) spec: JobSpec,
     pub(crate) phase: Phase,
-    pub(crate) placement: Placement,
-    pub(crate) range: SlotRange,
-    /// Members that have a session.
-    pub(crate) members: BTreeMap<u16, SessionId>,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) ranges: Ranges,
+    pub(crate) first_chunk: Option<u32>,
+    /// Members that have not left.
+    pub(crate) members: BTreeMap<u16, Presence>,
+    /// Members that have left in peace.
+    pub(crate) left: BTreeSet<u16>,
+    /// Those of them whose ports are free again.
+    pub(crate) released: BTreeSet<u16>,
     /// Members that are being retired.
     pub(crate) retiring: usize,
 }
@@ -88,6 +121,27 @@ impl Active {
     /// Whether the job has ended and its place will be free soon.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Doomed | Phase::Closing { .. })
+    }
+
+    /// What is kept of it; the names are those of its switches.
+    pub(crate) fn record(&self, switches: Vec<String>) -> PlaceRecord {
+        let job = self.placement.job();
+        PlaceRecord {
+            name: self.name.name.clone(),
+            tree: self.name.tree,
+            spec: self.spec,
+            number: job.job,
+            epoch: job.epoch,
+            key: job.key,
+            slots: job.slots,
+            first_chunk: self.first_chunk,
+            over: self.is_over(),
+            switches,
+            shape: self.placement.shape().clone(),
+            sites: self.placement.sites.clone(),
+            members: self.placement.members.clone(),
+            left: self.left.iter().copied().collect(),
+        }
     }
 }
 
@@ -98,27 +152,27 @@ pub enum JobEvent {
     /// A job has begun.
     Started {
         /// Job name.
-        name: String,
-        /// Number of workers.
-        world: u16,
-        /// Numeric mode.
-        mode: Mode,
-        /// Its place at the switch.
-        placement: Placement,
+        name: JobName,
+        /// Which of its trees.
+        tree: u8,
+        /// What its workers agreed on.
+        spec: JobSpec,
+        /// Its place at the switches.
+        placement: Arc<Placement>,
         /// First chunk number of its stream.
         first_chunk: u32,
     },
     /// A member has left in peace; the job goes on.
     Left {
         /// Job name.
-        name: String,
+        name: JobName,
         /// Rank of the member.
         rank: u16,
     },
     /// A job is over.
     Ended {
         /// Job name.
-        name: String,
+        name: JobName,
         /// Job number.
         job: u16,
         /// Why.
@@ -127,7 +181,7 @@ pub enum JobEvent {
     /// A job came to nothing before it began.
     NotStarted {
         /// Job name.
-        name: String,
+        name: JobName,
         /// Machine-readable reason, as told to the members.
         reason: Refusal,
         /// What is wrong and what to do, as told to the members.
@@ -140,6 +194,50 @@ pub enum JobEvent {
         /// Machine-readable reason.
         reason: Refusal,
         /// What is wrong and what to do.
+        message: String,
+    },
+    /// A member's session broke; it may resume.
+    Away {
+        /// Job name.
+        name: JobName,
+        /// Rank of the member.
+        rank: u16,
+    },
+    /// A member has resumed its session.
+    Back {
+        /// Job name.
+        name: JobName,
+        /// Rank of the member.
+        rank: u16,
+    },
+    /// A switch can be used.
+    SwitchUp {
+        /// Its name.
+        switch: String,
+        /// Whether it had lost all that it held.
+        fresh: bool,
+    },
+    /// A switch cannot be used.
+    SwitchDown {
+        /// Its name.
+        switch: String,
+        /// Why.
+        reason: String,
+    },
+    /// A switch was found to hold something else than it was given, and was put right.
+    SwitchRepaired {
+        /// Its name.
+        switch: String,
+        /// What was put right.
+        message: String,
+    },
+    /// An administrator has changed something.
+    Changed {
+        /// What: `tenant`, `job`, `switch`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What is changed.
         message: String,
     },
     /// The switch failed to take back what a job or a leaver held. For a whole job it is tried again.
@@ -163,6 +261,16 @@ pub enum EndReason {
         /// How it was noticed.
         message: String,
     },
+    /// Its switch is gone, or its place was needed.
+    Displaced {
+        /// What happened.
+        message: String,
+    },
+    /// An administrator has ended it.
+    Stopped {
+        /// Why.
+        message: String,
+    },
     /// The control plane was shut down.
     Shutdown,
 }
@@ -171,7 +279,9 @@ impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Finished => f.write_str("every worker has left"),
-            Self::PeerLost { message, .. } => f.write_str(message),
+            Self::PeerLost { message, .. } | Self::Displaced { message } | Self::Stopped { message } => {
+                f.write_str(message)
+            }
             Self::Shutdown => f.write_str("the control port was shut down"),
         }
     }

@@ -1,25 +1,28 @@
-//! Netfold's control plane: who may use which slots of a switch, under which number, epoch and key.
+//! Netfold's control plane: whose job may use which slots of which switches, under which number, epoch and key.
 //!
-//! This first version runs in the process of one software switch. A worker opens a TCP session to the control port and
-//! asks to join a job; when every rank has, the job is given a static partition of the slots and its members are
-//! admitted. The messages are [`netfold_wire::control`].
+//! Workers open a TCP session to the control port and ask to join a job; when every rank has, the job is given a tree of
+//! switches and a partition of their slots, and its members are admitted. The messages are [`netfold_wire::control`]. A control
+//! plane is either part of one switch's process and forgets everything with it, or a process of its own over many switches, for many
+//! tenants, that remembers what runs and comes back without disturbing it.
 //!
 //! # Layers, from the decisions to the sockets
 //!
 //! | module | job | knows |
 //! |---|---|---|
-//! | [`slots`], [`pool`] | what is free | numbers |
+//! | [`slots`], [`fleet`] | what is free, at every switch | numbers |
 //! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
-//! | [`executor`], [`driver`] | makes it so on a switch; the seam to other kinds of switches | the pipeline's entries |
+//! | [`record`] | what is kept over a restart, and the seam to whatever keeps it | serde |
+//! | [`view`], [`command`] | what people see, and what they ask for | serde |
+//! | [`executor`], [`driver`] | makes it so on the switches; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
 //! | [`p4runtime`] | a driver for switches that offer P4Runtime | tonic |
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
-//! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. A controller for
-//! tenants or several switches replaces the server and the pool, and keeps what is between them.
+//! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. What is to be kept comes out of
+//! it, too, as [`record::Change`]s, and is durable before anybody is told of it.
 //!
 //! # Example
 //!
@@ -28,7 +31,7 @@
 //! # fn serve(driver: Box<dyn SwitchDriver>, unix_time_s: u32) -> Result<(), netfold_controller::ServerError> {
 //! let server = Server::bind(([0, 0, 0, 0], 20038).into(), Config::new(unix_time_s), driver)?
 //!     .on_event(|event| match event {
-//!         JobEvent::Started { name, placement, .. } => println!("{name}: {} slots", placement.slots),
+//!         JobEvent::Started { name, placement, .. } => println!("{name}: {} slots", placement.job().slots),
 //!         JobEvent::Ended { name, reason, .. } => println!("{name}: {reason}"),
 //!         _ => {}
 //!     })
@@ -38,21 +41,23 @@
 //! # }
 //! ```
 //!
-//! # What is stored
+//! # What is kept
 //!
-//! Nothing. Epochs stay unique over restarts because their floor comes from the caller; see
-//! [`admission::Config::epoch_floor`]. A switch that outlives its controller must be emptied of entries by its driver
-//! before the next controller starts; its slots need not be, since every job starts behind an ADVANCE.
+//! A switch's own control port keeps nothing: epochs stay unique because their floor comes from the caller, see
+//! [`admission::Config::epoch_floor`], and the switch is emptied by its end. With [`admission::Config::controller`] and a
+//! [`record::Store`], tenants, jobs, places and the next epoch are kept. After a restart, places of jobs that ran are taken
+//! up again and their workers resume their sessions; what was half done is undone; drivers are told what switches are to hold,
+//! and remove the rest. Slots need no care, since every job starts behind an ADVANCE.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod command;
 pub mod driver;
 pub mod executor;
+pub mod fleet;
 pub mod jobs;
 pub mod message;
 pub mod p4runtime;
-pub mod pool;
 pub mod record;
 pub mod route;
 pub mod server;

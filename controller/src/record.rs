@@ -161,6 +161,8 @@ pub struct PlaceRecord {
     pub slots: u32,
     /// First chunk number of its stream, once it is installed.
     pub first_chunk: Option<u32>,
+    /// Whether the job is over and the place is about to be free.
+    pub over: bool,
     /// Names of the switches of the tree; `shape` and `sites` number them in this order.
     pub switches: Vec<String>,
     /// Who hangs where.
@@ -181,6 +183,8 @@ pub struct SwitchRecord {
     pub name: String,
     /// Whether it takes no more jobs.
     pub drained: bool,
+    /// Which start of the switch it was last known by, as the switch names it.
+    pub boot: Option<String>,
 }
 
 /// One change of what is kept.

@@ -1,7 +1,7 @@
 //! The control port: TCP sessions of one JSON object a line around an [`admission`](crate::admission) coordinator.
 //!
-//! Everything runs on one thread with a tokio runtime of its own, apart from the switch's driver, which may block and
-//! so has a second thread. Three kinds of tasks: one accepts, one a session reads and writes lines, and the hub owns
+//! Everything runs on one thread with a tokio runtime of its own, apart from the switches' drivers, which may block and
+//! so have a second thread. Three kinds of tasks: one accepts, one a session reads and writes lines, and the hub owns
 //! the coordinator and never waits for a session.
 //!
 //! # Limits
@@ -14,16 +14,21 @@
 mod accept;
 mod control;
 mod hub;
+mod occurrence;
 mod session;
 mod stand_in;
+mod switches;
 
 pub use control::{Control, Scope};
 pub use stand_in::StandIn;
+pub use switches::Notices;
 
-use crate::admission::{Config, Coordinator};
-use crate::driver::SwitchDriver;
+use crate::admission::{Config, Coordinator, Up};
+use crate::driver::{Held, SwitchDriver};
 use crate::executor::{Executor, Outcome, Task};
+use crate::fleet::{Fleet, LinkInfo, OneSwitch, Route, SwitchInfo};
 use crate::jobs::JobEvent;
+use crate::record::{Kept, Store, StoreError, Unkept};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::error::Error;
@@ -31,7 +36,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Called on the server's thread for every event; must not block.
 type Hook = Box<dyn FnMut(&JobEvent) + Send>;
@@ -41,8 +46,56 @@ pub struct Server {
     listener: TcpListener,
     local_addr: SocketAddr,
     config: Config,
-    driver: Box<dyn SwitchDriver>,
+    plane: Plane,
     hook: Hook,
+    asks: mpsc::Receiver<control::Ask>,
+    control: Control,
+}
+
+/// The switches that a control port admits to, and what it remembers of them.
+pub struct Plane {
+    /// The switches, in an order that is the same at every start.
+    pub switches: Vec<SwitchInfo>,
+    /// How they are linked, for people.
+    pub links: Vec<LinkInfo>,
+    /// Chooses the switches of jobs.
+    pub route: Box<dyn Route>,
+    /// What is remembered.
+    pub store: Box<dyn Store>,
+    /// Starts the drivers, one for each switch.
+    pub start: StartDrivers,
+}
+
+/// What is known of a switch from before a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// What it holds for jobs that run.
+    pub held: Vec<Held>,
+    /// Which start of it that was, where it says.
+    pub boot: Option<String>,
+}
+
+/// Is given what is known of each switch, and where to tell what becomes of them. Until a switch is told to be up it counts as
+/// down.
+pub type StartDrivers = Box<
+    dyn FnOnce(Vec<Known>, Notices) -> Result<Vec<Box<dyn SwitchDriver>>, Box<dyn Error + Send + Sync>>
+        + Send,
+>;
+
+impl Plane {
+    /// One switch that is its own control plane and is up already; nothing is remembered.
+    pub fn own(driver: Box<dyn SwitchDriver>) -> Self {
+        Self {
+            switches: vec![SwitchInfo::own(driver.limits(), driver.numerics())],
+            links: Vec::new(),
+            route: Box::new(OneSwitch),
+            store: Box::new(Unkept::default()),
+            start: Box::new(move |_, notices| {
+                notices.up(0, Up::default());
+                Ok(vec![driver])
+            }),
+        }
+    }
 }
 
 /// Why a control port does not serve.
@@ -64,6 +117,12 @@ pub enum ServerError {
     /// The system refused a thread or a runtime.
     #[error("the control port cannot start its threads")]
     Thread(#[source] io::Error),
+    /// The database fails.
+    #[error("the controller cannot go on without its database")]
+    Store(#[from] StoreError),
+    /// A driver cannot be started.
+    #[error("a switch's driver cannot be started")]
+    Driver(#[source] Box<dyn Error + Send + Sync>),
     /// The thread of the switch's driver or of the server is gone.
     #[error("a thread of the control port has crashed: its panic message tells where; restart the switch")]
     Crashed,
@@ -80,11 +139,28 @@ impl Server {
         config: Config,
         driver: Box<dyn SwitchDriver>,
     ) -> Result<Self, ServerError> {
+        Self::over(address, config, Plane::own(driver))
+    }
+
+    /// Listens on `address`, a TCP port for which 0 means any, on behalf of the switches of a plane. Workers that connect meanwhile
+    /// wait.
+    ///
+    /// # Errors
+    /// [`ServerError::Bind`] when the address is taken or is not this host's.
+    pub fn over(address: SocketAddr, config: Config, plane: Plane) -> Result<Self, ServerError> {
         let bind = |source| ServerError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
         let local_addr = listener.local_addr().map_err(bind)?;
-        Ok(Self { listener, local_addr, config, driver, hook: Box::new(|_| {}) })
+        let (sender, asks) = mpsc::channel(control::ASKS);
+        let (occurrences, _) = broadcast::channel(control::OCCURRENCES);
+        let control = Control { asks: sender, occurrences };
+        Ok(Self { listener, local_addr, config, plane, hook: Box::new(|_| {}), asks, control })
+    }
+
+    /// A handle for snapshots, commands and what happens.
+    pub fn control(&self) -> Control {
+        self.control.clone()
     }
 
     /// Has `hook` called for every event, on the server's thread: it must not block.
@@ -99,21 +175,36 @@ impl Server {
         self.local_addr
     }
 
-    /// Serves until `shutdown` is ready, then ends every job, empties the switch and returns. Needs a tokio runtime
-    /// with I/O and time.
+    /// Serves until `shutdown` is ready. Then jobs that outlive this control plane are left as they are, others are ended and
+    /// their switches emptied. Needs a tokio runtime with I/O and time.
     ///
     /// # Errors
-    /// [`ServerError`] when it cannot start, or when the driver panics.
+    /// [`ServerError`] when it cannot start, when a driver panics, or when the database fails.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let keys = StdRng::try_from_rng(&mut SysRng).map_err(|error| ServerError::Keys(Box::new(error)))?;
-        let limits = self.driver.limits();
-        let config = Config { numerics: self.driver.numerics(), ..self.config };
-        let (tasks, outcomes) = start_executor(self.driver)?;
-        let (sessions_max, heartbeat) = (config.sessions_max, config.heartbeat);
-        let coordinator = Coordinator::new(config, limits, keys);
+        let Plane { switches, links, route, mut store, start } = self.plane;
+        let kept: Kept = store.load()?;
+        let count = switches.len();
+        let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
+        let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
+        let (notices, heard) = switches::channel();
+        let known = coordinator.holdings().into_iter().zip(coordinator.boots());
+        let known: Vec<Known> = known.map(|(held, boot)| Known { held, boot }).collect();
+        let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
+        let drivers = drivers.map_err(|_| ServerError::Crashed)?.map_err(ServerError::Driver)?;
+        assert_eq!(drivers.len(), count, "a plane has a driver for each switch");
+        let (tasks, outcomes) = start_executor(drivers)?;
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
-        let hub = hub::Hub::new(coordinator, self.hook, tasks, sessions_max, heartbeat);
-        hub.run(listener, outcomes, shutdown).await
+        let parts = hub::Parts {
+            hook: self.hook,
+            tasks,
+            store,
+            asks: self.asks,
+            occurrences: self.control.occurrences,
+            switches: count,
+        };
+        drop(self.control.asks);
+        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, heard, shutdown).await
     }
 
     /// Serves on a thread of its own until the handle is shut down or dropped.
@@ -124,10 +215,11 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .max_blocking_threads(4)
             .build()
             .map_err(ServerError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let local_addr = self.local_addr;
+        let (local_addr, control) = (self.local_addr, self.control());
         let shutdown = async {
             // A handle that is gone means the same.
             let _ = stopped.await;
@@ -136,18 +228,24 @@ impl Server {
             .name("netfold-control".into())
             .spawn(move || runtime.block_on(self.run(shutdown)))
             .map_err(ServerError::Thread)?;
-        Ok(ServerHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+        Ok(ServerHandle { control, local_addr, stop: Some(stop), thread: Some(thread) })
     }
 }
 
 /// A control port that serves on a thread of its own. Dropping it shuts it down.
 pub struct ServerHandle {
+    control: Control,
     local_addr: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
 
 impl ServerHandle {
+    /// A handle for snapshots, commands and what happens.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
     /// The address that workers connect to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
@@ -182,13 +280,13 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Starts the driver's thread: it takes one task at a time and ends when the sender of tasks is dropped.
+/// Starts the drivers' thread: it takes one task at a time and ends when the sender of tasks is dropped.
 fn start_executor(
-    driver: Box<dyn SwitchDriver>,
+    drivers: Vec<Box<dyn SwitchDriver>>,
 ) -> Result<(mpsc::Sender<Task>, mpsc::Receiver<Outcome>), ServerError> {
     let (tasks, mut queue) = mpsc::channel(1);
     let (done, outcomes) = mpsc::channel(1);
-    let mut executor = Executor::new(driver);
+    let mut executor = Executor::new(drivers);
     std::thread::Builder::new()
         .name("netfold-driver".into())
         .spawn(move || {

@@ -56,15 +56,20 @@ impl SlotAllocator {
     /// Returns `None` when no such range is free, when `least` is 0 or when no power of two lies in
     /// `least..=wanted`.
     pub fn allocate(&mut self, wanted: u32, least: u32) -> Option<SlotRange> {
+        let slots = self.largest(wanted, least)?;
+        self.take(self.first_fit(slots)?, slots)
+    }
+
+    /// How many slots [`SlotAllocator::allocate`] would take.
+    pub fn largest(&self, wanted: u32, least: u32) -> Option<u32> {
         if least == 0 || wanted < least {
             return None;
         }
         // Largest power of two that is wanted and could exist at all.
         let mut slots = 1_u32 << wanted.min(self.capacity().max(1)).ilog2();
         while slots >= least {
-            if let Some(range) = self.first_fit(slots) {
-                self.taken[range.bits()].fill(true);
-                return Some(range);
+            if self.first_fit(slots).is_some() {
+                return Some(slots);
             }
             slots /= 2;
             if slots == 0 {
@@ -72,6 +77,26 @@ impl SlotAllocator {
             }
         }
         None
+    }
+
+    /// The lowest base of an aligned free range of `slots`, a power of two.
+    pub fn first_fit(&self, slots: u32) -> Option<u32> {
+        let mut bases = (0..self.capacity() / slots).map(|index| index * slots);
+        bases.find(|first| self.taken[SlotRange { first: *first, slots }.bits()].not_any())
+    }
+
+    /// Takes exactly this range, if it is aligned, lies within the slots and is free.
+    pub fn take(&mut self, first: u32, slots: u32) -> Option<SlotRange> {
+        let end = first.checked_add(slots).filter(|end| *end <= self.capacity());
+        if !slots.is_power_of_two() || !first.is_multiple_of(slots) || end.is_none() {
+            return None;
+        }
+        let range = SlotRange { first, slots };
+        if self.taken[range.bits()].any() {
+            return None;
+        }
+        self.taken[range.bits()].fill(true);
+        Some(range)
     }
 
     /// Gives a range back.
@@ -84,12 +109,6 @@ impl SlotAllocator {
             "a slot range is freed once, by the allocator that handed it out"
         );
         self.taken[range.bits()].fill(false);
-    }
-
-    fn first_fit(&self, slots: u32) -> Option<SlotRange> {
-        (0..self.capacity() / slots)
-            .map(|index| SlotRange { first: index * slots, slots })
-            .find(|range| self.taken[range.bits()].not_any())
     }
 }
 

@@ -14,6 +14,10 @@ pub(crate) enum Timer {
     Forming(u64),
     /// A withdrawal that failed is to be tried again.
     Withdraw(u16),
+    /// Members of a job may have been away for too long.
+    Away(u16),
+    /// A switch may have been down for too long.
+    Switch(usize),
 }
 
 /// A queue of deadlines.

@@ -16,7 +16,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use install::{InstallError, Installed, Step, install};
+pub use install::{Done, Drivers, InstallError, Installed, Step, install};
 pub use shape::Shape;
 
 use netfold_p4::allreduce::{Child, Node, Parent};

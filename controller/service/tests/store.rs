@@ -94,6 +94,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         key: 0xdead_beef,
         slots: 64,
         first_chunk: Some(number),
+        over: false,
         switches: vec!["leaf1".into()],
         shape: Shape { above: vec![None], workers: vec![0, 0] },
         sites: vec![Site { limits, address: Some(address), first_slot: 0, first_port: 1, first_group: 1 }],
@@ -109,7 +110,7 @@ fn step(number: u32) -> Vec<Change> {
         Change::Tenant(tenant(number)),
         Change::Job(job(number, JobState::Running)),
         Change::Place(place(number)),
-        Change::Switch(SwitchRecord { name: "leaf1".into(), drained: number.is_multiple_of(2) }),
+        Change::Switch(SwitchRecord { name: "leaf1".into(), drained: number.is_multiple_of(2), boot: None }),
     ];
     if let Some(before) = number.checked_sub(1) {
         changes.push(Change::Job(job(before, JobState::Ended)));

@@ -1,43 +1,36 @@
 //! Who may join what.
 
 use super::{Coordinator, Named, SessionId, Stage};
-use crate::jobs::{Forming, JobSpec};
+use crate::fleet::Fleet;
+use crate::jobs::{Forming, TreeName};
 use crate::message::Refused;
+use crate::record::{JobName, JobSpec};
 use crate::timers::Timer;
-use netfold_wire::control::{Join, Numerics, Refusal, TREES_MAX};
-use netfold_wire::{CHILDREN_MAX, CLASSES_MAX, VERSION};
+use netfold_wire::control::{Join, Refusal, TREES_MAX};
+use netfold_wire::{CLASSES_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Longest job name, in bytes.
-const NAME_LEN_MAX: usize = 64;
+pub(super) const NAME_LEN_MAX: usize = 64;
 
-/// What a request says by itself and beside the job's other members.
+/// What a request says by itself.
 trait Asked {
-    /// Whether the request can be met at all by a switch of `ports_max` ports that folds lanes like this.
-    fn check(&self, ports_max: u16, numerics: Numerics) -> Result<(), Refused>;
+    /// Whether the request can be met at all by these switches.
+    fn check(&self, fleet: &Fleet) -> Result<(), Refused>;
+    /// What all members must agree on.
     fn spec(&self) -> JobSpec;
-    /// Whether the request agrees with the job's first member and takes a rank that is free.
-    fn agrees(&self, job: &Forming) -> Result<(), Refused>;
 }
 
 impl Asked for Join {
-    fn check(&self, ports_max: u16, numerics: Numerics) -> Result<(), Refused> {
+    fn check(&self, fleet: &Fleet) -> Result<(), Refused> {
         let refuse = |message: String| Err(Refused::new(Refusal::Argument, message));
         if self.version != VERSION {
             return Err(Refused::version(self.version));
         }
-        if !(1..=NAME_LEN_MAX).contains(&self.job.len()) {
-            return refuse(format!(
-                "the job name has {} bytes: choose one of 1 to {NAME_LEN_MAX} bytes",
-                self.job.len()
-            ));
-        }
-        if self.job.chars().any(char::is_control) {
-            return refuse("the job name holds control characters: choose a printable one".into());
-        }
-        let world_max = CHILDREN_MAX.min(usize::from(ports_max));
+        check_name(&self.job)?;
+        let world_max = fleet.world_max();
         if !(1..=world_max).contains(&usize::from(self.world)) {
             return refuse(format!("a world of {} workers: this switch takes 1 to {world_max}", self.world));
         }
@@ -70,75 +63,83 @@ impl Asked for Join {
         if self.udp_port == 0 {
             return refuse("UDP port 0: bind the worker's socket first and tell its port".into());
         }
-        let needed = self.mode.numerics();
-        if needed != numerics {
-            return Err(Refused::new(
-                Refusal::Numerics,
-                format!(
-                    "mode {} needs a switch of {needed} numerics and this one runs {numerics}: give mode {}, or start the \
-                     switch with --numerics {needed}",
-                    self.mode,
-                    numerics.modes()
-                ),
-            ));
-        }
-        Ok(())
+        check_numerics(self, fleet)
     }
 
     fn spec(&self) -> JobSpec {
-        JobSpec { world: self.world, mode: self.mode, slots: self.slots, classes: self.classes }
+        let Self { world, mode, slots, classes, trees, .. } = *self;
+        JobSpec { world, mode, slots, classes, trees }
     }
+}
 
-    fn agrees(&self, job: &Forming) -> Result<(), Refused> {
-        let refuse = |reason, message: String| Err(Refused::new(reason, message));
-        let (name, spec) = (&job.name, &job.spec);
-        if self.world != spec.world {
-            return refuse(
-                Refusal::WorldMismatch,
-                format!(
-                    "job '{name}' has {} workers and this one says {}: give all the same world size",
-                    spec.world, self.world
-                ),
-            );
-        }
-        if self.mode != spec.mode {
-            return refuse(
-                Refusal::ModeMismatch,
-                format!(
-                    "job '{name}' runs in mode {} and this worker says {}: give all the same mode",
-                    spec.mode, self.mode
-                ),
-            );
-        }
-        if self.slots != spec.slots {
-            return refuse(
-                Refusal::Argument,
-                format!(
-                    "job '{name}' asks for {} slots and this worker for {}: give all the same number",
-                    spec.slots, self.slots
-                ),
-            );
-        }
-        if self.classes != spec.classes {
-            return refuse(
-                Refusal::Argument,
-                format!(
-                    "job '{name}' has {} classes of operations and this worker {}: give all the same number",
-                    spec.classes, self.classes
-                ),
-            );
-        }
-        if job.members.contains_key(&self.rank) {
-            return refuse(
-                Refusal::RankTaken,
-                format!(
-                    "another worker holds rank {} of job '{name}': give every worker its own rank",
-                    self.rank
-                ),
-            );
-        }
-        Ok(())
+/// Whether a name can be a job's or a tenant's.
+pub(super) fn check_name(name: &str) -> Result<(), Refused> {
+    let refuse = |message: String| Err(Refused::new(Refusal::Argument, message));
+    if !(1..=NAME_LEN_MAX).contains(&name.len()) {
+        return refuse(format!("the name has {} bytes: choose one of 1 to {NAME_LEN_MAX} bytes", name.len()));
     }
+    if name.chars().any(|character| character.is_control() || character == '/') {
+        return refuse("the name holds control characters or a slash: choose a printable one without".into());
+    }
+    Ok(())
+}
+
+fn check_numerics(join: &Join, fleet: &Fleet) -> Result<(), Refused> {
+    let needed = join.mode.numerics();
+    if fleet.folds(needed) {
+        return Ok(());
+    }
+    let message = match fleet.numerics() {
+        Some(numerics) => format!(
+            "mode {} needs a switch of {needed} numerics and this one runs {numerics}: give mode {}, or start the \
+             switch with --numerics {needed}",
+            join.mode,
+            numerics.modes()
+        ),
+        None => format!(
+            "mode {} needs a switch of {needed} numerics and there is none: give another mode",
+            join.mode
+        ),
+    };
+    Err(Refused::new(Refusal::Numerics, message))
+}
+
+/// Whether a worker asks for what its job has.
+fn agree(name: &JobName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused> {
+    let refuse = |reason, message: String| Err(Refused::new(reason, message));
+    if asked.world != spec.world {
+        return refuse(
+            Refusal::WorldMismatch,
+            format!(
+                "job '{name}' has {} workers and this one says {}: give all the same world size",
+                spec.world, asked.world
+            ),
+        );
+    }
+    if asked.mode != spec.mode {
+        return refuse(
+            Refusal::ModeMismatch,
+            format!(
+                "job '{name}' runs in mode {} and this worker says {}: give all the same mode",
+                spec.mode, asked.mode
+            ),
+        );
+    }
+    let differs =
+        |what: String| refuse(Refusal::Argument, format!("job '{name}' {what}: give all the same number"));
+    if asked.slots != spec.slots {
+        return differs(format!("asks for {} slots and this worker for {}", spec.slots, asked.slots));
+    }
+    if asked.classes != spec.classes {
+        return differs(format!(
+            "has {} classes of operations and this worker {}",
+            spec.classes, asked.classes
+        ));
+    }
+    if asked.trees != spec.trees {
+        return differs(format!("has {} trees and this worker {}", spec.trees, asked.trees));
+    }
+    Ok(())
 }
 
 impl Coordinator {
@@ -156,18 +157,27 @@ impl Coordinator {
 
     /// Returns the number of the formation that the session now belongs to.
     fn try_join(&mut self, now: Duration, id: SessionId, join: Join) -> Result<u64, Refused> {
-        join.check(self.pool.limits().ports_max, self.config.numerics)?;
-        let address = self.sessions[&id].peer.ip().to_canonical();
+        join.check(&self.fleet)?;
+        let tenant = self.tenant_of(join.credentials.as_ref())?;
+        let address = join.address.unwrap_or_else(|| self.sessions[&id].peer.ip()).to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
-        let named = self.names.get(&join.job).copied();
+        let name = TreeName { name: JobName { tenant, job: join.job.clone() }, tree: join.tree };
+        self.replace_abandoned(&name);
+        let named = self.names.get(&name).copied();
         match named {
             Some(Named::Active(_)) => {
-                let message =
-                    format!("job '{}' is running already: wait for its end or choose another name", join.job);
+                let message = format!(
+                    "job '{}' is running already: wait for its end or choose another name",
+                    name.name
+                );
                 return Err(Refused::new(Refusal::JobRunning, message));
             }
-            Some(Named::Forming(formation)) => join.agrees(&self.forming[&formation])?,
-            None => self.check_jobs()?,
+            Some(Named::Forming(formation)) => {
+                let job = &self.forming[&formation];
+                agree(&name.name, &job.spec, &join.spec())?;
+                check_rank(job, join.rank)?;
+            }
+            None => self.check_new(&name, &join.spec())?,
         }
         if self.endpoints.contains(&endpoint) {
             let message = format!("another worker sends from {endpoint}: give every worker its own UDP port");
@@ -182,7 +192,7 @@ impl Coordinator {
         // Nothing is refused from here on.
         let formation = match named {
             Some(Named::Forming(formation)) => formation,
-            _ => self.new_formation(now, &join),
+            _ => self.new_formation(now, name, join.spec()),
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
@@ -193,7 +203,23 @@ impl Coordinator {
         Ok(formation)
     }
 
-    fn check_jobs(&self) -> Result<(), Refused> {
+    /// Whether a tree of a job may begin to form.
+    fn check_new(&self, name: &TreeName, spec: &JobSpec) -> Result<(), Refused> {
+        let mut sibling = None;
+        for (other, named) in self.trees_of(&name.name) {
+            sibling = match named {
+                Named::Forming(formation) => Some(self.forming[&formation].spec),
+                Named::Active(job) => Some(self.active[&job].spec),
+            };
+            debug_assert_ne!(other.tree, name.tree, "a tree that is there does not begin");
+        }
+        let declared = self.jobs.get(&name.name).filter(|job| job.declared).map(|job| job.spec);
+        if let Some(agreed) = sibling.or(declared) {
+            agree(&name.name, &agreed, spec)?;
+        }
+        if sibling.is_none() {
+            self.check_quota(&name.name.tenant, spec)?;
+        }
         let jobs = self.forming.len() + self.active.values().filter(|job| !job.is_over()).count();
         if jobs >= self.config.jobs_max {
             let message = format!("{jobs} jobs run or form already: wait for one to end");
@@ -202,19 +228,13 @@ impl Coordinator {
         Ok(())
     }
 
-    fn new_formation(&mut self, now: Duration, join: &Join) -> u64 {
+    fn new_formation(&mut self, now: Duration, name: TreeName, spec: JobSpec) -> u64 {
         let formation = self.formations;
         self.formations += 1;
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
-        self.names.insert(join.job.clone(), Named::Forming(formation));
-        let job = Forming {
-            name: join.job.clone(),
-            spec: join.spec(),
-            members: BTreeMap::new(),
-            deadline,
-            short: None,
-        };
+        self.names.insert(name.clone(), Named::Forming(formation));
+        let job = Forming { name, spec, members: BTreeMap::new(), deadline, short: None };
         self.forming.insert(formation, job);
         formation
     }
@@ -236,4 +256,15 @@ impl Coordinator {
         self.names.remove(&job.name);
         Some(job)
     }
+}
+
+fn check_rank(job: &Forming, rank: u16) -> Result<(), Refused> {
+    if job.members.contains_key(&rank) {
+        let message = format!(
+            "another worker holds rank {rank} of job '{}': give every worker its own rank",
+            job.name.name
+        );
+        return Err(Refused::new(Refusal::RankTaken, message));
+    }
+    Ok(())
 }

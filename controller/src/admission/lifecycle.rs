@@ -1,24 +1,29 @@
 //! What becomes of a job whose members have all joined.
 
-use super::{Coordinator, Loss, Named, SessionId, Stage};
+use super::{Coordinator, Loss, Named, Output, SessionId, Stage};
 use crate::driver::DriverError;
-use crate::executor::{Outcome, Task, shift_for};
-use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase};
+use crate::executor::{Outcome, Task};
+use crate::fleet::{Placement, Ranges, Shortage, Wish};
+use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase, Presence, TreeName};
 use crate::message::Refused;
-use crate::pool::Shortage;
 use crate::timers::Timer;
-use netfold_wire::control::{Admission, Event, Numerics, Refusal};
-use std::collections::BTreeMap;
+use netfold_wire::control::{Event, Refusal};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Coordinator {
     /// The switch has carried out a task.
     pub fn handle_outcome(&mut self, now: Duration, outcome: Outcome) {
+        self.tick(now);
         self.tasks = self.tasks.saturating_sub(1);
         match outcome {
+            Outcome::Adopted { .. } => {}
             Outcome::Installed { job, first_chunk } => self.installed(now, job, first_chunk),
-            Outcome::InstallFailed { job, error, clean } => self.install_failed(now, job, &error, clean),
+            Outcome::InstallFailed { job, switch, error, clean } => {
+                self.install_failed(now, (job, switch), &error, clean);
+            }
             Outcome::Retired { job, rank, result } => self.retired(job, rank, result),
             Outcome::Withdrawn { job, result: Ok(()) } => self.release(job),
             Outcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
@@ -29,36 +34,62 @@ impl Coordinator {
     /// Gives a complete formation its place, or lets it wait for one that is about to be free, or refuses it.
     pub(super) fn place(&mut self, now: Duration, formation: u64) {
         let forming = &self.forming[&formation];
-        let wanted = forming.spec.slots.min(self.config.slots_max);
+        let spec = forming.spec;
+        let most = spec.slots.min(self.config.slots_max);
         let freeing = self.active.values().any(|job| job.is_over() || job.retiring > 0);
         let may_wait = freeing && (forming.short.is_none() || forming.deadline > now);
-        // While slots are about to be free, a small range would be a hasty choice.
-        let least = if may_wait { wanted } else { self.config.slots_min.min(wanted) };
         // Each class has a slot at least.
-        let least = least.max(u32::from(forming.spec.classes)).min(wanted);
-        match self.pool.reserve(wanted, least, &self.peers(forming)) {
-            Ok((placement, range)) => {
-                let forming = self.end_formation(formation).expect("looked up above");
-                let job = placement.job;
-                for (&rank, id) in &forming.members {
-                    let session = self.sessions.get_mut(id).expect("members have sessions");
-                    session.stage = Stage::Active { job, rank };
-                }
-                self.names.insert(forming.name.clone(), Named::Active(job));
-                self.task(Task::Install(placement.clone()));
-                let Forming { name, spec, members, .. } = forming;
-                let phase = Phase::Installing;
-                self.active.insert(job, Active { name, spec, phase, placement, range, members, retiring: 0 });
-            }
+        let fewest = self.config.slots_min.min(most).max(u32::from(spec.classes)).min(most);
+        let wanted = match self.within_quota(&forming.name.name.tenant, most, fewest) {
+            Ok(wanted) => wanted,
+            Err(refused) => return self.refuse_formation(formation, refused),
+        };
+        // While slots are about to be free, a small range would be a hasty choice.
+        let least = if may_wait { wanted } else { fewest };
+        let members = self.peers(forming);
+        let siblings: Vec<_> = self.siblings(&forming.name).map(|job| job.placement.chosen.clone()).collect();
+        let wish = Wish {
+            members: &members,
+            tree: forming.name.tree,
+            slots: least,
+            numerics: spec.mode.numerics(),
+            siblings: &siblings,
+        };
+        match self.fleet.reserve(&wish, wanted) {
+            Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges),
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
-            Err(short) => self.refuse_formation(formation, shortage(short)),
+            Err(short) => self.refuse_formation(formation, shortage(&short)),
         }
     }
 
-    fn peers(&self, forming: &Forming) -> Vec<(u8, SocketAddr)> {
+    fn install(&mut self, formation: u64, placement: Arc<Placement>, ranges: Ranges) {
+        let Forming { name, spec, members, .. } = self.end_formation(formation).expect("the caller has it");
+        let job = placement.job().job;
+        for (&rank, id) in &members {
+            let session = self.sessions.get_mut(id).expect("members have sessions");
+            session.stage = Stage::Active { job, rank };
+        }
+        self.names.insert(name.clone(), Named::Active(job));
+        let active = Active {
+            name,
+            spec,
+            phase: Phase::Installing,
+            placement: Arc::clone(&placement),
+            ranges,
+            first_chunk: None,
+            members: members.into_iter().map(|(rank, id)| (rank, Presence::Here(id))).collect(),
+            left: BTreeSet::new(),
+            released: BTreeSet::new(),
+            retiring: 0,
+        };
+        self.active.insert(job, active);
+        self.keep_place(job);
+        self.task(Task::Install(placement));
+    }
+
+    fn peers(&self, forming: &Forming) -> Vec<SocketAddr> {
         let endpoint = |id| self.sessions[id].endpoint.expect("a session that has joined has an endpoint");
-        // Ranks are below 32.
-        forming.members.iter().map(|(&rank, id)| (rank as u8, endpoint(id))).collect()
+        forming.members.values().map(endpoint).collect()
     }
 
     fn wait_for_place(&mut self, now: Duration, formation: u64, short: Shortage) {
@@ -71,7 +102,7 @@ impl Coordinator {
         }
     }
 
-    fn place_waiting(&mut self, now: Duration) {
+    pub(super) fn place_waiting(&mut self, now: Duration) {
         let waiting = |(&formation, job): (&u64, &Forming)| job.is_complete().then_some(formation);
         for formation in self.forming.iter().filter_map(waiting).collect::<Vec<_>>() {
             self.place(now, formation);
@@ -86,7 +117,7 @@ impl Coordinator {
         let message = format!(
             "{} of job '{}' did not join within {:?}: start all {} workers with the same job name and switch",
             forming.missing(),
-            forming.name,
+            forming.name.name,
             self.config.join_timeout,
             forming.spec.world
         );
@@ -95,18 +126,19 @@ impl Coordinator {
 
     pub(super) fn refuse_formation(&mut self, formation: u64, refused: Refused) {
         if let Some(job) = self.end_formation(formation) {
-            self.refuse_members(job.name, job.members, refused);
+            self.refuse_members(job.name, job.members.into_values(), refused);
         }
     }
 
     /// Tells all members of a job that it will not begin.
-    fn refuse_members(&mut self, name: String, members: BTreeMap<u16, SessionId>, refused: Refused) {
-        for (_, id) in members {
+    fn refuse_members(&mut self, name: TreeName, members: impl Iterator<Item = SessionId>, refused: Refused) {
+        for id in members {
             self.send(id, refused.clone().into());
             self.dismiss(id);
         }
         let Refused { reason, message } = refused;
-        self.log(JobEvent::NotStarted { name, reason, message });
+        self.remember_failure(&name.name, &message);
+        self.log(JobEvent::NotStarted { name: name.name, reason, message });
     }
 
     fn installed(&mut self, now: Duration, job: u16, first_chunk: u32) {
@@ -115,31 +147,34 @@ impl Coordinator {
             return self.withdraw(job, 0);
         }
         active.phase = Phase::Running;
-        let placement = active.placement.clone();
-        let admission = Admission {
-            job,
-            epoch: placement.epoch,
-            key: placement.key,
-            slots: placement.slots,
-            first_chunk,
-            lane_words: self.pool.limits().lane_words,
-            udp_port: self.pool.limits().udp_port,
-            bitmap: u32::MAX >> (u32::BITS - u32::from(placement.world)),
-            shift: if self.config.numerics == Numerics::Wide { shift_for(placement.world) } else { 0 },
-            switch: None,
-            grace_ms: 0,
-        };
-        for id in active.members.values() {
-            self.sessions.get_mut(id).expect("members have sessions").heard = now;
-            let event = Event::Admitted(admission.clone());
-            self.outputs.push_back(super::Output::Send { session: *id, event });
-        }
+        active.first_chunk = Some(first_chunk);
+        let placement = Arc::clone(&active.placement);
         let (name, spec) = (active.name.clone(), active.spec);
-        self.log(JobEvent::Started { name, world: spec.world, mode: spec.mode, placement, first_chunk });
+        let members: Vec<(u16, SessionId)> =
+            active.members.iter().filter_map(|(rank, presence)| Some((*rank, presence.session()?))).collect();
+        self.keep_place(job);
+        self.remember_start(&name.name, spec, placement.job().epoch);
+        for (rank, id) in members {
+            self.sessions.get_mut(&id).expect("members have sessions").heard = now;
+            let (at, _) = placement.plan.workers()[usize::from(rank)];
+            let info = self.fleet.info(placement.switches[at]);
+            let udp_port = info.data.map_or(info.limits.udp_port, |data| data.port());
+            let mut admission = placement.plan.admission(rank, first_chunk, udp_port);
+            admission.switch = info.data.map(|data| data.ip());
+            admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
+            self.outputs.push_back(Output::Send { session: id, event: Event::Admitted(admission) });
+        }
+        let tree = name.tree;
+        self.log(JobEvent::Started { name: name.name, tree, spec, placement, first_chunk });
     }
 
-    fn install_failed(&mut self, now: Duration, job: u16, error: &DriverError, clean: bool) {
-        let message = format!("the switch could not set up the job: {}; then try again", error.chain());
+    fn install_failed(&mut self, now: Duration, at: (u16, usize), error: &DriverError, clean: bool) {
+        let (job, switch) = at;
+        let which = match self.fleet.len() {
+            1 => "the switch".into(),
+            _ => format!("switch '{}'", self.fleet.info(switch).name),
+        };
+        let message = format!("{which} could not set up the job: {}; then try again", error.chain());
         self.abandon(job, Refused::new(Refusal::Busy, message));
         if clean {
             self.release(job);
@@ -149,13 +184,16 @@ impl Coordinator {
     }
 
     /// Ends a job that is being set up, on this side: its members are refused and its name is free.
-    fn abandon(&mut self, job: u16, refused: Refused) {
+    pub(super) fn abandon(&mut self, job: u16, refused: Refused) {
         let Some(active) = self.active.get_mut(&job) else { return };
         if active.phase == Phase::Installing {
             active.phase = Phase::Doomed;
             let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
             self.names.remove(&name);
-            self.refuse_members(name, members, refused);
+            self.keep_place(job);
+            let members: Vec<SessionId> =
+                members.values().filter_map(|presence| presence.session()).collect();
+            self.refuse_members(name, members.into_iter(), refused);
         }
     }
 
@@ -163,7 +201,7 @@ impl Coordinator {
     pub(super) fn lose_member(&mut self, job: u16, rank: u16, loss: Loss) {
         let Some(active) = self.active.get_mut(&job) else { return };
         active.members.remove(&rank);
-        let message = format!("rank {rank} of job '{}' {loss}", active.name);
+        let message = format!("rank {rank} of job '{}' {loss}", active.name.name);
         match active.phase {
             Phase::Installing => {
                 let message = format!("{message} while the job was being set up: start all workers again");
@@ -175,37 +213,43 @@ impl Coordinator {
     }
 
     pub(super) fn leave(&mut self, id: SessionId, stage: Stage) {
-        let Stage::Active { job, rank } = stage else { return self.close(id, Loss::Left) };
+        let Stage::Active { job, rank } = stage else { return self.end_session(id, Loss::Left) };
         let active = self.active.get_mut(&job).expect("sessions name jobs that exist");
         if active.phase != Phase::Running {
-            return self.close(id, Loss::Left);
+            return self.end_session(id, Loss::Left);
         }
         active.members.remove(&rank);
-        let (name, last) = (active.name.clone(), active.members.is_empty());
+        active.left.insert(rank);
+        let (name, last) = (active.name.name.clone(), active.members.is_empty());
         if last {
             self.end(job, EndReason::Finished);
         } else {
             active.retiring += 1;
-            for other in active.members.values() {
-                self.outputs
-                    .push_back(super::Output::Send { session: *other, event: Event::PeerLeft { rank } });
+            for other in active.members.values().filter_map(|presence| presence.session()) {
+                self.outputs.push_back(Output::Send { session: other, event: Event::PeerLeft { rank } });
             }
+            self.keep_place(job);
             self.log(JobEvent::Left { name, rank });
-            // Ranks are below 32.
-            self.task(Task::Retire { job, rank: rank as u8 });
+            self.task(Task::Retire { job, rank });
         }
         self.dismiss(id);
     }
 
     /// Ends a running job: members that are left are told, the name is free, the place is withdrawn.
-    fn end(&mut self, job: u16, reason: EndReason) {
+    pub(super) fn end(&mut self, job: u16, reason: EndReason) {
         let Some(active) = self.active.get_mut(&job) else { return };
         let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
-        for (_, id) in members {
+        for id in members.values().filter_map(|presence| presence.session()) {
             match &reason {
                 EndReason::PeerLost { rank, message } => {
                     let message = format!("{message}: the job is over; start all workers again");
                     self.send(id, Event::PeerLost { rank: *rank, message });
+                }
+                EndReason::Displaced { message } => {
+                    self.send(id, Event::SwitchLost { message: message.clone() });
+                }
+                EndReason::Stopped { message } => {
+                    self.send(id, Refused::new(Refusal::Unavailable, message.clone()).into());
                 }
                 EndReason::Shutdown => self.send(id, super::shutting_down().into()),
                 EndReason::Finished => {}
@@ -213,7 +257,8 @@ impl Coordinator {
             self.dismiss(id);
         }
         self.names.remove(&name);
-        self.log(JobEvent::Ended { name, job, reason });
+        self.remember_end(&name.name, &reason.to_string());
+        self.log(JobEvent::Ended { name: name.name, job, reason });
         self.withdraw(job, 0);
     }
 
@@ -228,6 +273,7 @@ impl Coordinator {
     fn withdraw(&mut self, job: u16, failures: u32) {
         if let Some(active) = self.active.get_mut(&job) {
             active.phase = Phase::Closing { failures };
+            self.keep_place(job);
             self.task(Task::Withdraw { job });
         }
     }
@@ -249,42 +295,43 @@ impl Coordinator {
         }
     }
 
-    /// The switch holds nothing of the job any more.
+    /// The switches hold nothing of the job any more.
     fn release(&mut self, job: u16) {
         if let Some(active) = self.active.remove(&job) {
-            self.pool.release(&active.placement, active.range);
+            self.fleet.release(&active.placement, active.ranges, &active.released);
+            self.keep_released(job);
         }
     }
 
-    fn retired(&mut self, job: u16, rank: u8, result: Result<(), DriverError>) {
+    fn retired(&mut self, job: u16, rank: u16, result: Result<(), DriverError>) {
         let Some(active) = self.active.get_mut(&job) else { return };
         active.retiring -= 1;
         match result {
             Ok(()) => {
-                let seats = &mut active.placement.seats;
-                if let Some(index) = seats.iter().position(|seat| seat.rank == rank) {
-                    self.pool.release_seat(&seats.remove(index));
-                }
+                active.released.insert(rank);
+                self.fleet.release_member(&active.placement, rank);
             }
             // The withdrawal of the job takes care of it.
             Err(error) => self.log(JobEvent::SwitchFailed { job, message: error.chain() }),
         }
     }
 
-    fn task(&mut self, task: Task) {
+    pub(super) fn task(&mut self, task: Task) {
         self.tasks += 1;
-        self.outputs.push_back(super::Output::Task(task));
+        self.outputs.push_back(Output::Task(task));
     }
 
-    fn log(&mut self, event: JobEvent) {
-        self.outputs.push_back(super::Output::Log(event));
+    pub(super) fn log(&mut self, event: JobEvent) {
+        self.outputs.push_back(Output::Log(event));
     }
 }
 
 /// How a shortage is told to those who asked.
-fn shortage(short: Shortage) -> Refused {
+fn shortage(short: &Shortage) -> Refused {
     let reason = match short {
         Shortage::Slots { .. } => Refusal::Slots,
+        Shortage::Route(none) => none.reason,
+        Shortage::Tree(_) => Refusal::Path,
         _ => Refusal::Busy,
     };
     Refused::new(reason, short.to_string())

@@ -1,10 +1,16 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
+use super::control::{Ask, Scope};
+use super::occurrence::occurrence;
 use super::session::{self, Ear, Said};
+use super::switches::Notice;
 use super::{Hook, ServerError, accept};
-use crate::admission::{Coordinator, Loss, Output, SessionId};
+use crate::admission::{Config, Coordinator, Loss, Output, SessionId};
 use crate::executor::{Outcome, Task};
+use crate::jobs::JobEvent;
 use crate::message::encode;
+use crate::record::{Change, Store};
+use crate::view::{Occurrence, Snapshot};
 use netfold_wire::control::Event;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -14,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Lines that a session may leave unread before it counts as slow.
@@ -31,10 +37,30 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Input = (SessionId, Said);
 
+/// What a hub works with.
+pub(super) struct Parts {
+    pub(super) hook: Hook,
+    /// To the drivers' thread, one at a time.
+    pub(super) tasks: mpsc::Sender<Task>,
+    pub(super) store: Box<dyn Store>,
+    pub(super) asks: mpsc::Receiver<Ask>,
+    pub(super) occurrences: broadcast::Sender<Arc<Occurrence>>,
+    /// Number of switches.
+    pub(super) switches: usize,
+}
+
 /// Owner of the coordinator.
 pub(super) struct Hub {
     coordinator: Coordinator,
     hook: Hook,
+    store: Box<dyn Store>,
+    asks: mpsc::Receiver<Ask>,
+    occurrences: broadcast::Sender<Arc<Occurrence>>,
+    occurred: u64,
+    /// Unix time at the start, in milliseconds.
+    unix_ms: u64,
+    /// What each switch has counted.
+    packets: Vec<Vec<(String, u64)>>,
     started: Instant,
     /// Twice this without a turn means that the process was not running.
     heartbeat: Duration,
@@ -48,19 +74,21 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn new(
-        coordinator: Coordinator,
-        hook: Hook,
-        tasks: mpsc::Sender<Task>,
-        sessions_max: usize,
-        heartbeat: Duration,
-    ) -> Self {
+    pub(super) fn new(coordinator: Coordinator, config: &Config, parts: Parts) -> Self {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
+        let Parts { hook, tasks, store, asks, occurrences, switches } = parts;
+        let sessions_max = config.sessions_max;
         Self {
             coordinator,
             hook,
+            store,
+            asks,
+            occurrences,
+            occurred: 0,
+            unix_ms: config.unix_s * 1000,
+            packets: vec![Vec::new(); switches],
             started: Instant::now(),
-            heartbeat,
+            heartbeat: config.heartbeat,
             outboxes: BTreeMap::new(),
             connections: Arc::new(Semaphore::new(
                 sessions_max.saturating_add(SPARE_CONNECTIONS).min(Semaphore::MAX_PERMITS),
@@ -76,8 +104,15 @@ impl Hub {
         mut self,
         listener: TcpListener,
         mut outcomes: mpsc::Receiver<Outcome>,
+        mut notices: mpsc::Receiver<Notice>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
+        // What is made of what was kept; and which switches are up already.
+        self.deliver()?;
+        while let Ok(notice) = notices.try_recv() {
+            self.note(notice);
+            self.deliver()?;
+        }
         let (sender, mut accepted) = mpsc::channel(1);
         tokio::spawn(accept::run(async move || listener.accept().await, sender));
         let mut shutdown = pin!(shutdown);
@@ -91,6 +126,8 @@ impl Hub {
                 Some((id, said)) = self.inputs_queue.recv() => self.hear(id, said),
                 outcome = outcomes.recv() => self.finish_task(outcome)?,
                 Some((stream, peer)) = accepted.recv() => self.open(stream, peer),
+                Some(notice) = notices.recv() => self.note(notice),
+                Some(ask) = self.asks.recv() => self.answer(ask)?,
                 () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => {
                     let now = Instant::now();
                     if now - turn > self.heartbeat * 2 {
@@ -116,9 +153,45 @@ impl Hub {
         match said {
             Said::Line(Ok(request)) => self.coordinator.request(self.now(), id, request),
             Said::Line(Err(refused)) => self.coordinator.refuse(id, refused),
-            Said::Closed => self.coordinator.close(id, Loss::Closed),
-            Said::Slow => self.coordinator.close(id, Loss::Slow),
+            Said::Closed => self.coordinator.close(self.now(), id, Loss::Closed),
+            Said::Slow => self.coordinator.close(self.now(), id, Loss::Slow),
         }
+    }
+
+    fn note(&mut self, notice: Notice) {
+        let now = self.now();
+        match notice {
+            Notice::Up { switch, up } => self.coordinator.switch_up(now, switch, up),
+            Notice::Down { switch, reason } => self.coordinator.switch_down(now, switch, reason),
+            Notice::Repaired { switch, message } => self.coordinator.switch_repaired(now, switch, message),
+            Notice::Packets { switch, packets } => self.packets[switch] = packets,
+        }
+    }
+
+    /// Answers somebody, after what they asked for is durable. Whoever has gone meanwhile is not told.
+    fn answer(&mut self, ask: Ask) -> Result<(), ServerError> {
+        match ask {
+            Ask::Snapshot(scope, answer) => drop(answer.send(self.snapshot(scope))),
+            Ask::Job(name, answer) => drop(answer.send(self.coordinator.look_at_job(&name))),
+            Ask::Verify(proof, answer) => {
+                let _ = answer.send(self.coordinator.is_proven(&proof.tenant, proof.token.as_ref()));
+            }
+            Ask::Execute(command, answer) => {
+                let result = self.coordinator.execute(self.now(), command);
+                self.deliver()?;
+                drop(answer.send(result));
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self, scope: Scope) -> Snapshot {
+        let mut snapshot = self.coordinator.snapshot(scope);
+        snapshot.taken_ms = self.unix_ms + self.now().as_millis() as u64;
+        for (view, packets) in snapshot.switches.iter_mut().zip(&self.packets) {
+            view.packets.clone_from(packets);
+        }
+        snapshot
     }
 
     fn open(&mut self, stream: TcpStream, peer: SocketAddr) {
@@ -150,14 +223,18 @@ impl Hub {
         Ok(())
     }
 
-    /// Does what the coordinator asks for.
+    /// Does what the coordinator asks for: first of all it makes durable what is to be kept.
     fn deliver(&mut self) -> Result<(), ServerError> {
-        while let Some(output) = self.coordinator.poll_output() {
+        let mut outputs = VecDeque::new();
+        loop {
+            self.collect(&mut outputs)?;
+            let Some(output) = outputs.pop_front() else { break };
             match output {
+                Output::Keep(_) => {}
                 Output::Send { session, event } => self.send(session, &event),
                 Output::Close { session } => drop(self.outboxes.remove(&session)),
                 Output::Task(task) => self.tasks_waiting.push_back(task),
-                Output::Log(event) => (self.hook)(&event),
+                Output::Log(event) => self.tell(&event),
             }
         }
         while let Some(task) = self.tasks_waiting.pop_front() {
@@ -174,11 +251,34 @@ impl Hub {
         Ok(())
     }
 
+    /// Takes what the coordinator asks for; changes among it are durable when this returns.
+    fn collect(&mut self, outputs: &mut VecDeque<Output>) -> Result<(), ServerError> {
+        let mut changes: Vec<Change> = Vec::new();
+        while let Some(output) = self.coordinator.poll_output() {
+            match output {
+                Output::Keep(change) => changes.push(change),
+                other => outputs.push_back(other),
+            }
+        }
+        if !changes.is_empty() {
+            self.store.apply(&changes)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, event: &JobEvent) {
+        (self.hook)(event);
+        self.occurred += 1;
+        let at_ms = self.unix_ms + self.now().as_millis() as u64;
+        // Nobody need be watching.
+        let _ = self.occurrences.send(Arc::new(occurrence(self.occurred, at_ms, event)));
+    }
+
     fn send(&mut self, session: SessionId, event: &Event) {
         let Some(outbox) = self.outboxes.get(&session) else { return };
         if let Err(TrySendError::Full(_)) = outbox.try_send(encode(event)) {
             self.outboxes.remove(&session);
-            self.coordinator.close(session, Loss::Slow);
+            self.coordinator.close(self.now(), session, Loss::Slow);
         }
     }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use netfold_p4::allreduce::{job_entries, node_entries};
-use netfold_p4::entry::TableEntry;
+use netfold_p4::entry::{Replica, TableEntry};
 
-use super::Plan;
-use crate::driver::{DriverError, SwitchDriver};
+use super::{Group, Plan};
+use crate::driver::{DriverError, Held, SwitchDriver};
 
 /// What is done at every switch before the next is done at any; in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,22 +47,44 @@ pub struct InstallError {
     pub left: Option<Installed>,
 }
 
+/// Drivers of a tree's switches, by their number in the plan.
+pub trait Drivers {
+    /// The driver of a switch.
+    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver;
+}
+
+impl Drivers for [Box<dyn SwitchDriver>] {
+    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver {
+        self[switch].as_mut()
+    }
+}
+
+impl Drivers for Vec<Box<dyn SwitchDriver>> {
+    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver {
+        self[switch].as_mut()
+    }
+}
+
 /// What the switches of a tree hold for a job. Dropping it forgets it; the switches keep it.
 #[derive(Debug, Default)]
 pub struct Installed {
     first_chunk: u32,
     /// Everything done and not undone, in order.
-    done: Vec<(usize, Held)>,
+    done: Vec<Done>,
 }
 
-#[derive(Debug)]
-enum Held {
-    Port(u16),
-    Group(u16),
-    Entries(Vec<TableEntry>),
+/// One thing that a switch holds for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// The switch, by its number in the plan.
+    pub switch: usize,
+    /// The child's port, where it is an entry that admits a child.
+    pub child: Option<u16>,
+    /// What it holds.
+    pub held: Held,
 }
 
-/// Installs a plan; driver `i` is that of switch `i`.
+/// Installs a plan.
 ///
 /// # Errors
 ///
@@ -70,9 +92,8 @@ enum Held {
 ///
 /// # Panics
 ///
-/// When there are fewer drivers than switches.
-pub fn install(plan: &Plan, drivers: &mut [Box<dyn SwitchDriver>]) -> Result<Installed, InstallError> {
-    assert!(drivers.len() >= plan.places().len(), "one driver for each switch of the plan");
+/// When a switch of the plan has no driver.
+pub fn install<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<Installed, InstallError> {
     let mut installed = Installed::default();
     match installed.proceed(plan, drivers) {
         Ok(()) => Ok(installed),
@@ -83,12 +104,64 @@ pub fn install(plan: &Plan, drivers: &mut [Box<dyn SwitchDriver>]) -> Result<Ins
     }
 }
 
+/// What every switch of a plan holds once it is installed, in the order in which it is done.
+fn holdings(plan: &Plan) -> Vec<Done> {
+    let mut all = Vec::new();
+    for &switch in plan.order() {
+        let ports = plan.places()[switch].ports.iter();
+        let held = ports.filter_map(|at| Some(Held::Port { port: at.port, peer: at.peer? }));
+        all.extend(held.map(|held| Done { switch, child: None, held }));
+    }
+    for &switch in plan.order() {
+        let groups = plan.places()[switch].groups.iter().cloned();
+        let held = groups.map(|Group { group, replicas }| Held::Group { group, replicas });
+        all.extend(held.map(|held| Done { switch, child: None, held }));
+    }
+    for &switch in plan.order() {
+        let place = &plan.places()[switch];
+        let node = Held::Entries(node_entries(&place.node));
+        all.push(Done { switch, child: None, held: node });
+        all.extend(place.children.iter().map(|child| Done {
+            switch,
+            child: Some(child.port),
+            held: Held::Entries(job_entries(&place.node, child)),
+        }));
+    }
+    all
+}
+
 type Failure = (usize, Step, DriverError);
 
 impl Installed {
+    /// What the switches hold for a plan that was installed earlier, by whoever knew its first chunk number. Members that have
+    /// been retired since are told by rank.
+    pub fn assume(plan: &Plan, first_chunk: u32, retired: &[u16]) -> Self {
+        let mut done = holdings(plan);
+        for rank in retired {
+            let Some(&(at, gone)) = plan.workers().get(usize::from(*rank)) else { continue };
+            done.retain_mut(|done| {
+                done.switch != at
+                    || match &mut done.held {
+                        Held::Port { port, .. } => *port != gone,
+                        Held::Group { replicas, .. } => {
+                            replicas.retain(|replica| replica.port != gone);
+                            !replicas.is_empty()
+                        }
+                        Held::Entries(_) => done.child != Some(gone),
+                    }
+            });
+        }
+        Self { first_chunk, done }
+    }
+
     /// First chunk number of the job's stream: newer in serial order than all that its slots have seen at any switch.
     pub fn first_chunk(&self) -> u32 {
         self.first_chunk
+    }
+
+    /// All that is held, in the order in which it was done.
+    pub fn held(&self) -> &[Done] {
+        &self.done
     }
 
     /// Takes everything away again: entries from the leaves up, then groups, then ports. Call it again after an error; what
@@ -98,44 +171,111 @@ impl Installed {
     ///
     /// The first switch that did not answer. What would have come after on other switches is not done, because it is safe
     /// only in this order.
-    pub fn withdraw(&mut self, drivers: &mut [Box<dyn SwitchDriver>]) -> Result<(), DriverError> {
-        while let Some((switch, held)) = self.done.last() {
-            let driver = drivers[*switch].as_mut();
+    pub fn withdraw<D: Drivers + ?Sized>(&mut self, drivers: &mut D) -> Result<(), DriverError> {
+        while let Some(Done { switch, held, .. }) = self.done.last() {
+            let switch = *switch;
             match held {
-                Held::Port(port) => driver.unbind_port(*port)?,
-                Held::Group(group) => driver.delete_group(*group)?,
-                Held::Entries(entries) => driver.delete(entries)?,
+                Held::Port { port, .. } => drivers.driver(switch).unbind_port(*port)?,
+                Held::Group { group, .. } => drivers.driver(switch).delete_group(*group)?,
+                Held::Entries(_) => {
+                    let (first, entries) = self.last_entries(switch);
+                    if !entries.is_empty() {
+                        drivers.driver(switch).delete(&entries)?;
+                    }
+                    self.done.truncate(first + 1);
+                }
             }
             self.done.pop();
         }
         Ok(())
     }
 
-    fn proceed(&mut self, plan: &Plan, drivers: &mut [Box<dyn SwitchDriver>]) -> Result<(), Failure> {
-        for &switch in plan.order() {
-            for attachment in &plan.places()[switch].ports {
-                if let Some(peer) = attachment.peer {
-                    let bound = drivers[switch].bind_port(attachment.port, peer);
-                    bound.map_err(|source| (switch, Step::Ports, source))?;
-                    self.done.push((switch, Held::Port(attachment.port)));
+    /// The entries that were inserted last, all at one switch, and the place of the first of them.
+    fn last_entries(&self, at: usize) -> (usize, Vec<TableEntry>) {
+        let of = |done: &&Done| matches!(done.held, Held::Entries(_)) && done.switch == at;
+        let first = self.done.len() - self.done.iter().rev().take_while(of).count();
+        let entries = self.done[first..].iter().filter_map(|done| match &done.held {
+            Held::Entries(entries) => Some(entries),
+            _ => None,
+        });
+        (first, entries.flatten().cloned().collect())
+    }
+
+    /// Takes away what one worker of a running job holds: its entries, its copy of results, its port. The rest of the job stays.
+    ///
+    /// # Errors
+    ///
+    /// The first call that failed. What is gone is not asked for twice.
+    pub fn retire<D: Drivers + ?Sized>(
+        &mut self,
+        plan: &Plan,
+        rank: u16,
+        drivers: &mut D,
+    ) -> Result<(), DriverError> {
+        let Some(&(switch, gone)) = plan.workers().get(usize::from(rank)) else { return Ok(()) };
+        let driver = drivers.driver(switch);
+        let find = |done: &[Done], want: &dyn Fn(&Done) -> bool| {
+            done.iter().position(|done| done.switch == switch && want(done))
+        };
+        if let Some(index) = find(&self.done, &|done| done.child == Some(gone)) {
+            if let Held::Entries(entries) = &self.done[index].held {
+                driver.delete(entries)?;
+            }
+            self.done.remove(index);
+        }
+        let copies = |done: &Done| matches!(&done.held, Held::Group { replicas, .. } if replicas.iter().any(|r| r.port == gone));
+        if let Some(index) = find(&self.done, &copies)
+            && let Held::Group { group, replicas } = &mut self.done[index].held
+        {
+            let rest: Vec<Replica> = replicas.iter().filter(|r| r.port != gone).copied().collect();
+            if rest.is_empty() {
+                driver.delete_group(*group)?;
+                self.done.remove(index);
+            } else {
+                driver.set_group(*group, &rest)?;
+                *replicas = rest;
+            }
+        }
+        let bound = |done: &Done| matches!(done.held, Held::Port { port, .. } if port == gone);
+        if let Some(index) = find(&self.done, &bound) {
+            driver.unbind_port(gone)?;
+            self.done.remove(index);
+        }
+        Ok(())
+    }
+
+    fn proceed<D: Drivers + ?Sized>(&mut self, plan: &Plan, drivers: &mut D) -> Result<(), Failure> {
+        let mut steps = holdings(plan).into_iter().peekable();
+        let mut advanced = false;
+        while let Some(done) = steps.next() {
+            let switch = done.switch;
+            if !advanced && !matches!(done.held, Held::Port { .. }) {
+                self.first_chunk = advance(plan, drivers)?;
+                advanced = true;
+            }
+            let driver = drivers.driver(switch);
+            match &done.held {
+                Held::Port { port, peer } => {
+                    driver.bind_port(*port, *peer).map_err(|source| (switch, Step::Ports, source))?;
+                    self.done.push(done);
+                }
+                Held::Group { group, replicas } => {
+                    driver.set_group(*group, replicas).map_err(|source| (switch, Step::Groups, source))?;
+                    self.done.push(done);
+                }
+                Held::Entries(entries) => {
+                    let mut all = entries.clone();
+                    let mut pieces = vec![done];
+                    while let Some(next) = steps.next_if(|next| next.switch == switch) {
+                        if let Held::Entries(entries) = &next.held {
+                            all.extend_from_slice(entries);
+                        }
+                        pieces.push(next);
+                    }
+                    driver.insert(&all).map_err(|source| (switch, Step::Entries, source))?;
+                    self.done.extend(pieces);
                 }
             }
-        }
-        self.first_chunk = advance(plan, drivers)?;
-        for &switch in plan.order() {
-            for group in &plan.places()[switch].groups {
-                let set = drivers[switch].set_group(group.group, &group.replicas);
-                set.map_err(|source| (switch, Step::Groups, source))?;
-                self.done.push((switch, Held::Group(group.group)));
-            }
-        }
-        for &switch in plan.order() {
-            let place = &plan.places()[switch];
-            let mut entries = node_entries(&place.node);
-            entries.extend(place.children.iter().flat_map(|child| job_entries(&place.node, child)));
-            let inserted = drivers[switch].insert(&entries);
-            inserted.map_err(|source| (switch, Step::Entries, source))?;
-            self.done.push((switch, Held::Entries(entries)));
         }
         Ok(())
     }
@@ -145,14 +285,14 @@ impl Installed {
 ///
 /// After an ADVANCE to 0 the slots hold 0 ..= 2^31. Numbers up to 2^30 are left behind by the one after the greatest; if
 /// some slot is further on, one ADVANCE more, to 2^30, brings all within 2^30 of each other.
-fn advance(plan: &Plan, drivers: &mut [Box<dyn SwitchDriver>]) -> Result<u32, Failure> {
+fn advance<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<u32, Failure> {
     const STEP: u32 = 1 << 30;
     let mut furthest = (0, 0);
     for chunk in [0, STEP] {
         furthest = (0, plan.order()[0]);
         for &switch in plan.order() {
             let node = &plan.places()[switch].node;
-            let stored = drivers[switch].advance(node.base, node.slots, chunk);
+            let stored = drivers.driver(switch).advance(node.base, node.slots, chunk);
             let stored = stored.map_err(|source| (switch, Step::Advance, source))?;
             furthest = furthest.max((stored.wrapping_sub(chunk), switch));
         }

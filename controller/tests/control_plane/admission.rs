@@ -327,7 +327,7 @@ fn any_failing_call_refuses_the_job_and_leaks_nothing() {
         bench.finish();
         calls
     };
-    assert!(calls > 6);
+    assert!(calls >= 6);
     for first in 1..=calls {
         for count in 1..=3 {
             let mut bench = bench();

@@ -3,9 +3,11 @@
 use crate::fake::Fake;
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::executor::{Executor, Task};
+use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::message::Refused;
-use netfold_wire::control::{Admission, Event, Join, Mode, Refusal, Request};
+use netfold_controller::record::{Change, Kept};
+use netfold_wire::control::{Admission, Event, Join, Mode, Numerics, Refusal, Request};
 use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -25,6 +27,11 @@ impl Heard {
             Event::Admitted(admission) => Some(admission),
             _ => None,
         })
+    }
+
+    /// Whether it was admitted, or has resumed.
+    fn takes_part(&self) -> bool {
+        self.admission().is_some() || self.events.contains(&Event::Resumed {})
     }
 
     pub(crate) fn refusal(&self) -> Option<Refusal> {
@@ -60,11 +67,14 @@ impl Heard {
 pub(crate) struct Bench {
     pub(crate) now: Duration,
     pub(crate) fake: Fake,
+    fakes: Vec<Fake>,
     pub(crate) coordinator: Coordinator,
     executor: Executor,
     pub(crate) tasks: VecDeque<Task>,
     pub(crate) heard: BTreeMap<SessionId, Heard>,
     pub(crate) log: Vec<JobEvent>,
+    /// What a restart would find.
+    pub(crate) kept: Kept,
     /// First chunk of every range that was ever started, by job.
     running: BTreeMap<u16, (u32, u32, u32)>,
     epoch_last: u32,
@@ -83,17 +93,42 @@ pub(crate) fn join(name: &str, rank: u16, world: u16, udp_port: u16) -> Request 
 impl Bench {
     pub(crate) fn new(fake: Fake, config: Config) -> Self {
         let limits = fake.lock().limits;
-        Self {
+        let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(7));
+        let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
+        Self::over(vec![fake], config, fleet, Kept::default())
+    }
+
+    /// Over switches of its own; the first is [`Bench::fake`].
+    pub(crate) fn over(fakes: Vec<Fake>, config: Config, fleet: Fleet, kept: Kept) -> Self {
+        let drivers = fakes.iter().map(Fake::boxed).collect();
+        let mut bench = Self {
             now: Duration::from_secs(5),
-            coordinator: Coordinator::new(config, limits, StdRng::seed_from_u64(7)),
-            executor: Executor::new(fake.boxed()),
-            fake,
+            epoch_last: kept.epoch_next.max(FLOOR) - 1,
+            coordinator: Coordinator::new(config, fleet, kept.clone()),
+            executor: Executor::new(drivers),
+            fake: fakes[0].clone(),
+            fakes,
             tasks: VecDeque::new(),
             heard: BTreeMap::new(),
             log: Vec::new(),
+            kept,
             running: BTreeMap::new(),
-            epoch_last: FLOOR - 1,
-        }
+        };
+        bench.collect();
+        bench
+    }
+
+    /// The control plane is killed and starts again with what was kept; what its driver finds undesired on the switch goes.
+    pub(crate) fn restart(self, config: Config) -> Self {
+        let Self { fake, kept, running, .. } = self;
+        let limits = fake.lock().limits;
+        let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(8));
+        let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
+        let mut bench = Self::over(vec![fake], config, fleet, kept);
+        bench.now = Duration::ZERO;
+        bench.running = running;
+        bench.fake.lock().keep_only(&bench.coordinator.holdings()[0]);
+        bench
     }
 
     pub(crate) fn open(&mut self) -> Result<SessionId, Refused> {
@@ -109,7 +144,7 @@ impl Bench {
     }
 
     pub(crate) fn drop_session(&mut self, id: SessionId) {
-        self.coordinator.close(id, Loss::Closed);
+        self.coordinator.close(self.now, id, Loss::Closed);
         self.collect();
     }
 
@@ -155,21 +190,47 @@ impl Bench {
         self.now = end;
     }
 
+    /// Does something to the control plane, and what it asks for.
+    pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Coordinator, Duration) -> R) -> R {
+        let result = act(&mut self.coordinator, self.now);
+        self.collect();
+        result
+    }
+
     pub(crate) fn shutdown(&mut self) {
         self.coordinator.shutdown();
         self.collect();
     }
 
+    /// The same over several switches, some of which may be down.
+    pub(crate) fn finish_all(mut self) {
+        let up = |switch| (switch, netfold_controller::admission::Up::default());
+        for (switch, how) in (0..self.fakes.len()).map(up) {
+            self.coordinator.switch_up(self.now, switch, how);
+        }
+        self.collect();
+        self.finish();
+    }
+
     /// Ends everything and checks that nothing is left anywhere.
     pub(crate) fn finish(mut self) {
-        self.fake.lock().failing = Box::new(|_| false);
+        self.fakes.iter().for_each(|fake| fake.lock().failing = Box::new(|_| false));
+        // Jobs outlive a control plane that is to come back; these do not.
+        for id in self.heard.keys().copied().collect::<Vec<_>>() {
+            if !self.heard[&id].closed {
+                self.coordinator.close(self.now, id, Loss::Silent);
+            }
+        }
+        self.collect();
+        self.pass(Duration::from_secs(20));
         self.shutdown();
         self.run_tasks();
         assert!(self.coordinator.is_idle());
         self.pass(Duration::from_secs(60));
         self.run_tasks();
         assert!(self.coordinator.is_unused(), "the pool leaks");
-        assert!(self.fake.lock().is_empty(), "the switch holds something still");
+        assert!(self.fakes.iter().all(|fake| fake.lock().is_empty()), "a switch holds something still");
+        assert!(self.kept.places.is_empty(), "places are kept of jobs that are over");
         assert!(self.heard.values().all(|heard| heard.closed));
         assert_eq!(self.coordinator.next_deadline(), None, "a timer outlives everything");
     }
@@ -183,9 +244,18 @@ impl Bench {
                     assert!(!std::mem::replace(&mut heard.closed, true), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
+                Output::Keep(change) => self.keep(change),
                 Output::Log(event) => self.check_log(event),
             }
         }
+    }
+
+    /// What is kept is what it says, and numbers do not go back.
+    fn keep(&mut self, change: Change) {
+        if let Change::EpochNext(epoch) = &change {
+            assert!(*epoch >= self.kept.epoch_next, "epochs go back");
+        }
+        self.kept.apply(change);
     }
 
     fn hear(&mut self, session: SessionId, event: Event) {
@@ -195,9 +265,9 @@ impl Bench {
             Event::Admitted(_) => {
                 assert_eq!((heard.admission(), heard.refusal()), (None, None), "answered twice");
             }
-            Event::PeerLost { .. } => assert!(heard.admission().is_some() && heard.lost().is_none()),
+            Event::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
             Event::Refused { .. } => assert_eq!(heard.refusal(), None),
-            Event::PeerLeft { .. } => assert!(heard.admission().is_some()),
+            Event::PeerLeft { .. } => assert!(heard.takes_part()),
             Event::Alive {} | Event::Resumed {} | Event::SwitchLost { .. } => {}
         }
         heard.events.push(event);
@@ -206,10 +276,11 @@ impl Bench {
     fn check_log(&mut self, event: JobEvent) {
         match &event {
             JobEvent::Started { placement, first_chunk, .. } => {
-                assert!(placement.epoch > self.epoch_last, "an epoch is used again");
-                self.epoch_last = placement.epoch;
-                let (first, slots) = (placement.first_slot, placement.slots);
-                let mut switch = self.fake.lock();
+                let granted = *placement.job();
+                assert!(granted.epoch > self.epoch_last, "an epoch is used again");
+                self.epoch_last = granted.epoch;
+                let (first, slots) = (placement.sites[0].first_slot, granted.slots);
+                let mut switch = self.fakes[placement.switches[0]].lock();
                 for stored in switch.chunks[first as usize..(first + slots) as usize].iter().flatten() {
                     assert!(
                         serial::newer(*first_chunk, *stored),
@@ -217,17 +288,18 @@ impl Bench {
                     );
                 }
                 let admitted = switch.admitted();
-                let mine: Vec<_> = admitted.iter().filter(|entry| entry.job == placement.job).collect();
-                assert_eq!(mine.len(), usize::from(placement.world), "every rank is admitted");
-                assert!(mine.iter().all(|e| e.epoch == placement.epoch && e.key == placement.key));
+                let mine: Vec<_> = admitted.iter().filter(|entry| entry.job == granted.job).collect();
+                let children = placement.plan.places()[0].children.len();
+                assert_eq!(mine.len(), children, "every child is admitted");
+                assert!(mine.iter().all(|e| e.epoch == granted.epoch && e.key == granted.key));
                 // The job's traffic: any number of chunks.
-                let last = first_chunk.wrapping_add(placement.key);
+                let last = first_chunk.wrapping_add(granted.key);
                 for (slot, stored) in
                     switch.chunks[first as usize..(first + slots) as usize].iter_mut().enumerate()
                 {
                     *stored = [last.wrapping_add(slot as u32), last.wrapping_sub(slots - slot as u32)];
                 }
-                self.running.insert(placement.job, (first, slots, *first_chunk));
+                self.running.insert(granted.job, (first, slots, *first_chunk));
             }
             JobEvent::Ended { job, .. } => {
                 assert!(self.running.remove(job).is_some(), "ended without a start")

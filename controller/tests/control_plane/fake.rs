@@ -1,6 +1,6 @@
 //! A switch that checks every call of the control plane and can be told to fail.
 
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
@@ -68,6 +68,25 @@ impl Switch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ports.is_empty() && self.groups.is_empty() && self.entries.is_empty()
+    }
+
+    /// Removes all that is not in `held`, as a driver does that finds it.
+    pub(crate) fn keep_only(&mut self, held: &[Held]) {
+        let ports =
+            |port: &u16| held.iter().any(|held| matches!(held, Held::Port { port: p, .. } if p == port));
+        let groups =
+            |group: &u16| held.iter().any(|held| matches!(held, Held::Group { group: g, .. } if g == group));
+        let entries = |entry: &TableEntry| {
+            held.iter().any(|held| matches!(held, Held::Entries(entries) if entries.contains(entry)))
+        };
+        self.ports.retain(|port, _| ports(port));
+        self.groups.retain(|group, _| groups(group));
+        self.entries.retain(entries);
+        let wanted = held.iter().map(|held| match held {
+            Held::Entries(entries) => entries.len(),
+            _ => 0,
+        });
+        assert_eq!(self.entries.len(), wanted.sum::<usize>(), "what is to be held is held");
     }
 
     fn call(&mut self) -> Result<(), DriverError> {
@@ -150,7 +169,8 @@ impl SwitchDriver for Fake {
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         let mut switch = self.call()?;
         assert!(port < switch.limits.ports_max);
-        assert!(!switch.ports.values().any(|other| *other == peer), "{peer} bound twice");
+        let is_switch = peer.port() == switch.limits.udp_port;
+        assert!(is_switch || !switch.ports.values().any(|other| *other == peer), "{peer} bound twice");
         assert_eq!(switch.ports.insert(port, peer), None, "port {port} bound twice");
         Ok(())
     }

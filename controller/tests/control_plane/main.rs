@@ -2,6 +2,7 @@
 
 mod admission;
 mod bench;
+mod durable;
 mod fake;
 mod random;
 mod server;

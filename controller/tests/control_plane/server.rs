@@ -49,7 +49,7 @@ impl Port {
     fn end(&self, job: &str) -> EndReason {
         loop {
             match self.events.recv_timeout(PATIENCE).expect("the job ends") {
-                JobEvent::Ended { name, reason, .. } if name == job => return reason,
+                JobEvent::Ended { name, reason, .. } if name.job == job => return reason,
                 _ => {}
             }
         }

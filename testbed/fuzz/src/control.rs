@@ -7,9 +7,11 @@ use std::time::Duration;
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_controller::executor::{Executor, Task};
+use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
+use netfold_controller::record::Kept;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
-use netfold_wire::control::{Event, Join, LINE_LEN_MAX, Mode, Request};
+use netfold_wire::control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -88,10 +90,12 @@ impl Scene {
         };
         let config = Config { sessions_max: 12, jobs_max: 3, pending_joins_max: 8, ..Config::new(1000) };
         let pattern = if input.below(4) == 0 { input.word() } else { 0 };
+        let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(1));
+        let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
         Self {
             now: Duration::from_secs(1),
-            coordinator: Coordinator::new(config, limits, StdRng::seed_from_u64(1)),
-            executor: Executor::new(Box::new(Fickle { pattern })),
+            coordinator: Coordinator::new(config, fleet, Kept::default()),
+            executor: Executor::new(vec![Box::new(Fickle { pattern })]),
             tasks: VecDeque::new(),
             sessions: BTreeMap::new(),
         }
@@ -109,7 +113,7 @@ impl Scene {
             5 => {
                 if let Some(id) = self.pick(input) {
                     let losses = [Loss::Closed, Loss::Silent, Loss::Protocol, Loss::Slow];
-                    self.coordinator.close(id, losses[input.below(losses.len())]);
+                    self.coordinator.close(self.now, id, losses[input.below(losses.len())]);
                 }
             }
             6 => {
@@ -179,6 +183,7 @@ impl Scene {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
+                Output::Keep(_) => {}
                 Output::Log(event) => assert!(!format!("{event:?}").is_empty()),
             }
         }

@@ -357,20 +357,27 @@ impl SwitchCommand {
 
 fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
     match event {
-        JobEvent::Started { name, world, mode, placement, .. } => {
+        JobEvent::Started { name, spec, placement, .. } => {
             output.event(&Event::JobStarted {
-                job: name.clone(),
-                workers: *world,
-                mode: mode.to_string(),
-                slots: placement.slots,
+                job: name.to_string(),
+                workers: spec.world,
+                mode: spec.mode.to_string(),
+                slots: placement.job().slots,
             })?;
-            output.line(format_args!("job '{name}': {world} workers, {mode}, {} slots", placement.slots))
+            output.line(format_args!(
+                "job '{name}': {} workers, {}, {} slots",
+                spec.world,
+                spec.mode,
+                placement.job().slots
+            ))
         }
         JobEvent::Ended { name, reason, .. } => {
-            output.event(&Event::JobEnded { job: name.clone(), reason: reason.to_string() })?;
+            output.event(&Event::JobEnded { job: name.to_string(), reason: reason.to_string() })?;
             output.line(format_args!("job '{name}': over, {reason}"))
         }
-        JobEvent::NotStarted { name, reason, message } => refused(output, name, *reason, message),
+        JobEvent::NotStarted { name, reason, message } => {
+            refused(output, &name.to_string(), *reason, message)
+        }
         JobEvent::Refused { peer, reason, message } => refused(output, &peer.to_string(), *reason, message),
         JobEvent::SwitchFailed { job, message } => {
             output.event(&Event::Refused {

@@ -1,0 +1,195 @@
+//! What is kept over a restart, and what is made of it afterwards.
+
+use super::{Coordinator, Named, Output};
+use crate::driver::Held;
+use crate::executor::Task;
+use crate::jobs::{Active, JobEvent, Phase, Presence, TreeName};
+use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, Kept, PlaceRecord, SwitchRecord};
+use crate::timers::Timer;
+use crate::tree::Installed;
+use netfold_wire::control::Refusal;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Coordinator {
+    /// Takes up what was kept: jobs that ran go on, their workers are awaited; what was half done is undone.
+    pub(super) fn restore(&mut self, kept: Kept) {
+        self.fleet.raise_epoch(kept.epoch_next);
+        self.tenants = kept.tenants;
+        self.jobs = kept.jobs;
+        let over = |job: &&JobRecord| job.state == JobState::Ended && !job.declared;
+        self.over = self.jobs.values().filter(over).map(|job| (job.changed_s, job.name.clone())).collect();
+        for record in kept.switches.values() {
+            if let Some(switch) = self.fleet.find(&record.name) {
+                self.fleet.set_drained(switch, record.drained);
+                self.boots.insert(switch, record.boot.clone());
+            }
+        }
+        for record in kept.places.into_values() {
+            self.restore_place(record);
+        }
+        for switch in 0..self.fleet.len() {
+            if self.fleet.down(switch).is_some() {
+                self.timers.arm(self.config.resume, Timer::Switch(switch));
+            }
+        }
+    }
+
+    fn restore_place(&mut self, record: PlaceRecord) {
+        let (number, name) = (record.number, record.name.clone());
+        self.fleet.raise_epoch(record.epoch.saturating_add(1));
+        let running = record.first_chunk.filter(|_| !record.over);
+        let restored = running.and_then(|first_chunk| Some((first_chunk, self.fleet.restore(&record)?)));
+        let Some((first_chunk, (placement, ranges))) = restored else {
+            self.keep(Change::PlaceGone(number));
+            if !record.over {
+                let message = match running {
+                    None => {
+                        "the controller restarted while the job was being set up: start all workers again"
+                    }
+                    Some(_) => "the controller restarted with other switches: start all workers again",
+                };
+                self.remember_end(&name, message);
+                let reason = Refusal::Unavailable;
+                self.log(JobEvent::NotStarted { name, reason, message: message.into() });
+            }
+            return;
+        };
+        let placement = Arc::new(placement);
+        let left: BTreeSet<u16> =
+            record.left.iter().copied().filter(|rank| *rank < record.spec.world).collect();
+        for rank in &left {
+            self.fleet.release_member(&placement, *rank);
+        }
+        let awaited = (0..record.spec.world).filter(|rank| !left.contains(rank));
+        let away = Presence::Away(self.config.resume);
+        let active = Active {
+            name: TreeName { name, tree: record.tree },
+            spec: record.spec,
+            phase: Phase::Running,
+            placement: Arc::clone(&placement),
+            ranges,
+            first_chunk: Some(first_chunk),
+            members: awaited.map(|rank| (rank, away)).collect(),
+            released: left.clone(),
+            left,
+            retiring: 0,
+        };
+        self.names.insert(active.name.clone(), Named::Active(number));
+        self.active.insert(number, active);
+        self.timers.arm(self.config.resume, Timer::Away(number));
+        self.task(Task::Adopt { placement, first_chunk, left: record.left });
+    }
+
+    /// What each switch of the fleet is to hold for the jobs that run, in the order in which it was done.
+    pub fn holdings(&self) -> Vec<Vec<Held>> {
+        let mut all = vec![Vec::new(); self.fleet.len()];
+        for job in self.active.values().filter(|job| job.phase == Phase::Running) {
+            let left: Vec<u16> = job.left.iter().copied().collect();
+            let installed = Installed::assume(&job.placement.plan, job.first_chunk.unwrap_or(0), &left);
+            for done in installed.held() {
+                all[job.placement.switches[done.switch]].push(done.held.clone());
+            }
+        }
+        all
+    }
+
+    /// Has a change kept, where anything is.
+    pub(super) fn keep(&mut self, change: Change) {
+        if !self.config.grace.is_zero() {
+            self.outputs.push_back(Output::Keep(change));
+        }
+    }
+
+    /// Has a place kept as it is now.
+    pub(super) fn keep_place(&mut self, job: u16) {
+        if self.config.grace.is_zero() {
+            return;
+        }
+        let Some(active) = self.active.get(&job) else { return };
+        let names = active.placement.switches.iter().map(|switch| self.fleet.info(*switch).name.clone());
+        let record = active.record(names.collect());
+        if active.phase == Phase::Installing {
+            self.keep(Change::EpochNext(self.fleet.epoch_next()));
+        }
+        self.keep(Change::Place(Box::new(record)));
+    }
+
+    /// Has a switch kept as it is now.
+    pub(super) fn keep_switch(&mut self, switch: usize) {
+        let name = self.fleet.info(switch).name.clone();
+        let boot = self.boots.get(&switch).cloned().flatten();
+        self.keep(Change::Switch(SwitchRecord { name, drained: self.fleet.is_drained(switch), boot }));
+    }
+
+    /// Which start of each switch was last known.
+    pub fn boots(&self) -> Vec<Option<String>> {
+        (0..self.fleet.len()).map(|switch| self.boots.get(&switch).cloned().flatten()).collect()
+    }
+
+    pub(super) fn keep_released(&mut self, job: u16) {
+        self.keep(Change::PlaceGone(job));
+    }
+
+    /// Unix time, in seconds.
+    pub(super) fn unix_s(&self) -> u64 {
+        self.config.unix_s + self.now.as_secs()
+    }
+
+    pub(super) fn remember_start(&mut self, name: &JobName, spec: JobSpec, epoch: u32) {
+        self.remember(name, |job| {
+            (job.state, job.spec, job.last) = (JobState::Running, spec, None);
+            job.epoch = job.epoch.max(epoch);
+        });
+    }
+
+    /// A tree of a job is over: the job is, if it was the last one.
+    pub(super) fn remember_end(&mut self, name: &JobName, why: &str) {
+        let running = self.trees_of(name).any(|(_, named)| matches!(named, Named::Active(_)));
+        self.remember(name, |job| {
+            job.last = Some(why.to_owned());
+            if !running {
+                job.state = JobState::Ended;
+            }
+        });
+    }
+
+    /// A job came to nothing before it began. One that nobody knew is not remembered for that.
+    pub(super) fn remember_failure(&mut self, name: &JobName, why: &str) {
+        if self.jobs.contains_key(name) {
+            self.remember(name, |job| job.last = Some(why.to_owned()));
+        }
+    }
+
+    fn remember(&mut self, name: &JobName, change: impl FnOnce(&mut JobRecord)) {
+        if self.config.jobs_kept == 0 {
+            return;
+        }
+        let now = self.unix_s();
+        let spec =
+            JobSpec { world: 0, mode: netfold_wire::control::Mode::I32, slots: 1, classes: 1, trees: 1 };
+        let job = self.jobs.entry(name.clone()).or_insert_with(|| JobRecord {
+            name: name.clone(),
+            spec,
+            declared: false,
+            state: JobState::Running,
+            epoch: 0,
+            changed_s: now,
+            last: None,
+        });
+        self.over.remove(&(job.changed_s, name.clone()));
+        change(job);
+        job.changed_s = now;
+        if job.state == JobState::Ended && !job.declared {
+            self.over.insert((now, name.clone()));
+        }
+        let record = job.clone();
+        self.keep(Change::Job(record));
+        while self.over.len() > self.config.jobs_kept
+            && let Some((_, oldest)) = self.over.pop_first()
+        {
+            self.jobs.remove(&oldest);
+            self.keep(Change::JobGone(oldest));
+        }
+    }
+}

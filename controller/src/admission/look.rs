@@ -1,0 +1,169 @@
+//! One moment of the control plane, for people.
+
+use super::{Coordinator, Named};
+use crate::fleet::LinkInfo;
+use crate::jobs::{Active, Forming, Presence};
+use crate::record::{JobName, JobRecord, JobState};
+use crate::server::Scope;
+use crate::view::{
+    JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView, TreeView,
+};
+use std::collections::BTreeSet;
+
+impl Coordinator {
+    /// One moment: tenants, jobs and switches. Links are the topology's, which it does not know.
+    pub fn snapshot(&self, scope: Scope) -> Snapshot {
+        let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
+        if scope == Scope::All {
+            names.extend(self.jobs.keys());
+        }
+        Snapshot {
+            taken_ms: self.config.unix_s * 1000 + self.now.as_millis() as u64,
+            tenants: self.tenants.keys().filter_map(|name| self.look_at_tenant(name)).collect(),
+            jobs: names.into_iter().filter_map(|name| self.look_at_job(name)).collect(),
+            switches: (0..self.fleet.len()).map(|switch| self.look_at_switch(switch)).collect(),
+            links: self.look_at_links(),
+            sessions: self.sessions.len() as u32,
+            epoch_next: self.fleet.epoch_next(),
+        }
+    }
+
+    fn look_at_tenant(&self, name: &str) -> Option<TenantView> {
+        let record = self.tenants.get(name)?;
+        Some(TenantView {
+            name: name.to_owned(),
+            quota: record.quota,
+            used: self.used(name),
+            weight: record.weight,
+            token: record.token.is_some(),
+        })
+    }
+
+    /// One job, if it forms, runs or is remembered.
+    pub fn look_at_job(&self, name: &JobName) -> Option<JobView> {
+        let trees: Vec<TreeView> = self.trees_of(name).map(|(_, named)| self.look_at_tree(named)).collect();
+        let alive = self.trees_of(name).next().map(|(_, named)| match named {
+            Named::Forming(formation) => self.forming[&formation].spec,
+            Named::Active(job) => self.active[&job].spec,
+        });
+        let record = self.jobs.get(name);
+        let spec = alive.or(record.map(|record| record.spec))?;
+        let state = match record.map(|record| record.state) {
+            _ if trees.iter().any(|tree| tree.number.is_some()) => JobState::Running,
+            _ if !trees.is_empty() => JobState::Forming,
+            state => state.unwrap_or(JobState::Ended),
+        };
+        let epoch = trees.iter().filter_map(|tree| tree.epoch).max();
+        let known = |get: fn(&JobRecord) -> u64| record.map_or(0, get);
+        Some(JobView {
+            name: name.clone(),
+            spec,
+            declared: record.is_some_and(|record| record.declared),
+            state,
+            epoch: epoch.unwrap_or(known(|record| record.epoch.into()) as u32),
+            changed_s: known(|record| record.changed_s),
+            last: record.and_then(|record| record.last.clone()),
+            trees,
+        })
+    }
+
+    fn look_at_tree(&self, named: Named) -> TreeView {
+        match named {
+            Named::Forming(formation) => self.look_at_forming(&self.forming[&formation]),
+            Named::Active(job) => self.look_at_active(&self.active[&job]),
+        }
+    }
+
+    fn look_at_forming(&self, job: &Forming) -> TreeView {
+        let member = |(rank, id): (&u16, &super::SessionId)| {
+            let endpoint = self.sessions.get(id)?.endpoint?;
+            Some(MemberView { rank: *rank, endpoint, switch: None, state: "here" })
+        };
+        TreeView {
+            tree: job.name.tree,
+            phase: "forming",
+            number: None,
+            epoch: None,
+            slots: None,
+            places: Vec::new(),
+            members: job.members.iter().filter_map(member).collect(),
+        }
+    }
+
+    fn look_at_active(&self, job: &Active) -> TreeView {
+        let placement = &job.placement;
+        let name = |at: usize| self.fleet.info(placement.switches[at]).name.clone();
+        let place = |&at: &usize| PlaceView {
+            switch: name(at),
+            parent: placement.shape().above[at].map(name),
+            first_slot: placement.sites[at].first_slot,
+            slots: placement.job().slots,
+            workers: placement.shape().workers.iter().filter(|leaf| **leaf == at).count() as u16,
+        };
+        let member = |(rank, endpoint): (usize, &std::net::SocketAddr)| MemberView {
+            rank: rank as u16,
+            endpoint: *endpoint,
+            switch: Some(name(placement.shape().workers[rank])),
+            state: match job.members.get(&(rank as u16)) {
+                Some(Presence::Here(_)) => "here",
+                Some(Presence::Away(_)) => "away",
+                None => "left",
+            },
+        };
+        TreeView {
+            tree: job.name.tree,
+            phase: job.phase.name(),
+            number: Some(placement.job().job),
+            epoch: Some(placement.job().epoch),
+            slots: Some(placement.job().slots),
+            places: placement.plan.order().iter().map(place).collect(),
+            members: placement.members.iter().enumerate().map(member).collect(),
+        }
+    }
+
+    fn look_at_links(&self) -> Vec<LinkView> {
+        let view = |(link, trees): (&LinkInfo, u64)| LinkView {
+            a: self.fleet.info(link.a).name.clone(),
+            b: self.fleet.info(link.b).name.clone(),
+            rate: link.rate,
+            up: self.fleet.down(link.a).is_none() && self.fleet.down(link.b).is_none(),
+            trees: u32::try_from(trees).unwrap_or(u32::MAX),
+        };
+        self.fleet.links().map(view).collect()
+    }
+
+    fn look_at_switch(&self, switch: usize) -> SwitchView {
+        let info = self.fleet.info(switch);
+        let [(slots_used, slots), (ports_used, ports), (groups_used, groups)] = self.fleet.used(switch);
+        let mut ranges = Vec::new();
+        for job in self.active.values() {
+            if let Some(at) = job.placement.switches.iter().position(|other| *other == switch) {
+                ranges.push(RangeView {
+                    first: job.placement.sites[at].first_slot,
+                    slots: job.placement.job().slots,
+                    job: job.name.name.clone(),
+                    tree: job.name.tree,
+                });
+            }
+        }
+        ranges.sort_by_key(|range| range.first);
+        SwitchView {
+            name: info.name.clone(),
+            role: info.role.clone(),
+            kind: info.kind.clone(),
+            address: info.control.clone(),
+            up: self.fleet.down(switch).is_none(),
+            down_reason: self.fleet.down(switch).map(str::to_owned),
+            drained: self.fleet.is_drained(switch),
+            numerics: info.numerics,
+            slots,
+            slots_used,
+            ports,
+            ports_used,
+            groups,
+            groups_used,
+            ranges,
+            packets: Vec::new(),
+        }
+    }
+}

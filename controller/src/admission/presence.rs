@@ -1,0 +1,99 @@
+//! Members whose sessions break and go on in others.
+
+use super::{Coordinator, Loss, SessionId, Stage};
+use crate::jobs::{EndReason, JobEvent, Phase, Presence};
+use crate::message::Refused;
+use crate::timers::Timer;
+use netfold_wire::control::{Event, Refusal, Resume};
+use std::time::Duration;
+
+impl Coordinator {
+    /// A member's session has ended without a leave.
+    pub(super) fn miss_member(&mut self, job: u16, rank: u16, loss: Loss) {
+        let may_resume = !self.config.grace.is_zero() && matches!(loss, Loss::Closed | Loss::Slow);
+        let Some(active) =
+            self.active.get_mut(&job).filter(|active| may_resume && active.phase == Phase::Running)
+        else {
+            return self.lose_member(job, rank, loss);
+        };
+        let deadline = self.now + self.config.away;
+        active.members.insert(rank, Presence::Away(deadline));
+        let name = active.name.name.clone();
+        self.timers.arm(deadline, Timer::Away(job));
+        self.log(JobEvent::Away { name, rank });
+    }
+
+    /// Members of a job may have been away for too long.
+    pub(super) fn check_away(&mut self, now: Duration, job: u16) {
+        let Some(active) = self.active.get(&job) else { return };
+        let away = active.members.iter().filter_map(|(rank, presence)| match presence {
+            Presence::Away(deadline) => Some((*deadline, *rank)),
+            Presence::Here(_) => None,
+        });
+        match away.min() {
+            Some((deadline, rank)) if deadline <= now => self.lose_member(job, rank, Loss::Closed),
+            Some((deadline, _)) => self.timers.arm(deadline, Timer::Away(job)),
+            None => {}
+        }
+    }
+
+    /// A new session says that it goes on with an old one.
+    pub(super) fn resume(&mut self, now: Duration, id: SessionId, resume: &Resume) {
+        match self.try_resume(resume) {
+            Ok(before) => self.attach(now, id, resume, before),
+            Err(refused) => self.refuse(id, refused),
+        }
+    }
+
+    /// How the member stood before.
+    fn try_resume(&self, resume: &Resume) -> Result<Presence, Refused> {
+        let Resume { version, job, epoch, key, rank } = *resume;
+        if version != netfold_wire::VERSION {
+            return Err(Refused::version(version));
+        }
+        let over = || Refused::new(Refusal::Unknown, "this job is over: join again, all workers");
+        let active = self.active.get(&job).ok_or_else(over)?;
+        let known = active.placement.job();
+        if active.phase != Phase::Running || (known.epoch, known.key) != (epoch, key) {
+            return Err(over());
+        }
+        active.members.get(&rank).copied().ok_or_else(over)
+    }
+
+    fn attach(&mut self, now: Duration, id: SessionId, resume: &Resume, before: Presence) {
+        let (job, rank) = (resume.job, resume.rank);
+        // The old session is another connection of the same worker, which has given it up.
+        if let Presence::Here(old) = before {
+            self.dismiss(old);
+        }
+        let active = self.active.get_mut(&job).expect("it was found above");
+        active.members.insert(rank, Presence::Here(id));
+        let name = active.name.name.clone();
+        let (endpoint, left) = (active.placement.members[usize::from(rank)], active.left.clone());
+        let session = self.sessions.get_mut(&id).expect("the session that resumes is open");
+        session.stage = Stage::Active { job, rank };
+        session.endpoint = Some(endpoint);
+        session.heard = now;
+        self.endpoints.insert(endpoint);
+        self.send(id, Event::Resumed {});
+        for rank in left {
+            self.send(id, Event::PeerLeft { rank });
+        }
+        self.log(JobEvent::Back { name, rank });
+    }
+
+    /// Ends a job none of whose workers is here any more, in favour of workers who come anew under its name.
+    pub(super) fn replace_abandoned(&mut self, name: &crate::jobs::TreeName) {
+        let Some(super::Named::Active(job)) = self.names.get(name).copied() else { return };
+        let active = &self.active[&job];
+        // After a restart all are away at first.
+        if active.phase == Phase::Running
+            && self.now > self.config.resume
+            && active.members.values().all(|presence| presence.session().is_none())
+        {
+            let rank = active.members.keys().next().copied().unwrap_or(0);
+            let message = format!("all workers of job '{}' are gone, and others have come", name.name);
+            self.end(job, EndReason::PeerLost { rank, message });
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! What jobs share at all switches of a control plane: slot ranges, ports, multicast groups, job numbers, epochs and keys.
+//!
+//! A [`Fleet`] knows what is free where. It asks a [`Route`] which switches a tree of a job is to use, and takes what the
+//! tree needs at each of them, all or nothing.
+
+use crate::driver::Limits;
+use crate::record::PlaceRecord;
+use crate::route::{self, Ask, Chosen, Edge, LinkState, Network, Standing, SwitchState};
+use crate::slots::{SlotAllocator, SlotRange};
+use crate::topology::{Link, Member, SwitchId, Topology};
+use crate::tree::{Job, Plan, Shape, Site, TreeError};
+use bitvec::vec::BitVec;
+use netfold_wire::control::{Numerics, Refusal};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// A switch, as the control plane is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchInfo {
+    /// Its name, unique in the fleet.
+    pub name: String,
+    /// What is shared out of it.
+    pub limits: Limits,
+    /// How it folds lanes.
+    pub numerics: Numerics,
+    /// Where packets for it go and its own come from; `None`: the address of the control port.
+    pub data: Option<SocketAddr>,
+    /// Its role, for people.
+    pub role: String,
+    /// What kind of switch it is, for people.
+    pub kind: String,
+    /// Where it is controlled, for people.
+    pub control: String,
+}
+
+impl SwitchInfo {
+    /// A switch that is its own control plane.
+    pub fn own(limits: Limits, numerics: Numerics) -> Self {
+        let none = String::new;
+        Self {
+            name: "switch".into(),
+            limits,
+            numerics,
+            data: None,
+            role: none(),
+            kind: none(),
+            control: none(),
+        }
+    }
+}
+
+/// A link between two switches, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// One end, by its place in the fleet.
+    pub a: usize,
+    /// The other.
+    pub b: usize,
+    /// Bits a second, if that is known.
+    pub rate: Option<u64>,
+}
+
+/// The links of a topology, whose switches are the fleet's.
+pub fn links(topology: &Topology) -> Vec<LinkInfo> {
+    let info = |link: &Link| LinkInfo {
+        a: link.ends[0].switch.index(),
+        b: link.ends[1].switch.index(),
+        rate: Some(link.rate_bps),
+    };
+    topology.links().iter().map(info).collect()
+}
+
+/// What a tree is wanted for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Where each rank sends from.
+    pub members: &'a [SocketAddr],
+    /// Which of the job's trees.
+    pub tree: u8,
+    /// The least slots that will do at every switch.
+    pub slots: u32,
+    /// What its switches must run.
+    pub numerics: Numerics,
+    /// The job's other trees.
+    pub siblings: &'a [Chosen],
+}
+
+/// What there is at the moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Loads<'a> {
+    /// Of each switch of the fleet.
+    pub switches: &'a [SwitchState],
+    /// Trees over each link of the fleet.
+    pub links: &'a [u64],
+}
+
+/// No tree reaches all workers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct NoRoute {
+    /// As workers are told it.
+    pub reason: Refusal,
+    /// Why, and what to do.
+    pub message: String,
+}
+
+/// Chooses the switches of trees. Switches and links are numbered as those of the fleet are.
+pub trait Route: Send {
+    /// Chooses switches for a tree.
+    ///
+    /// # Errors
+    /// [`NoRoute`] when no tree reaches all workers.
+    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute>;
+
+    /// The tree of these switches, which was chosen earlier, perhaps by another process.
+    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> Chosen {
+        let planes = vec![0; shape.workers.len()];
+        Chosen { switches, shape, edges: Vec::new(), planes }
+    }
+}
+
+/// All workers at switch 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OneSwitch;
+
+impl Route for OneSwitch {
+    fn choose(&mut self, wish: &Wish<'_>, _loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+        let shape = Shape { above: vec![None], workers: vec![0; wish.members.len()] };
+        Ok(self.recall(vec![SwitchId(0)], shape))
+    }
+}
+
+impl Route for Topology {
+    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+        let place = |(rank, address): (usize, &SocketAddr)| {
+            self.member(address.ip()).ok_or_else(|| NoRoute {
+                reason: Refusal::Path,
+                message: format!(
+                    "rank {rank} sends from {}, which belongs to no host of the topology: enter it there, or have the worker \
+                     send from another address",
+                    address.ip()
+                ),
+            })
+        };
+        let members: Result<Vec<Member>, NoRoute> = wish.members.iter().enumerate().map(place).collect();
+        let up = |link: &Link| {
+            link.ends.iter().all(|end| loads.switches[end.switch.index()].standing != Standing::Down)
+        };
+        let links = self.links().iter().zip(loads.links);
+        let links = links.map(|(link, load)| LinkState { up: up(link), load: *load });
+        let network = Network { switches: loads.switches.to_vec(), links: links.collect() };
+        let members = members?;
+        let ask = Ask {
+            tree: wish.tree,
+            numerics: Some(wish.numerics),
+            siblings: wish.siblings,
+            ..Ask::new(&members, wish.slots)
+        };
+        route::choose(self, &network, &ask)
+            .map_err(|error| NoRoute { reason: error.refusal(), message: error.to_string() })
+    }
+
+    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> Chosen {
+        let above = shape.above.iter().enumerate();
+        let edges = above.filter_map(|(child, parent)| {
+            let parent = (*parent)?;
+            let link = self.links_between(switches[child], switches[parent]).next()?;
+            Some(Edge { child, parent, link })
+        });
+        Chosen { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
+    }
+}
+
+/// Everything that a tree of a job is given, apart from its first chunk number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The switches, by their place in the fleet; the plan numbers them in this order.
+    pub switches: Vec<usize>,
+    /// Who hangs where, over which links.
+    pub chosen: Chosen,
+    /// What it holds at each switch.
+    pub sites: Vec<Site>,
+    /// Where each rank sends from.
+    pub members: Vec<SocketAddr>,
+    /// What each switch must know.
+    pub plan: Plan,
+}
+
+impl Placement {
+    /// Who hangs where.
+    pub fn shape(&self) -> &Shape {
+        &self.chosen.shape
+    }
+
+    /// Number, epoch, key and slots.
+    pub fn job(&self) -> &Job {
+        self.plan.job()
+    }
+}
+
+/// The ranges of slots that a placement holds: whoever has them gives them back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ranges(Vec<SlotRange>);
+
+/// What there is not enough of.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Shortage {
+    /// No aligned range of the least acceptable size at some switch.
+    #[error(
+        "no aligned range of {least} slots is free at {switch} ({free} of {capacity} slots are): end another job, ask for fewer slots, or start the switch with more"
+    )]
+    Slots {
+        /// The switch's name.
+        switch: String,
+        /// Least number of slots that would do.
+        least: u32,
+        /// Free slots.
+        free: u32,
+        /// Slots in all.
+        capacity: u32,
+    },
+    /// Too few free ports in a row.
+    #[error(
+        "{switch} has {free} free ports and the job needs {need} in a row: end another job or start the switch with more ports"
+    )]
+    Ports {
+        /// The switch's name.
+        switch: String,
+        /// Free ports.
+        free: usize,
+        /// Ports needed.
+        need: usize,
+    },
+    /// No free multicast group or job number.
+    #[error("{0} has no multicast group left: end another job")]
+    Groups(String),
+    /// The UDP endpoint is still bound for a job that is being withdrawn.
+    #[error("{0} is still bound for an earlier job: wait a moment or use another UDP port")]
+    Address(SocketAddr),
+    /// Epoch numbers are used up.
+    #[error("all epoch numbers are used up: restart the switch and its controller")]
+    Epochs,
+    /// No tree reaches all workers.
+    #[error(transparent)]
+    Route(#[from] NoRoute),
+    /// The tree that was chosen cannot be: a fault of the topology.
+    #[error("the tree that was chosen cannot be: {0}")]
+    Tree(#[from] TreeError),
+}
+
+struct Switch {
+    info: SwitchInfo,
+    /// Why it is down; `None` while it is up.
+    down: Option<String>,
+    drained: bool,
+    slots: SlotAllocator,
+    ports: BitVec,
+    groups: BitVec,
+}
+
+/// Allocator of all that jobs share.
+pub struct Fleet {
+    switches: Vec<Switch>,
+    links: Vec<LinkInfo>,
+    /// Trees over each link.
+    loads: Vec<u64>,
+    route: Box<dyn Route>,
+    jobs: BTreeSet<u16>,
+    peers: BTreeSet<SocketAddr>,
+    job_last: u16,
+    /// `None` when 2^32 is reached.
+    epoch_next: Option<u32>,
+    keys: StdRng,
+}
+
+impl Fleet {
+    /// The switches of a control plane, all up and empty. Job keys are drawn from `keys`, which nobody else may predict.
+    pub fn new(switches: Vec<SwitchInfo>, route: Box<dyn Route>, epoch_floor: u32, keys: StdRng) -> Self {
+        let switch = |info: SwitchInfo| Switch {
+            slots: SlotAllocator::new(info.limits.slots),
+            ports: BitVec::repeat(false, usize::from(info.limits.ports_max)),
+            groups: BitVec::repeat(false, usize::from(info.limits.groups_max)),
+            down: None,
+            drained: false,
+            info,
+        };
+        Self {
+            switches: switches.into_iter().map(switch).collect(),
+            links: Vec::new(),
+            loads: Vec::new(),
+            route,
+            jobs: BTreeSet::new(),
+            peers: BTreeSet::new(),
+            job_last: 0,
+            epoch_next: Some(epoch_floor),
+            keys,
+        }
+    }
+
+    /// The same switches, none of which has been reached yet.
+    #[must_use]
+    pub fn unreached(mut self) -> Self {
+        self.switches.iter_mut().for_each(|switch| switch.down = Some("not reached yet".into()));
+        self
+    }
+
+    /// The same switches, linked like this: the links that its [`Route`] knows, in its order.
+    #[must_use]
+    pub fn linked(mut self, links: Vec<LinkInfo>) -> Self {
+        self.loads = vec![0; links.len()];
+        self.links = links;
+        self
+    }
+
+    /// The links, and how many trees go over each.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (&LinkInfo, u64)> {
+        self.links.iter().zip(self.loads.iter().copied())
+    }
+
+    /// Switches.
+    pub fn len(&self) -> usize {
+        self.switches.len()
+    }
+
+    /// Whether there is no switch at all.
+    pub fn is_empty(&self) -> bool {
+        self.switches.is_empty()
+    }
+
+    /// What was told of a switch.
+    pub fn info(&self, switch: usize) -> &SwitchInfo {
+        &self.switches[switch].info
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.switches.iter().position(|switch| switch.info.name == name)
+    }
+
+    pub(crate) fn down(&self, switch: usize) -> Option<&str> {
+        self.switches[switch].down.as_deref()
+    }
+
+    pub(crate) fn set_down(&mut self, switch: usize, why: Option<String>) {
+        self.switches[switch].down = why;
+    }
+
+    /// A switch has said where its packets go.
+    pub(crate) fn set_data(&mut self, switch: usize, data: SocketAddr) {
+        self.switches[switch].info.data = Some(data);
+    }
+
+    pub(crate) fn is_drained(&self, switch: usize) -> bool {
+        self.switches[switch].drained
+    }
+
+    pub(crate) fn set_drained(&mut self, switch: usize, drained: bool) {
+        self.switches[switch].drained = drained;
+    }
+
+    /// The next epoch that will be used.
+    pub fn epoch_next(&self) -> u32 {
+        self.epoch_next.unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn raise_epoch(&mut self, least: u32) {
+        self.epoch_next = self.epoch_next.map(|next| next.max(least));
+    }
+
+    /// Most workers that a job may have.
+    pub(crate) fn world_max(&self) -> usize {
+        match &self.switches[..] {
+            [one] => netfold_wire::CHILDREN_MAX.min(usize::from(one.info.limits.ports_max)),
+            _ => netfold_wire::WORLD_MAX.into(),
+        }
+    }
+
+    /// How the switches fold lanes; `None` where they differ.
+    pub(crate) fn numerics(&self) -> Option<Numerics> {
+        let mut all = self.switches.iter().map(|switch| switch.info.numerics);
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first)
+    }
+
+    pub(crate) fn folds(&self, numerics: Numerics) -> bool {
+        self.switches.iter().any(|switch| switch.info.numerics == numerics)
+    }
+
+    /// Used and all of slots, ports and groups.
+    pub(crate) fn used(&self, switch: usize) -> [(u32, u32); 3] {
+        let Switch { slots, ports, groups, .. } = &self.switches[switch];
+        [
+            (slots.capacity() - slots.free_slots(), slots.capacity()),
+            (ports.count_ones() as u32, ports.len() as u32),
+            (groups.count_ones() as u32, groups.len() as u32),
+        ]
+    }
+
+    /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish.
+    pub(crate) fn reserve(&mut self, wish: &Wish<'_>, wanted: u32) -> Result<(Placement, Ranges), Shortage> {
+        if let Some(peer) = wish.members.iter().find(|peer| self.peers.contains(peer)) {
+            return Err(Shortage::Address(*peer));
+        }
+        let chosen = self.choose(wish)?;
+        let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
+        let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
+        let slots = self.largest(&chosen, wanted, wish.slots)?;
+        let sites = self.sites(&chosen, slots)?;
+        let job = Job { job: number, epoch, key: self.keys.random_range(1..=u32::MAX), slots };
+        let placement = place(job, chosen, sites, wish.members.to_vec(), wish.numerics)?;
+        let ranges = self.take(&placement).ok_or_else(|| Shortage::Slots {
+            switch: self.info(placement.switches[0]).name.clone(),
+            least: slots,
+            free: 0,
+            capacity: 0,
+        })?;
+        self.epoch_next = epoch.checked_add(1);
+        self.job_last = number;
+        Ok((placement, ranges))
+    }
+
+    /// Takes the place of a record again, as it was before a restart. `None` when the switches are others than they were.
+    pub(crate) fn restore(&mut self, record: &PlaceRecord) -> Option<(Placement, Ranges)> {
+        let switch = |name: &String| self.find(name).map(|switch| SwitchId(switch as u16));
+        let switches: Option<Vec<SwitchId>> = record.switches.iter().map(switch).collect();
+        let switches = switches?;
+        if record.shape.above.len() != switches.len() || record.shape.depths().is_err() {
+            return None;
+        }
+        let chosen = self.route.recall(switches, record.shape.clone());
+        let job = Job { job: record.number, epoch: record.epoch, key: record.key, slots: record.slots };
+        if job.job == 0 || self.jobs.contains(&job.job) || record.sites.len() != chosen.switches.len() {
+            return None;
+        }
+        let fits = chosen
+            .switches
+            .iter()
+            .zip(&record.sites)
+            .all(|(at, site)| self.info(at.index()).limits == site.limits);
+        if !fits || record.members.iter().any(|peer| self.peers.contains(peer)) {
+            return None;
+        }
+        let numerics = self.info(chosen.switches.first()?.index()).numerics;
+        let placement = place(job, chosen, record.sites.clone(), record.members.clone(), numerics).ok()?;
+        let ranges = self.take(&placement)?;
+        self.raise_epoch(record.epoch.saturating_add(1));
+        self.job_last = self.job_last.max(record.number);
+        Some((placement, ranges))
+    }
+
+    fn choose(&mut self, wish: &Wish<'_>) -> Result<Chosen, Shortage> {
+        let state = |switch: &Switch| SwitchState {
+            standing: match (&switch.down, switch.drained) {
+                (Some(_), _) => Standing::Down,
+                (None, true) => Standing::Draining,
+                (None, false) => Standing::Up,
+            },
+            slots_free: switch.slots.largest(u32::MAX, 1).unwrap_or(0),
+            ports_free: switch.ports.count_zeros(),
+            groups_free: switch.groups.count_zeros(),
+            numerics: switch.info.numerics,
+            lane_words: switch.info.limits.lane_words,
+        };
+        let states: Vec<SwitchState> = self.switches.iter().map(state).collect();
+        let chosen = self.route.choose(wish, &Loads { switches: &states, links: &self.loads })?;
+        for switch in &chosen.switches {
+            let Switch { info, down, drained, .. } = &self.switches[switch.index()];
+            let message = match down {
+                Some(why) => format!("switch '{}' is down ({why}): start it, or wait for it", info.name),
+                None if *drained => format!("switch '{}' is drained: undrain it, or use another", info.name),
+                None => continue,
+            };
+            return Err(NoRoute { reason: Refusal::Unavailable, message }.into());
+        }
+        Ok(chosen)
+    }
+
+    /// The largest power of two of slots that every switch has an aligned range of.
+    fn largest(&self, chosen: &Chosen, wanted: u32, least: u32) -> Result<u32, Shortage> {
+        let mut slots = wanted;
+        for switch in &chosen.switches {
+            let Switch { slots: free, info, .. } = &self.switches[switch.index()];
+            slots = free.largest(slots, least).ok_or_else(|| Shortage::Slots {
+                switch: self.called(&info.name),
+                least,
+                free: free.free_slots(),
+                capacity: free.capacity(),
+            })?;
+        }
+        Ok(slots)
+    }
+
+    /// A switch's name as messages have it.
+    fn called(&self, name: &str) -> String {
+        if self.switches.len() == 1 { "the switch".into() } else { format!("switch '{name}'") }
+    }
+
+    /// Where a tree fits at each switch: nothing is taken yet.
+    fn sites(&self, chosen: &Chosen, slots: u32) -> Result<Vec<Site>, Shortage> {
+        let mut children = vec![0_usize; chosen.switches.len()];
+        chosen.shape.workers.iter().for_each(|leaf| children[*leaf] += 1);
+        chosen.shape.above.iter().flatten().for_each(|above| children[*above] += 1);
+        let mut sites = Vec::with_capacity(chosen.switches.len());
+        for (index, switch) in chosen.switches.iter().enumerate() {
+            let Switch { info, slots: free, ports, groups, .. } = &self.switches[switch.index()];
+            let name = || self.called(&info.name);
+            let has_parent = usize::from(chosen.shape.above[index].is_some());
+            let need = children[index] + has_parent;
+            let first_port = run(ports, need).ok_or_else(|| Shortage::Ports {
+                switch: name(),
+                free: ports.count_zeros(),
+                need,
+            })?;
+            let first_group = run(groups, 1 + has_parent).ok_or_else(|| Shortage::Groups(name()))? + 1;
+            let first_slot = free.first_fit(slots).ok_or_else(|| Shortage::Slots {
+                switch: name(),
+                least: slots,
+                free: free.free_slots(),
+                capacity: free.capacity(),
+            })?;
+            sites.push(Site {
+                limits: info.limits,
+                address: info.data,
+                first_slot,
+                first_port: first_port as u16,
+                first_group: first_group as u16,
+            });
+        }
+        Ok(sites)
+    }
+
+    /// Takes all that a placement says, or nothing.
+    fn take(&mut self, placement: &Placement) -> Option<Ranges> {
+        let mut ranges = Vec::with_capacity(placement.switches.len());
+        for (&switch, site) in placement.switches.iter().zip(&placement.sites) {
+            match self.switches[switch].slots.take(site.first_slot, placement.job().slots) {
+                Some(range) => ranges.push(range),
+                None => {
+                    let taken = placement.switches.iter().zip(ranges);
+                    taken.for_each(|(at, range)| self.switches[*at].slots.free(range));
+                    return None;
+                }
+            }
+        }
+        for (&switch, place) in placement.switches.iter().zip(placement.plan.places()) {
+            let Switch { ports, groups, .. } = &mut self.switches[switch];
+            place.ports.iter().for_each(|at| ports.set(usize::from(at.port), true));
+            place.groups.iter().for_each(|group| groups.set(usize::from(group.group) - 1, true));
+        }
+        for edge in &placement.chosen.edges {
+            self.loads[edge.link.index()] += 1;
+        }
+        self.jobs.insert(placement.job().job);
+        self.peers.extend(&placement.members);
+        Some(Ranges(ranges))
+    }
+
+    /// Frees one worker's port and endpoint.
+    pub(crate) fn release_member(&mut self, placement: &Placement, rank: u16) {
+        let (at, port) = placement.plan.workers()[usize::from(rank)];
+        self.switches[placement.switches[at]].ports.set(usize::from(port), false);
+        self.peers.remove(&placement.members[usize::from(rank)]);
+    }
+
+    /// Frees all that a placement holds, but for the ports and endpoints of the ranks in `released`, which are free already.
+    pub(crate) fn release(&mut self, placement: &Placement, ranges: Ranges, released: &BTreeSet<u16>) {
+        for (&switch, range) in placement.switches.iter().zip(ranges.0) {
+            self.switches[switch].slots.free(range);
+        }
+        let gone: BTreeSet<(usize, u16)> =
+            released.iter().map(|rank| placement.plan.workers()[usize::from(*rank)]).collect();
+        for (index, (&switch, place)) in placement.switches.iter().zip(placement.plan.places()).enumerate() {
+            let Switch { ports, groups, .. } = &mut self.switches[switch];
+            let held = place.ports.iter().filter(|at| !gone.contains(&(index, at.port)));
+            held.for_each(|at| ports.set(usize::from(at.port), false));
+            place.groups.iter().for_each(|group| groups.set(usize::from(group.group) - 1, false));
+        }
+        for (rank, peer) in placement.members.iter().enumerate() {
+            if !released.contains(&(rank as u16)) {
+                self.peers.remove(peer);
+            }
+        }
+        for edge in &placement.chosen.edges {
+            self.loads[edge.link.index()] -= 1;
+        }
+        self.jobs.remove(&placement.job().job);
+    }
+
+    /// The next unused job number after the last one given, so that a number comes back as late as possible.
+    fn free_job(&self) -> Option<u16> {
+        let all = 1..=u16::MAX;
+        let after = all.clone().filter(|job| *job > self.job_last);
+        after.chain(all).find(|job| !self.jobs.contains(job))
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_unused(&self) -> bool {
+        let unused = |switch: &Switch| {
+            switch.slots.free_slots() == switch.slots.capacity()
+                && switch.ports.not_any()
+                && switch.groups.not_any()
+        };
+        self.switches.iter().all(unused) && self.jobs.is_empty() && self.peers.is_empty()
+    }
+}
+
+fn place(
+    job: Job,
+    chosen: Chosen,
+    sites: Vec<Site>,
+    members: Vec<SocketAddr>,
+    numerics: Numerics,
+) -> Result<Placement, TreeError> {
+    let peers: Vec<Option<SocketAddr>> = members.iter().copied().map(Some).collect();
+    let plan = Plan::new(job, &chosen.shape, &sites, &peers)?.with_numerics(numerics)?;
+    let switches = chosen.switches.iter().map(|switch| switch.index()).collect();
+    Ok(Placement { switches, chosen, sites, members, plan })
+}
+
+/// The first of `count` clear bits in a row.
+fn run(bits: &BitVec, count: usize) -> Option<usize> {
+    let mut free = 0;
+    for (index, taken) in bits.iter().by_vals().enumerate() {
+        free = if taken { 0 } else { free + 1 };
+        if free == count {
+            return Some(index + 1 - count);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

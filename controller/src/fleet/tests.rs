@@ -1,0 +1,73 @@
+use super::*;
+use rand::SeedableRng;
+
+fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet {
+    let limits = Limits { slots, lane_words: 64, ports_max, groups_max, udp_port: 1, sees_source: false };
+    let switch = SwitchInfo::own(limits, Numerics::Word);
+    Fleet::new(vec![switch], Box::new(OneSwitch), epoch_floor, StdRng::seed_from_u64(1))
+}
+
+fn peers(ports: core::ops::Range<u16>) -> Vec<SocketAddr> {
+    ports.map(|port| ([127, 0, 0, 1], port + 1).into()).collect()
+}
+
+fn reserve(
+    fleet: &mut Fleet,
+    slots: u32,
+    ports: core::ops::Range<u16>,
+) -> Result<(Placement, Ranges), Shortage> {
+    let members = peers(ports);
+    let wish = Wish { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings: &[] };
+    fleet.reserve(&wish, slots)
+}
+
+#[test]
+fn numbers_are_not_used_again_at_once_and_epochs_never() {
+    let mut fleet = fleet(64, 8, 4, 100);
+    let (a, range) = reserve(&mut fleet, 16, 0..2).unwrap();
+    fleet.release(&a, range, &BTreeSet::new());
+    assert!(fleet.is_unused());
+    let (b, _range) = reserve(&mut fleet, 16, 0..2).unwrap();
+    assert_eq!((a.job().job, b.job().job), (1, 2));
+    assert_eq!((a.job().epoch, b.job().epoch), (100, 101));
+    assert_eq!((a.sites[0].first_group, b.sites[0].first_group), (1, 1));
+    assert_ne!(a.job().key, b.job().key);
+    assert_eq!(b.plan.workers(), [(0, 0), (0, 1)]);
+}
+
+#[test]
+fn every_shortage_leaves_the_fleet_as_it_was() {
+    let mut fleet = fleet(64, 4, 2, u32::MAX - 1);
+    let (a, range) = reserve(&mut fleet, 32, 0..2).unwrap();
+    let short = |fleet: &mut Fleet, slots, ports| reserve(fleet, slots, ports).unwrap_err();
+    assert!(matches!(short(&mut fleet, 64, 2..4), Shortage::Slots { least: 64, free: 32, capacity: 64, .. }));
+    assert!(matches!(short(&mut fleet, 1, 2..5), Shortage::Ports { free: 2, need: 3, .. }));
+    assert!(matches!(short(&mut fleet, 1, 1..2), Shortage::Address(_)));
+    let (b, range_b) = reserve(&mut fleet, 1, 2..3).unwrap();
+    assert_eq!(b.job().epoch, u32::MAX);
+    fleet.release(&a, range, &BTreeSet::new());
+    assert!(matches!(short(&mut fleet, 1, 3..4), Shortage::Epochs), "an epoch is never used twice");
+    fleet.release(&b, range_b, &BTreeSet::new());
+    assert!(fleet.is_unused());
+}
+
+#[test]
+fn groups_run_out() {
+    let mut fleet = fleet(64, 8, 1, 1);
+    let _held = reserve(&mut fleet, 1, 0..1).unwrap();
+    assert!(matches!(reserve(&mut fleet, 1, 1..2), Err(Shortage::Groups(_))));
+}
+
+#[test]
+fn a_member_can_go_before_its_job() {
+    let mut fleet = fleet(64, 2, 2, 1);
+    let (a, range) = reserve(&mut fleet, 1, 0..2).unwrap();
+    fleet.release_member(&a, 0);
+    let (b, range_b) = reserve(&mut fleet, 1, 0..1).unwrap();
+    assert_eq!(b.plan.workers(), [(0, 0)]);
+    fleet.release(&a, range, &BTreeSet::from([0]));
+    assert!(!fleet.is_unused());
+    assert_eq!(fleet.used(0)[1], (1, 2));
+    fleet.release(&b, range_b, &BTreeSet::new());
+    assert!(fleet.is_unused());
+}

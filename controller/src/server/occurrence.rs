@@ -1,0 +1,101 @@
+//! Events as people and watchers see them.
+
+use crate::jobs::{EndReason, JobEvent};
+use crate::record::JobName;
+use crate::view::Occurrence;
+
+/// An event, with its number and the Unix time in milliseconds.
+pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrence {
+    let mut seen = Occurrence {
+        number,
+        at_ms,
+        kind: "",
+        job: None,
+        switch: None,
+        epoch: None,
+        reason: None,
+        message: String::new(),
+    };
+    let job = |name: &JobName| Some(name.clone());
+    match event {
+        JobEvent::Started { name, tree, spec, placement, .. } => {
+            let granted = placement.job();
+            (seen.kind, seen.job, seen.epoch) = ("job_started", job(name), Some(granted.epoch));
+            seen.message = format!(
+                "job '{name}' has begun: tree {tree} of {}, {} workers, {}, {} slots at {} switches",
+                spec.trees,
+                spec.world,
+                spec.mode,
+                granted.slots,
+                placement.switches.len()
+            );
+        }
+        JobEvent::Left { name, rank } => {
+            (seen.kind, seen.job) = ("member_left", job(name));
+            seen.message = format!("rank {rank} of job '{name}' has left in peace");
+        }
+        JobEvent::Away { name, rank } => {
+            (seen.kind, seen.job) = ("member_away", job(name));
+            seen.message = format!("the session of rank {rank} of job '{name}' broke: it is waited for");
+        }
+        JobEvent::Back { name, rank } => {
+            (seen.kind, seen.job) = ("member_back", job(name));
+            seen.message = format!("rank {rank} of job '{name}' is back");
+        }
+        JobEvent::Ended { name, reason, .. } => {
+            (seen.kind, seen.job) = ("job_ended", job(name));
+            seen.reason = Some(match reason {
+                EndReason::Finished => "finished",
+                EndReason::PeerLost { .. } => "peer_lost",
+                EndReason::Displaced { .. } => "displaced",
+                EndReason::Stopped { .. } => "stopped",
+                EndReason::Shutdown => "shutdown",
+            });
+            seen.message = format!("job '{name}' is over: {reason}");
+        }
+        JobEvent::NotStarted { name, reason, message } => {
+            (seen.kind, seen.job) = ("job_not_started", job(name));
+            (seen.reason, seen.message) = (Some(reason.name()), message.clone());
+        }
+        JobEvent::Refused { peer, reason, message } => {
+            (seen.kind, seen.reason) = ("refused", Some(reason.name()));
+            seen.message = format!("{peer} was refused: {message}");
+        }
+        other => switch(&mut seen, other),
+    }
+    seen
+}
+
+fn switch(seen: &mut Occurrence, event: &JobEvent) {
+    match event {
+        JobEvent::SwitchUp { switch, fresh } => {
+            (seen.kind, seen.switch) = ("switch_up", Some(switch.clone()));
+            let how = if *fresh { ", and holds nothing of before" } else { "" };
+            seen.message = format!("switch '{switch}' is up{how}");
+        }
+        JobEvent::SwitchDown { switch, reason } => {
+            (seen.kind, seen.switch) = ("switch_down", Some(switch.clone()));
+            seen.message = format!("switch '{switch}' is down: {reason}");
+        }
+        JobEvent::SwitchRepaired { switch, message } => {
+            (seen.kind, seen.switch) = ("switch_repaired", Some(switch.clone()));
+            seen.message = format!("switch '{switch}' was put right: {message}");
+        }
+        JobEvent::SwitchFailed { job, message } => {
+            seen.kind = "switch_failed";
+            seen.message = format!("job number {job} is not withdrawn yet: {message}");
+        }
+        JobEvent::Changed { what, name, message } => {
+            seen.kind = match *what {
+                "tenant" => "tenant_changed",
+                "switch" => "switch_changed",
+                _ => "job_changed",
+            };
+            if *what == "switch" {
+                seen.switch = Some(name.clone());
+            }
+            seen.message = format!("{what} '{name}' {message}");
+        }
+        _ => {}
+    }
+}

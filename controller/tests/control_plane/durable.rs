@@ -1,0 +1,378 @@
+//! A control plane that outlives itself: sessions that resume, restarts, switches that come and go, tenants, several trees.
+
+use crate::bench::{Bench, FLOOR, join};
+use crate::fake::Fake;
+use netfold_controller::admission::{Config, SessionId, Up};
+use netfold_controller::command::{Command, CommandError};
+use netfold_controller::fleet::{Fleet, SwitchInfo, links};
+use netfold_controller::jobs::{EndReason, JobEvent};
+use netfold_controller::record::{JobName, JobSpec, JobState, Kept, Quota, TenantRecord, TokenHash};
+use netfold_controller::server::Scope;
+use netfold_controller::topology::Topology;
+use netfold_wire::control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request, Resume};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A controller of one switch without tenants.
+fn lasting() -> Config {
+    Config { tenants: false, ..Config::controller(FLOOR, 1_000_000) }
+}
+
+fn bench() -> Bench {
+    Bench::new(Fake::new(1024, 64, 16), lasting())
+}
+
+fn resume(bench: &mut Bench, of: SessionId, rank: u16) -> SessionId {
+    let admission = bench.heard[&of].admission().expect("it was admitted").clone();
+    let id = bench.open().expect("there is room");
+    let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
+    bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+    id
+}
+
+fn has_resumed(bench: &Bench, id: SessionId) -> bool {
+    bench.heard[&id].events.contains(&Event::Resumed {})
+}
+
+#[test]
+fn a_session_that_breaks_can_go_on() {
+    let mut bench = bench();
+    let members = bench.start("demo", 3, 5000);
+    assert_eq!(bench.heard[&members[0]].admission().unwrap().grace_ms, 60_000);
+    bench.drop_session(members[1]);
+    bench.say(members[2], Request::Leave {});
+    bench.run_tasks();
+    bench.pass(SECOND);
+    assert!(bench.heard[&members[0]].lost().is_none(), "a broken session is no loss yet");
+    let back = resume(&mut bench, members[1], 1);
+    assert!(has_resumed(&bench, back));
+    assert!(bench.heard[&back].events.contains(&Event::PeerLeft { rank: 2 }), "what it has missed");
+    for _ in 0..10 {
+        bench.pass(SECOND);
+        [members[0], back].into_iter().for_each(|id| bench.say(id, Request::Alive {}));
+    }
+    assert_eq!(bench.closed(&[members[0], back]).len(), 0);
+    // A second connection of the same worker takes the place of the first.
+    let again = resume(&mut bench, members[1], 1);
+    assert!(has_resumed(&bench, again) && bench.heard[&back].closed);
+    // Nobody else knows the key, and who has left cannot come back.
+    for (rank, off) in [(0, 1), (2, 0)] {
+        let admission = bench.heard[&members[0]].admission().unwrap().clone();
+        let id = bench.open().unwrap();
+        let (version, job, epoch) = (1, admission.job, admission.epoch);
+        let key = admission.key.wrapping_add(off);
+        bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+        assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Unknown));
+    }
+    [members[0], again].into_iter().for_each(|id| bench.say(id, Request::Leave {}));
+    bench.run_tasks();
+    assert_eq!(bench.ends(), [&EndReason::Finished]);
+    bench.finish();
+}
+
+#[test]
+fn who_stays_away_is_lost_and_who_comes_anew_replaces_the_dead() {
+    let mut bench = bench();
+    let a = bench.start("a", 2, 5000);
+    let b = bench.start("b", 2, 6000);
+    bench.drop_session(a[1]);
+    bench.pass(SECOND * 19 / 10);
+    assert_eq!(bench.heard[&a[0]].lost(), None);
+    bench.pass(SECOND / 5);
+    assert_eq!(bench.heard[&a[0]].lost(), Some(1));
+    b.iter().for_each(|id| bench.say(*id, Request::Alive {}));
+    bench.pass(SECOND * 10);
+    // All of a job are gone; those who start it again do not wait for the dead.
+    let c = bench.start("c", 2, 7000);
+    c.iter().for_each(|id| bench.drop_session(*id));
+    let again = bench.start("c", 2, 7100);
+    assert!(bench.heard[&again[0]].admission().is_some());
+    bench.finish();
+}
+
+#[test]
+fn a_restart_disturbs_no_running_job() {
+    let mut bench = bench();
+    let running = bench.start("running", 3, 5000);
+    bench.say(running[2], Request::Leave {});
+    bench.run_tasks();
+    let ending = bench.start("ending", 2, 7000);
+    bench.drop_session(ending[0]);
+    bench.join_all("setting-up", 2, 6000);
+    bench.pass(SECOND * 21 / 10);
+    let admission = bench.heard[&running[0]].admission().unwrap().clone();
+
+    let mut bench = bench.restart(lasting());
+    let holdings = bench.coordinator.holdings();
+    assert_eq!(holdings.len(), 1);
+    assert_eq!(bench.fake.lock().admitted().len(), 2, "two that run still");
+    bench.run_tasks();
+    let resumed: Vec<SessionId> = (0..2).map(|rank| resume_as(&mut bench, &admission, rank)).collect();
+    assert!(resumed.iter().all(|id| has_resumed(&bench, *id)));
+    assert!(bench.heard[&resumed[0]].events.contains(&Event::PeerLeft { rank: 2 }));
+    let other = bench.start("other", 2, 8000);
+    let new = bench.heard[&other[0]].admission().unwrap();
+    assert!(new.epoch > admission.epoch && new.job != admission.job);
+    for _ in 0..15 {
+        bench.pass(SECOND);
+        resumed.iter().chain(&other).for_each(|id| bench.say(*id, Request::Alive {}));
+    }
+    assert_eq!(bench.closed(&resumed).len(), 0);
+    bench.finish();
+}
+
+fn resume_as(bench: &mut Bench, admission: &netfold_wire::control::Admission, rank: u16) -> SessionId {
+    let id = bench.open().expect("there is room");
+    let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
+    bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+    id
+}
+
+#[test]
+fn who_does_not_come_back_after_a_restart_is_lost() {
+    let mut bench = bench();
+    let members = bench.start("demo", 2, 5000);
+    let admission = bench.heard[&members[0]].admission().unwrap().clone();
+    let mut bench = bench.restart(lasting());
+    bench.run_tasks();
+    let first = resume_as(&mut bench, &admission, 0);
+    for _ in 0..9 {
+        bench.pass(SECOND / 2);
+        bench.say(first, Request::Alive {});
+    }
+    assert_eq!(bench.heard[&first].lost(), None, "it has ten seconds");
+    for _ in 0..12 {
+        bench.pass(SECOND / 2);
+        bench.say(first, Request::Alive {});
+    }
+    assert_eq!(bench.heard[&first].lost(), Some(1));
+    bench.run_tasks();
+    assert!(bench.fake.lock().is_empty());
+    bench.finish();
+}
+
+#[test]
+fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
+    let mut bench = bench();
+    let a = bench.start("a", 2, 5000);
+    bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
+    bench.pass(SECOND);
+    assert_eq!(bench.closed(&a).len(), 0, "a short absence");
+    bench.act(|plane, now| plane.switch_up(now, 0, Up::default()));
+    bench.pass(SECOND);
+    assert_eq!(bench.closed(&a).len(), 0);
+    a.iter().for_each(|id| bench.say(*id, Request::Alive {}));
+    bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
+    bench.pass(2 * SECOND);
+    let told = |bench: &Bench, id| {
+        let heard = &bench.heard[&id];
+        heard.closed && heard.events.iter().any(|event| matches!(event, Event::SwitchLost { .. }))
+    };
+    assert!(a.iter().all(|id| told(&bench, *id)));
+    let refused = bench.join_all("b", 2, 6000);
+    bench.run_tasks();
+    assert_eq!(bench.heard[&refused[1]].refusal(), Some(Refusal::Unavailable));
+    bench.act(|plane, now| plane.switch_up(now, 0, Up::default()));
+    let c = bench.start("c", 2, 7000);
+    assert!(bench.heard[&c[0]].admission().is_some());
+    let fresh = Up { fresh: true, boot: Some("second".into()), ..Up::default() };
+    bench.act(|plane, now| plane.switch_up(now, 0, fresh));
+    assert!(c.iter().all(|id| told(&bench, *id)));
+    assert_eq!(bench.coordinator.boots(), [Some("second".to_owned())]);
+    bench.finish();
+}
+
+fn tenant(name: &str, token: Option<&str>, slots: u32, jobs: u32, workers: u32) -> Command {
+    let token = token.map(TokenHash::of);
+    let quota = Quota { slots, jobs, workers };
+    Command::AddTenant(TenantRecord { name: name.into(), quota, weight: 1, token })
+}
+
+fn join_as(
+    bench: &mut Bench,
+    who: Option<(&str, &str)>,
+    job: &str,
+    ranks: (u16, u16),
+    port: u16,
+) -> SessionId {
+    let id = bench.open().expect("there is room");
+    let credentials = who.map(|(tenant, token)| Credentials { tenant: tenant.into(), token: token.into() });
+    bench.say(id, Request::Join(Join { credentials, ..Join::new(job, ranks, Mode::Bfp16, 256, port) }));
+    id
+}
+
+#[test]
+fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config::controller(FLOOR, 0));
+    let mut add = |command| bench.act(|plane, now| plane.execute(now, command));
+    add(tenant("red", Some("secret"), 320, 2, 4)).unwrap();
+    add(tenant("blue", None, u32::MAX, 9, 99)).unwrap();
+    assert!(matches!(add(tenant("red", None, 1, 1, 1)), Err(CommandError::Exists { .. })));
+    assert!(matches!(add(tenant("a/b", None, 1, 1, 1)), Err(CommandError::Invalid(_))));
+    for who in [None, Some(("red", "")), Some(("red", "Secret")), Some(("green", "secret"))] {
+        let id = join_as(&mut bench, who, "x", (0, 1), 4000);
+        assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Credentials), "{who:?}");
+    }
+    let red = Some(("red", "secret"));
+    let a = join_as(&mut bench, red, "job", (0, 1), 5000);
+    let other = join_as(&mut bench, Some(("blue", "")), "job", (0, 1), 5001);
+    bench.run_tasks();
+    let slots = |bench: &Bench, id| bench.heard[&id].admission().map(|admission| admission.slots);
+    assert_eq!((slots(&bench, a), slots(&bench, other)), (Some(256), Some(256)), "one name, two tenants");
+    let b = join_as(&mut bench, red, "b", (0, 1), 5002);
+    bench.run_tasks();
+    assert_eq!(slots(&bench, b), Some(64), "what is left of 320");
+    let c = join_as(&mut bench, red, "c", (0, 1), 5003);
+    assert_eq!(bench.heard[&c].refusal(), Some(Refusal::Quota));
+    assert!(bench.heard[&c].text().contains("has 2 of 2 jobs"), "{}", bench.heard[&c].text());
+    let snapshot = bench.coordinator.snapshot(Scope::Live);
+    let used = &snapshot.tenants.iter().find(|tenant| tenant.name == "red").unwrap().used;
+    assert_eq!(*used, Quota { slots: 320, jobs: 2, workers: 2 });
+    assert_eq!(snapshot.switches[0].slots_used, 576);
+    let job = bench.coordinator.look_at_job(&JobName { tenant: "red".into(), job: "b".into() }).unwrap();
+    assert_eq!(
+        (job.state, job.trees[0].slots, job.trees[0].members[0].state),
+        (JobState::Running, Some(64), "here")
+    );
+    let remove = Command::RemoveTenant("red".into());
+    assert!(matches!(bench.act(|plane, now| plane.execute(now, remove)), Err(CommandError::Conflict(_))));
+    bench.finish();
+}
+
+#[test]
+fn a_declared_job_is_what_was_declared() {
+    let mut bench = bench();
+    let name = JobName { tenant: String::new(), job: "demo".into() };
+    let spec = JobSpec { world: 2, mode: Mode::Bfp16, slots: 256, classes: 1, trees: 1 };
+    let declare = Command::DeclareJob { name: name.clone(), spec };
+    bench.act(|plane, now| plane.execute(now, declare.clone())).unwrap();
+    assert!(matches!(bench.act(|plane, now| plane.execute(now, declare)), Err(CommandError::Exists { .. })));
+    let wrong = bench.join("demo", 0, 3, 5000);
+    assert_eq!(bench.heard[&wrong].refusal(), Some(Refusal::WorldMismatch));
+    let members = bench.start("demo", 2, 5000);
+    assert!(bench.heard[&members[0]].admission().is_some());
+    let end = Command::EndJob { name: name.clone(), message: "the machine is needed".into() };
+    bench.act(|plane, now| plane.execute(now, end)).unwrap();
+    assert_eq!(bench.heard[&members[0]].refusal(), Some(Refusal::Unavailable));
+    assert_eq!(bench.kept.jobs[&name].state, JobState::Ended);
+    bench.run_tasks();
+    bench.act(|plane, now| plane.execute(now, Command::ForgetJob(name.clone()))).unwrap();
+    assert!(bench.kept.jobs.is_empty() && bench.kept.places.is_empty());
+    assert!(bench.coordinator.look_at_job(&name).is_none());
+    bench.finish();
+}
+
+const LEAF_SPINE: &str = r#"
+[[switch]]
+name = "leaf1"
+p4runtime = "10.9.0.1:9559"
+role = "leaf"
+[[switch]]
+name = "leaf2"
+p4runtime = "10.9.0.2:9559"
+role = "leaf"
+[[switch]]
+name = "spine1"
+p4runtime = "10.9.0.3:9559"
+role = "spine"
+[[switch]]
+name = "spine2"
+p4runtime = "10.9.0.4:9559"
+role = "spine"
+[[host]]
+name = "left"
+addresses = ["10.0.1.0/24"]
+switch = "leaf1"
+[[host]]
+name = "right"
+addresses = ["10.0.2.0/24"]
+switch = "leaf2"
+[[link]]
+a = "leaf1"
+b = "spine1"
+[[link]]
+a = "leaf1"
+b = "spine2"
+[[link]]
+a = "leaf2"
+b = "spine1"
+[[link]]
+a = "leaf2"
+b = "spine2"
+"#;
+
+#[test]
+fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
+    let topology = Topology::from_toml(LEAF_SPINE).unwrap();
+    let fakes: Vec<Fake> = (0..4).map(|_| Fake::new(1024, 64, 16)).collect();
+    let infos = fakes.iter().zip(topology.switches()).enumerate().map(|(at, (fake, switch))| SwitchInfo {
+        name: switch.name.clone(),
+        data: Some(([10, 9, 0, at as u8 + 1], 20038).into()),
+        ..SwitchInfo::own(fake.lock().limits, Numerics::Word)
+    });
+    let links = links(&topology);
+    let fleet = Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(3));
+    let fleet = fleet.linked(links);
+    let mut bench = Bench::over(fakes, lasting(), fleet, Kept::default());
+    let mut join = |tree: u8, rank: u16| {
+        let id = bench.open().unwrap();
+        let address = Some([10, 0, 1 + (rank / 2) as u8, 1].into());
+        let port = 5000 + 10 * u16::from(tree) + rank;
+        let join = Join::new("demo", (rank, 4), Mode::Bfp16, 256, port);
+        bench.say(id, Request::Join(Join { address, tree, trees: 2, ..join }));
+        id
+    };
+    let first: Vec<SessionId> = (0..4).map(|rank| join(0, rank)).collect();
+    let second: Vec<SessionId> = (0..4).map(|rank| join(1, rank)).collect();
+    bench.run_tasks();
+    let admission = |bench: &Bench, id| bench.heard[&id].admission().cloned().unwrap();
+    assert_eq!(admission(&bench, first[0]).switch, Some([10, 9, 0, 1].into()));
+    assert_eq!(admission(&bench, first[3]).switch, Some([10, 9, 0, 2].into()));
+    assert_eq!(admission(&bench, first[0]).bitmap, 0b11);
+    let job = bench.coordinator.snapshot(Scope::Live).jobs.remove(0);
+    let root = |tree: usize| job.trees[tree].places[0].switch.clone();
+    assert_eq!((job.trees.len(), root(0)), (2, "spine1".to_owned()));
+    assert_eq!(root(1), "spine2");
+    // The first spine dies: its tree is lost, the other goes on; the lost one comes back over the spine that is left.
+    bench.act(|plane, now| plane.switch_down(now, 2, "connection refused".into()));
+    bench.pass(2 * SECOND);
+    bench.run_tasks();
+    assert_eq!((bench.closed(&first).len(), bench.closed(&second).len()), (4, 0));
+    let mut again = Vec::new();
+    for rank in 0..4 {
+        let id = bench.open().unwrap();
+        let address = Some([10, 0, 1 + (rank / 2) as u8, 1].into());
+        let join = Join::new("demo", (rank, 4), Mode::Bfp16, 256, 5100 + rank);
+        bench.say(id, Request::Join(Join { address, tree: 0, trees: 2, ..join }));
+        again.push(id);
+    }
+    bench.run_tasks();
+    let job = bench.coordinator.snapshot(Scope::Live).jobs.remove(0);
+    assert_eq!(job.trees[0].places[0].switch, "spine2", "{:?}", bench.heard[&again[0]].text());
+    assert!(bench.log.iter().any(|event| matches!(event, JobEvent::SwitchDown { .. })));
+    bench.finish_all();
+}
+
+#[test]
+fn trees_of_a_job_agree() {
+    let mut bench = bench();
+    let first = bench.open().unwrap();
+    let ask = Join::new("demo", (0, 2), Mode::Bfp16, 256, 5000);
+    bench.say(first, Request::Join(Join { trees: 2, ..ask.clone() }));
+    let other = bench.open().unwrap();
+    bench.say(other, Request::Join(Join { tree: 1, trees: 3, udp_port: 5001, ..ask.clone() }));
+    assert_eq!(bench.heard[&other].refusal(), Some(Refusal::Argument));
+    assert!(
+        bench.heard[&other].text().contains("has 2 trees and this worker 3"),
+        "{}",
+        bench.heard[&other].text()
+    );
+    let beyond = bench.open().unwrap();
+    bench.say(beyond, Request::Join(Join { tree: 2, trees: 2, udp_port: 5001, ..ask }));
+    assert_eq!(bench.heard[&beyond].refusal(), Some(Refusal::Argument));
+    bench.say(first, join("again", 0, 1, 5002));
+    bench.finish();
+}
