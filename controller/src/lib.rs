@@ -18,6 +18,7 @@
 //! | [`view`], [`command`] | what people see, and what they ask for | serde |
 //! | [`executor`], [`driver`] | makes it so on the switches; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
+//! | [`plane`] | which switches a control port admits to, and how they are driven | topology, drivers |
 //! | [`p4runtime`] | a driver for switches that offer P4Runtime | tonic |
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
@@ -58,6 +59,7 @@ pub mod fleet;
 pub mod jobs;
 pub mod message;
 pub mod p4runtime;
+pub mod plane;
 pub mod record;
 pub mod route;
 pub mod server;
@@ -69,4 +71,5 @@ pub mod view;
 
 pub use driver::{DriverError, Limits, SwitchDriver};
 pub use jobs::{EndReason, JobEvent};
+pub use plane::Plane;
 pub use server::{Server, ServerError, ServerHandle};

@@ -23,12 +23,13 @@ pub use control::{Control, Scope};
 pub use stand_in::StandIn;
 pub use switches::Notices;
 
-use crate::admission::{Config, Coordinator, Up};
-use crate::driver::{Held, SwitchDriver};
+use crate::admission::{Config, Coordinator};
+use crate::driver::SwitchDriver;
 use crate::executor::{Executor, Outcome, Task};
-use crate::fleet::{Fleet, LinkInfo, OneSwitch, Route, SwitchInfo};
+use crate::fleet::Fleet;
 use crate::jobs::JobEvent;
-use crate::record::{Kept, Store, StoreError, Unkept};
+use crate::plane::{Known, Plane};
+use crate::record::{Kept, StoreError};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::error::Error;
@@ -50,52 +51,6 @@ pub struct Server {
     hook: Hook,
     asks: mpsc::Receiver<control::Ask>,
     control: Control,
-}
-
-/// The switches that a control port admits to, and what it remembers of them.
-pub struct Plane {
-    /// The switches, in an order that is the same at every start.
-    pub switches: Vec<SwitchInfo>,
-    /// How they are linked, for people.
-    pub links: Vec<LinkInfo>,
-    /// Chooses the switches of jobs.
-    pub route: Box<dyn Route>,
-    /// What is remembered.
-    pub store: Box<dyn Store>,
-    /// Starts the drivers, one for each switch.
-    pub start: StartDrivers,
-}
-
-/// What is known of a switch from before a restart.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
-    /// What it holds for jobs that run.
-    pub held: Vec<Held>,
-    /// Which start of it that was, where it says.
-    pub boot: Option<String>,
-}
-
-/// Is given what is known of each switch, and where to tell what becomes of them. Until a switch is told to be up it counts as
-/// down.
-pub type StartDrivers = Box<
-    dyn FnOnce(Vec<Known>, Notices) -> Result<Vec<Box<dyn SwitchDriver>>, Box<dyn Error + Send + Sync>>
-        + Send,
->;
-
-impl Plane {
-    /// One switch that is its own control plane and is up already; nothing is remembered.
-    pub fn own(driver: Box<dyn SwitchDriver>) -> Self {
-        Self {
-            switches: vec![SwitchInfo::own(driver.limits(), driver.numerics())],
-            links: Vec::new(),
-            route: Box::new(OneSwitch),
-            store: Box::new(Unkept::default()),
-            start: Box::new(move |_, notices| {
-                notices.up(0, Up::default());
-                Ok(vec![driver])
-            }),
-        }
-    }
 }
 
 /// Why a control port does not serve.

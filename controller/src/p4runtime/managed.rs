@@ -112,6 +112,13 @@ impl ManagedConfig {
     }
 }
 
+impl ManagedConfig {
+    /// What the switch has to share out with such a pipeline: known before it is reached.
+    pub fn limits(&self, pipeline: &Pipeline) -> Limits {
+        limits(pipeline.profile(), self)
+    }
+}
+
 /// What a comparison found to differ and made right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Repaired {

@@ -104,7 +104,7 @@ impl Hub {
         mut self,
         listener: TcpListener,
         mut outcomes: mpsc::Receiver<Outcome>,
-        mut notices: mpsc::Receiver<Notice>,
+        mut notices: mpsc::UnboundedReceiver<Notice>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         // What is made of what was kept; and which switches are up already.

@@ -3,9 +3,6 @@
 use crate::admission::Up;
 use tokio::sync::mpsc;
 
-/// Notices that wait for the hub; drivers wait in turn.
-const NOTICES: usize = 256;
-
 /// What became of a switch, by its place in the fleet.
 #[derive(Debug)]
 pub(super) enum Notice {
@@ -15,13 +12,13 @@ pub(super) enum Notice {
     Packets { switch: usize, packets: Vec<(String, u64)> },
 }
 
-/// Tells a control plane what becomes of its switches; clones are the same. Calls may wait for the control plane, and must not come from
-/// an asynchronous task.
+/// Tells a control plane what becomes of its switches; clones are the same. Calls never wait: a driver has little to tell, as often as
+/// it compares what its switch holds at most.
 #[derive(Debug, Clone)]
-pub struct Notices(mpsc::Sender<Notice>);
+pub struct Notices(mpsc::UnboundedSender<Notice>);
 
-pub(super) fn channel() -> (Notices, mpsc::Receiver<Notice>) {
-    let (sender, receiver) = mpsc::channel(NOTICES);
+pub(super) fn channel() -> (Notices, mpsc::UnboundedReceiver<Notice>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
     (Notices(sender), receiver)
 }
 
@@ -48,6 +45,6 @@ impl Notices {
 
     fn tell(&self, notice: Notice) {
         // A control plane that is gone wants to know nothing.
-        let _ = self.0.blocking_send(notice);
+        let _ = self.0.send(notice);
     }
 }
