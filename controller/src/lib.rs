@@ -12,6 +12,7 @@
 //! | [`slots`], [`fleet`] | what is free, at every switch | numbers |
 //! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
+//! | [`policy`] | who gets which slots of a switch, and who gives some up | numbers |
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`record`] | what is kept over a restart, and the seam to whatever keeps it | serde |
@@ -60,6 +61,7 @@ pub mod jobs;
 pub mod message;
 pub mod p4runtime;
 pub mod plane;
+pub mod policy;
 pub mod record;
 pub mod route;
 pub mod server;

@@ -1,0 +1,245 @@
+//! How a switch's slots are shared: interchangeable policies, and a simulator that compares them.
+//!
+//! A [`Policy`] decides over the slots of one switch. It is asked for slots ([`Policy::ask`]), and answers at once: granted, to
+//! wait, to go elsewhere meanwhile, or [`Denied`] with the reason. What it wants of jobs that run, it says as
+//! [`Order`]s ([`Policy::poll`]); a job carries an order out at its next chunk boundary, where nothing of it is in flight, and
+//! this is acknowledged ([`Policy::done`]). Until then the slots that it is to give up are still its own, and those that it is to
+//! get are nobody else's, so that a slow job delays others and never harms them.
+//!
+//! | policy | on shortage | takes slots from jobs that run |
+//! |---|---|---|
+//! | [`Fixed`] | refuses | never |
+//! | [`Elastic`] | shrinks those with the most slots for their weight | down to the least that they asked for |
+//! | [`Preempt`] | displaces jobs of lower priority | all of them |
+//! | [`Spill`] | lets the job run elsewhere until there are slots | never |
+//!
+//! All ranges are powers of two, aligned to their size ([`Range`]), as the job table wants them. Time is a number of
+//! milliseconds; policies have no clock and are deterministic: the same calls give the same answers.
+//!
+//! # Life cycle of a job
+//!
+//! ```
+//! use netfold_controller::policy::{Answer, Demand, Elastic, JobId, Order, Policy};
+//! let mut policy = Elastic::new(1024, 0);
+//! let all = policy.ask(0, Demand::new(JobId(1), 1024, 64))?;
+//! assert!(matches!(all, Answer::Granted(range) if range.slots() == 1024));
+//! // The second has to wait until the first is at a boundary, and has given up half.
+//! assert_eq!(policy.ask(0, Demand::new(JobId(2), 1024, 64))?, Answer::Waits);
+//! let orders = policy.poll(0);
+//! assert!(matches!(orders[..], [Order::Resize { job: JobId(1), to }] if to.slots() == 512));
+//! policy.done(7, JobId(1));
+//! assert!(matches!(policy.poll(7)[..], [Order::Start { job: JobId(2), range }] if range.slots() == 512));
+//! policy.leave(9, JobId(1));
+//! assert!(matches!(policy.poll(9)[..], [Order::Resize { job: JobId(2), to }] if to.slots() == 1024));
+//! # Ok::<(), netfold_controller::policy::Denied>(())
+//! ```
+
+mod arena;
+mod elastic;
+mod fixed;
+mod preempt;
+mod quota;
+pub mod simulate;
+mod spill;
+
+pub use arena::{Arena, Range};
+pub use elastic::Elastic;
+pub use fixed::Fixed;
+pub use preempt::Preempt;
+pub use quota::within;
+pub use spill::Spill;
+
+use netfold_wire::control::Refusal;
+
+/// A job, by whatever number its owner gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// Slots that a job asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// The job.
+    pub job: JobId,
+    /// As many as it can use, a power of two.
+    pub wanted: u32,
+    /// As few as it can do with, a power of two.
+    pub least: u32,
+    /// Its share where there is not enough for all, relative to others', not 0.
+    pub weight: u32,
+    /// Who may displace whom: a job those of lower priority.
+    pub priority: u8,
+}
+
+impl Demand {
+    /// A demand with weight 1 and priority 0.
+    pub const fn new(job: JobId, wanted: u32, least: u32) -> Self {
+        Self { job, wanted, least, weight: 1, priority: 0 }
+    }
+
+    fn check(&self) -> Result<(), Denied> {
+        let Self { wanted, least, weight, .. } = *self;
+        if wanted.is_power_of_two() && least.is_power_of_two() && least <= wanted && weight > 0 {
+            Ok(())
+        } else {
+            Err(Denied::Argument { wanted, least, weight })
+        }
+    }
+}
+
+/// What a policy answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// These slots are the job's from now on.
+    Granted(Range),
+    /// The job gets slots by [`Order::Start`], as soon as others have given them up.
+    Waits,
+    /// The job may run elsewhere, on a software switch or on its hosts, until [`Order::Resize`] calls it back.
+    Spilled,
+}
+
+/// What a policy wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// A job that waits has these slots now. There is nothing to acknowledge.
+    Start {
+        /// The job.
+        job: JobId,
+        /// Its slots.
+        range: Range,
+    },
+    /// From its next boundary on the job is to use these slots, in place of those that it has.
+    Resize {
+        /// The job.
+        job: JobId,
+        /// Its new slots; they may overlap the old ones.
+        to: Range,
+    },
+    /// From its next boundary on the job is to use no slots. When this is acknowledged the policy forgets it; it may ask again.
+    Displace {
+        /// The job.
+        job: JobId,
+        /// For whom.
+        by: JobId,
+    },
+}
+
+impl Order {
+    /// The job that it is for.
+    pub const fn job(&self) -> JobId {
+        match *self {
+            Self::Start { job, .. } | Self::Resize { job, .. } | Self::Displace { job, .. } => job,
+        }
+    }
+}
+
+/// What a job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// The job.
+    pub job: JobId,
+    /// The slots that it may use; `None` while it waits, or runs elsewhere.
+    pub range: Option<Range>,
+    /// The slots that it was ordered to use instead, and that are kept for it.
+    pub next: Option<Range>,
+}
+
+/// Who has which slots of one switch.
+pub trait Policy: Send {
+    /// Its name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Slots in all.
+    fn capacity(&self) -> u32;
+
+    /// Asks for slots.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] when the job is to have none; nothing has changed then.
+    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied>;
+
+    /// The job has carried out the [`Order::Resize`] or [`Order::Displace`] that it was given last. Without one nothing happens.
+    fn done(&mut self, now_ms: u64, job: JobId);
+
+    /// The job has ended, or waits no longer; the switch admits no packet of it. Unknown jobs are no mistake.
+    fn leave(&mut self, now_ms: u64, job: JobId);
+
+    /// What is to be done, each order once. Call it after every other call, and now and then.
+    fn poll(&mut self, now_ms: u64) -> Vec<Order>;
+
+    /// What every job has, by its number.
+    fn holdings(&self) -> Vec<Holding>;
+}
+
+/// Names of the policies, for command lines and files.
+pub const NAMES: [&str; 4] = ["static", "elastic", "priority", "spill"];
+
+/// The policy of that name over so many slots, with times as a cluster of trainings wants them; `None` when there is none.
+pub fn by_name(name: &str, slots: u32) -> Option<Box<dyn Policy>> {
+    Some(match name {
+        "static" => Box::new(Fixed::new(slots)),
+        "elastic" => Box::new(Elastic::new(slots, 1_000)),
+        "priority" => Box::new(Preempt::new(slots, 60_000)),
+        "spill" => Box::new(Spill::new(slots, slots)),
+        _ => return None,
+    })
+}
+
+/// Why a job is to have no slots.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Denied {
+    /// Sizes that cannot be had at all.
+    #[error(
+        "{wanted} slots wanted, {least} at least, weight {weight}: sizes are powers of two, the least is not above the wanted, and a weight is not 0"
+    )]
+    Argument {
+        /// Wanted.
+        wanted: u32,
+        /// At least.
+        least: u32,
+        /// Weight.
+        weight: u32,
+    },
+    /// The job has slots, or waits for some.
+    #[error("job {} has its slots already", .0.0)]
+    Known(JobId),
+    /// There are no slots, and nobody who is to give some up.
+    #[error(
+        "no aligned range of {least} slots is free or can be freed ({free} of {capacity} slots are free): end another job, or ask for fewer slots"
+    )]
+    Slots {
+        /// As few as would do.
+        least: u32,
+        /// Free slots.
+        free: u32,
+        /// Slots in all.
+        capacity: u32,
+    },
+    /// The tenant has as much as it may have.
+    #[error(
+        "the tenant has {used} {what} of {max} and asks for {asked} more: end one of its jobs, or raise its quota"
+    )]
+    Quota {
+        /// Of what.
+        what: &'static str,
+        /// As many as it has.
+        used: u32,
+        /// As many as it asks for.
+        asked: u32,
+        /// As many as it may have.
+        max: u32,
+    },
+}
+
+impl Denied {
+    /// The reason as workers are told it.
+    pub const fn refusal(&self) -> Refusal {
+        match self {
+            Self::Argument { .. } => Refusal::Argument,
+            Self::Known(_) => Refusal::JobRunning,
+            Self::Slots { .. } => Refusal::Slots,
+            Self::Quota { .. } => Refusal::Quota,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Priorities: who is more important takes the slots of who is less.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range};
+
+/// Static partitions, of which a job of higher priority displaces jobs of lower.
+///
+/// For the largest size that can be had, of all ranges the one is cleared that holds jobs of the lowest priority, then the fewest
+/// jobs, then the fewest slots beyond it. A job that was displaced, and has come back, is not displaced again before the guard
+/// time is over: two priorities cannot drive a job in and out.
+#[derive(Debug)]
+pub struct Preempt {
+    arena: Arena,
+    guard_ms: u64,
+    jobs: BTreeMap<JobId, Job>,
+    /// When a job was displaced last.
+    displaced: BTreeMap<JobId, u64>,
+    orders: Vec<Order>,
+}
+
+#[derive(Debug)]
+struct Job {
+    demand: Demand,
+    range: Range,
+    state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// Until these have left its range.
+    Waits(BTreeSet<JobId>),
+    /// Is to leave, for this job.
+    Leaves(JobId),
+}
+
+impl Preempt {
+    /// Over so many slots; nobody is displaced twice within the guard time, in milliseconds.
+    pub fn new(slots: u32, guard_ms: u64) -> Self {
+        Self {
+            arena: Arena::new(slots),
+            guard_ms,
+            jobs: BTreeMap::new(),
+            displaced: BTreeMap::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    /// The range to clear for a demand, and who is in it.
+    fn victims(&self, demand: &Demand) -> Option<(Range, BTreeSet<JobId>)> {
+        let mut slots = demand.wanted;
+        while slots >= demand.least {
+            let choices = self.arena.ranges(slots).filter_map(|range| {
+                let mut harm = (0, 0, 0);
+                let mut victims = BTreeSet::new();
+                for (id, job) in self.jobs.iter().filter(|(_, job)| job.range.overlaps(range)) {
+                    let may = job.state == State::Runs
+                        && job.demand.priority < demand.priority
+                        && !self.displaced.contains_key(id);
+                    if !may {
+                        return None;
+                    }
+                    harm = (harm.0.max(job.demand.priority), harm.1 + 1, harm.2 + job.range.slots());
+                    victims.insert(*id);
+                }
+                Some((harm, Reverse(slots), range, victims))
+            });
+            if let Some((_, _, range, victims)) = choices.min() {
+                return Some((range, victims));
+            }
+            slots /= 2;
+        }
+        None
+    }
+
+    /// A job uses its range no more: what of it nobody waits for is free.
+    fn vacate(&mut self, id: JobId, range: Range) {
+        self.arena.release(range);
+        let mut started = Vec::new();
+        for (waiting, job) in &mut self.jobs {
+            if let State::Waits(victims) = &mut job.state {
+                if job.range.overlaps(range) {
+                    self.arena.take(job.range);
+                }
+                if victims.remove(&id) && victims.is_empty() {
+                    job.state = State::Runs;
+                    started.push(Order::Start { job: *waiting, range: job.range });
+                }
+            }
+        }
+        // Who is still in a range that somebody waits for has not given it up.
+        for job in self.jobs.values().filter(|job| matches!(job.state, State::Leaves(_))) {
+            self.arena.take(job.range);
+        }
+        self.orders.extend(started);
+    }
+}
+
+impl Policy for Preempt {
+    fn name(&self) -> &'static str {
+        "priority"
+    }
+
+    fn capacity(&self) -> u32 {
+        self.arena.capacity()
+    }
+
+    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied> {
+        demand.check()?;
+        let Demand { job, wanted, least, .. } = demand;
+        if self.jobs.contains_key(&job) {
+            return Err(Denied::Known(job));
+        }
+        let guard_ms = self.guard_ms;
+        self.displaced.retain(|_, at| now_ms.saturating_sub(*at) < guard_ms);
+        if let Some(range) = self.arena.largest(wanted, least) {
+            self.arena.take(range);
+            self.jobs.insert(job, Job { demand, range, state: State::Runs });
+            return Ok(Answer::Granted(range));
+        }
+        let denied = Denied::Slots { least, free: self.arena.free(), capacity: self.capacity() };
+        let (range, victims) = self.victims(&demand).ok_or(denied)?;
+        for victim in &victims {
+            if let Some(victim) = self.jobs.get_mut(victim) {
+                victim.state = State::Leaves(job);
+            }
+            self.displaced.insert(*victim, now_ms);
+            self.orders.push(Order::Displace { job: *victim, by: job });
+        }
+        self.arena.take(range);
+        self.jobs.insert(job, Job { demand, range, state: State::Waits(victims) });
+        Ok(Answer::Waits)
+    }
+
+    fn done(&mut self, _: u64, job: JobId) {
+        if self.jobs.get(&job).is_some_and(|job| matches!(job.state, State::Leaves(_)))
+            && let Some(left) = self.jobs.remove(&job)
+        {
+            self.vacate(job, left.range);
+        }
+    }
+
+    fn leave(&mut self, _: u64, job: JobId) {
+        let Some(left) = self.jobs.remove(&job) else { return };
+        self.orders.retain(|order| order.job() != job);
+        self.vacate(job, left.range);
+    }
+
+    fn poll(&mut self, _: u64) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        let holding = |(job, Job { range, state, .. }): (&JobId, &Job)| match state {
+            State::Waits(_) => Holding { job: *job, range: None, next: Some(*range) },
+            State::Runs | State::Leaves(_) => Holding { job: *job, range: Some(*range), next: None },
+        };
+        self.jobs.iter().map(holding).collect()
+    }
+}
