@@ -20,8 +20,9 @@ use crate::communicator::{Communicator, HostSide, Parts};
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
 use crate::fate::Fate;
+use crate::grove::Grove;
 use crate::host::{Alone, Fabric, HostEngine};
-use crate::join::{Uplink, spawn};
+use crate::join::{Uplink, plant, spawn};
 use crate::lower::Place;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathBoard};
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
     pub(crate) classes: u8,
+    pub(crate) trees: u8,
     pub(crate) small: usize,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
@@ -56,10 +58,11 @@ impl Settings {
     fn describe(&self) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
         format!(
-            "version {}, mode {}, classes {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
+            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
+            self.trees,
             self.small,
             yes(self.switch),
             yes(self.shared_memory),
@@ -113,10 +116,12 @@ pub(crate) fn assemble(
 
 /// What a leader has for the network.
 struct Leading {
-    /// The leaders, linked. Taken by the ring, or kept for when the switch is lost.
+    /// The leaders, linked. Taken by the ring, or kept for when the switch of the first tree is lost.
     mesh: Mesh,
-    /// A place at the switch, if all leaders have one.
-    uplink: Option<Uplink>,
+    /// The same for the other trees.
+    more: Vec<Mesh>,
+    /// A place at the switch of each tree, if all leaders have them all; none otherwise.
+    uplinks: Vec<Uplink>,
 }
 
 impl Assembly {
@@ -211,39 +216,46 @@ impl Assembly {
     fn lead(&mut self, builder: &mut Builder) -> Result<(Leading, Network), Error> {
         let leaders = self.leaders.clone();
         let place = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
-        let mut config = MeshConfig::default();
-        config.connect_timeout = self.settings.join_timeout;
-        config.stall_timeout = self.settings.stall_timeout;
-        let linked = MeshExchange::new(&mut self.mesh, &leaders, self.settings.join_timeout)
-            .and_then(|mut exchange| Mesh::connect(&mut exchange, config));
-        let mut mesh = linked.map_err(|error| mesh_error(error, &leaders))?;
+        let mut mesh = self.link_leaders()?;
         if !self.settings.switch {
             let network = Network::Ring { reason: "no switch is configured".into() };
-            return Ok((Leading { mesh, uplink: None }, network));
+            return Ok((Leading { mesh, more: Vec::new(), uplinks: Vec::new() }, network));
         }
         if self.settings.fall_back {
             builder.cap_join_timeout(ADMISSION_TIMEOUT);
         }
-        let uplink = builder.uplink(place, leaders.len() as u16);
-        let said = uplink.as_ref().err().map(chain).unwrap_or_default();
+        let uplinks = builder.uplinks(place, leaders.len() as u16);
+        let said = uplinks.as_ref().err().map(chain).unwrap_or_default();
         let deadline = Instant::now() + self.settings.join_timeout;
         let all = mesh.all_gather_bytes(said.as_bytes(), deadline);
         let all = all.map_err(|error| mesh_error(error, &leaders))?;
-        match (uplink, all.iter().position(|said| !said.is_empty())) {
-            (Ok(uplink), None) => {
-                let network = Network::Switch { address: uplink.address() };
-                Ok((Leading { mesh, uplink: Some(uplink) }, network))
+        match (uplinks, all.iter().position(|said| !said.is_empty())) {
+            (Ok(uplinks), None) => {
+                // Each engine has a mesh of its own.
+                let spare = if self.settings.fall_back { uplinks.len() - 1 } else { 0 };
+                let more = (0..spare).map(|_| self.link_leaders()).collect::<Result<Vec<_>, Error>>()?;
+                let address = uplinks.first().and_then(|uplink| uplink.control);
+                Ok((Leading { mesh, more, uplinks }, Network::Switch { address }))
             }
-            (uplink, at) => {
-                if let Ok(uplink) = uplink {
-                    uplink.withdraw();
-                }
+            (uplinks, at) => {
+                uplinks.into_iter().flatten().for_each(Uplink::withdraw);
                 let at = at.unwrap_or(0);
                 let said = String::from_utf8_lossy(&all[at]).into_owned();
                 let reason = format!("rank {} could not use the switch: {said}", leaders[at]);
-                Ok((Leading { mesh, uplink: None }, Network::Ring { reason }))
+                let network = Network::Ring { reason };
+                Ok((Leading { mesh, more: Vec::new(), uplinks: Vec::new() }, network))
             }
         }
+    }
+
+    /// Links the leaders, over the links of all ranks.
+    fn link_leaders(&mut self) -> Result<Mesh, Error> {
+        let mut config = MeshConfig::default();
+        config.connect_timeout = self.settings.join_timeout;
+        config.stall_timeout = self.settings.stall_timeout;
+        let linked = MeshExchange::new(&mut self.mesh, &self.leaders, self.settings.join_timeout)
+            .and_then(|mut exchange| Mesh::connect(&mut exchange, config));
+        linked.map_err(|error| mesh_error(error, &self.leaders))
     }
 
     /// Tells every rank what the leaders have found.
@@ -262,7 +274,9 @@ impl Assembly {
             Some(("R", reason)) => Network::Ring { reason: reason.to_owned() },
             _ => Network::None,
         };
-        Ok(Path { hosts: self.leaders.len() as u16, shared: self.local.len() as u16, network })
+        let trees = if matches!(network, Network::Switch { .. }) { self.settings.trees } else { 0 };
+        let (hosts, shared) = (self.leaders.len() as u16, self.local.len() as u16);
+        Ok(Path { hosts, shared, network, trees, lost: Vec::new() })
     }
 
     /// Starts the threads.
@@ -281,10 +295,8 @@ impl Assembly {
         let hierarchical = leaders.len() < everyone.len();
         if !hierarchical {
             let mut network = None;
-            if let Some(Leading { mesh: spare, uplink: Some(uplink) }) = leading {
-                place.lane_bytes = uplink.lane_bytes();
-                let peers = settings.fall_back.then(|| peers(spare, leaders, &settings, &fate));
-                network = Some(uplink.start(peers, &board, &fate)?);
+            if let Some(leading) = leading.filter(|leading| !leading.uplinks.is_empty()) {
+                (place.lane_bytes, network) = leading.plant(&leaders, &settings, (&board, &fate))?;
             }
             let fabric: Box<dyn Fabric> = if world == 1 {
                 Box::new(Alone)
@@ -350,22 +362,32 @@ fn lead_by(
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));
     let heritage = heritage.clone();
-    let Leading { mesh, uplink } = leading;
     let board = board.clone();
-    match uplink {
-        Some(uplink) => {
-            place.lane_bytes = uplink.lane_bytes();
-            let peers = settings.fall_back.then(|| peers(mesh, leaders.clone(), settings, &own));
-            let network = Some(uplink.start(peers, &board, &own)?);
-            Ok(Communicator::new(Parts { place, network, host: None, board, fate: own, heritage }))
-        }
-        None => {
-            let aborter = mesh.aborter();
-            own.on_end(move |_| aborter.abort());
-            let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
-            let host = Some(host_side(Box::new(fabric), &own)?);
-            Ok(Communicator::new(Parts { place, network: None, host, board, fate: own, heritage }))
-        }
+    if !leading.uplinks.is_empty() {
+        let network;
+        (place.lane_bytes, network) = leading.plant(leaders, settings, (&board, &own))?;
+        return Ok(Communicator::new(Parts { place, network, host: None, board, fate: own, heritage }));
+    }
+    let mesh = leading.mesh;
+    let aborter = mesh.aborter();
+    own.on_end(move |_| aborter.abort());
+    let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
+    let host = Some(host_side(Box::new(fabric), &own)?);
+    Ok(Communicator::new(Parts { place, network: None, host, board, fate: own, heritage }))
+}
+
+impl Leading {
+    /// Starts the trees' engines; the bytes of their packets' lanes.
+    fn plant(
+        self,
+        leaders: &Ranks,
+        settings: &Settings,
+        (board, fate): (&PathBoard, &Fate),
+    ) -> Result<(usize, Option<Grove>), Error> {
+        let lane_bytes = self.uplinks.first().map_or(0, Uplink::lane_bytes);
+        let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| settings.fall_back);
+        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), settings, fate)).collect();
+        Ok((lane_bytes, Some(plant(self.uplinks, peers, board, fate)?)))
     }
 }
 

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 
 use half::{bf16, f16};
 use netfold_proto::DType;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::element::Element;
 use crate::error::Error;
@@ -44,6 +44,14 @@ impl Span {
 
     fn bytes(&self) -> usize {
         self.len * self.dtype.size()
+    }
+
+    /// Elements `first` to `end`, which are within this span.
+    fn part(&self, first: usize, end: usize) -> Self {
+        debug_assert!(first <= end && end <= self.len, "a part of {} elements", self.len);
+        // SAFETY: within the same memory, since `first` is at most the number of elements.
+        let start = unsafe { self.start.add(first.min(self.len) * self.dtype.size()) };
+        Self { dtype: self.dtype, start, len: end.min(self.len).saturating_sub(first) }
     }
 
     /// # Safety
@@ -110,7 +118,40 @@ pub(crate) struct Parcel {
     /// Where the caller wants what is left out of each element: numbers in binary32, as many as there are in `memory`.
     residual: Option<Span>,
     ticket: Arc<Ticket>,
+    /// What this is a part of.
+    whole: Option<Arc<Whole>>,
     settled: bool,
+}
+
+/// A parcel whose memory is shared out among parts, and settled with the last of them.
+#[derive(Debug)]
+struct Whole(Mutex<Unsettled>);
+
+#[derive(Debug)]
+struct Unsettled {
+    parcel: Option<Parcel>,
+    /// Parts that are not settled.
+    left: usize,
+    outcome: Result<OpReport, Error>,
+}
+
+impl Whole {
+    fn settle_part(&self, outcome: Result<OpReport, Error>) {
+        let mut whole = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        whole.left -= 1;
+        match (&mut whole.outcome, outcome) {
+            (Ok(all), Ok(part)) => all.add(&part),
+            (Err(_), _) => {}
+            (all, Err(error)) => *all = Err(error),
+        }
+        if whole.left == 0
+            && let Some(parcel) = whole.parcel.take()
+        {
+            let outcome = whole.outcome.clone();
+            drop(whole);
+            parcel.finish(outcome);
+        }
+    }
 }
 
 impl Parcel {
@@ -124,6 +165,7 @@ impl Parcel {
             divisor: None,
             residual: None,
             ticket,
+            whole: None,
             settled: false,
         }
     }
@@ -219,6 +261,27 @@ impl Parcel {
         self.residual = Some(Span { dtype: DType::F32, start, len });
     }
 
+    /// Cuts the memory into parts of so many elements, one behind the other, each a parcel of its own; this one is finished when all of
+    /// them are. Lengths that go beyond the end are cut short.
+    ///
+    /// The parts' spans do not overlap, are gone when the parts are settled, and so before this parcel's ticket is.
+    pub(crate) fn divide(self, lens: &[usize]) -> Vec<Self> {
+        let (memory, residual) = (self.memory, self.residual);
+        let outcome = Ok(OpReport::default());
+        let unsettled = Unsettled { parcel: Some(self), left: lens.len(), outcome };
+        let whole = Arc::new(Whole(Mutex::new(unsettled)));
+        let mut at = 0;
+        let part = |len: &usize| {
+            let first = at.min(memory.len);
+            at = (at + len).min(memory.len);
+            let mut parcel = Self::new(memory.part(first, at));
+            parcel.residual = residual.map(|residual| residual.part(first, at));
+            parcel.whole = Some(Arc::clone(&whole));
+            parcel
+        };
+        lens.iter().map(part).collect()
+    }
+
     /// Whether it is wanted what is left out.
     pub(crate) fn keeps_residual(&self) -> bool {
         self.residual.is_some()
@@ -305,6 +368,9 @@ impl Parcel {
         }
         // The spans must be gone before the ticket is settled.
         (self.memory, self.input, self.residual) = (Span::EMPTY, None, None);
+        if let Some(whole) = self.whole.take() {
+            whole.settle_part(result.clone());
+        }
         self.ticket.settle(result, self.keeper.take());
     }
 }
@@ -376,6 +442,33 @@ mod tests {
         let back = ticket.take_keeper().expect("the vector").downcast::<Vec<f16>>().expect("of this type");
         assert_eq!(*back, [f16::ONE]);
         assert!(ticket.take_keeper().is_none());
+    }
+
+    #[test]
+    fn parts_are_settled_one_by_one_and_the_whole_with_the_last() {
+        for failing in [false, true] {
+            let mut tensor = [1i32, 2, 3, 4, 5];
+            let mut parcel = promised(&mut tensor);
+            parcel.divide_by(2);
+            let ticket = parcel.ticket();
+            let mut parts = parcel.divide(&[2, 0, 9]);
+            assert_eq!(parts.len(), 3);
+            for (part, by) in parts.iter_mut().zip([10, 100, 1000]) {
+                let ViewMut::I32(elements) = part.view_mut() else { panic!("the type was i32") };
+                elements.iter_mut().for_each(|v| *v *= by);
+            }
+            let report = OpReport { chunks: 2, ..OpReport::default() };
+            parts.pop().unwrap().finish(Ok(report));
+            if failing {
+                drop(parts.pop());
+            }
+            assert!(!ticket.is_settled());
+            parts.into_iter().for_each(|part| part.finish(Ok(report)));
+            match ticket.outcome().unwrap() {
+                Ok(all) => assert_eq!((all.chunks, tensor), (6, [5, 10, 1500, 2000, 2500])),
+                Err(error) => assert_eq!((error, failing), (Error::EngineFailed, true)),
+            }
+        }
     }
 
     #[test]

@@ -8,13 +8,13 @@ use netfold_io::PacketIo;
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::ConfigError;
 use netfold_wire::CLASSES_MAX;
-use netfold_wire::control::{Admission, Credentials, Join, Mode};
+use netfold_wire::control::{Admission, Credentials, Join, Mode, TREES_MAX};
 
 use crate::assemble::{Settings, assemble};
 use crate::communicator::{Communicator, Parts};
 use crate::error::Error;
 use crate::fate::Fate;
-use crate::join::{Joiner, Middleware, Tuning, Uplink, wrapped};
+use crate::join::{Joiner, Middleware, Tuning, Uplink, plant, wrapped};
 use crate::lower::Place;
 use crate::path::{Network, Path, PathBoard};
 use crate::quantize::Rounding;
@@ -42,6 +42,8 @@ pub struct Builder {
     controlled: bool,
     credentials: Option<Credentials>,
     bind: Vec<IpAddr>,
+    trees: u8,
+    rejoin: Option<bool>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
     join_timeout: Duration,
@@ -81,6 +83,8 @@ impl Builder {
             controlled: false,
             credentials: None,
             bind: Vec::new(),
+            trees: 1,
+            rejoin: None,
             transport: None,
             middleware: None,
             join_timeout: Duration::from_secs(60),
@@ -103,6 +107,8 @@ impl Builder {
             credentials: heritage.credentials.clone(),
             bind: heritage.bind.clone(),
             controlled: heritage.controlled,
+            trees: heritage.trees,
+            rejoin: heritage.rejoin,
             job: Some(job),
             mode,
             rounding: heritage.rounding,
@@ -132,6 +138,8 @@ impl Builder {
             credentials: self.credentials.clone(),
             bind: self.bind.clone(),
             controlled: self.controlled,
+            trees: self.trees,
+            rejoin: self.rejoin,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
             fall_back: self.fall_back,
@@ -253,6 +261,27 @@ impl Builder {
         self
     }
 
+    /// Trees of switches to lay the job over, 1 to 8, the same on all ranks. Default 1. Each has slots, an engine and a socket of its
+    /// own; a large tensor goes over all of them, in contiguous parts, and a smaller one over one of them. The controller chooses the
+    /// trees, over different switches where it can. When one is lost and there is a [`rendezvous`](Self::rendezvous), ranks finish its
+    /// part among themselves and go on with the others. Results are the same; operations over different trees may overtake each
+    /// other.
+    #[must_use]
+    pub fn trees(mut self, trees: u8) -> Self {
+        self.trees = trees;
+        self
+    }
+
+    /// Whether ranks that have lost their switch, and go on without, join again in the background, under the same job name, and go back to
+    /// a switch when all of them have a place. Default yes with a [`controller`](Self::controller), no with a
+    /// [`switch`](Self::switch) of one's own; needs a [`rendezvous`](Self::rendezvous), and no [`middleware`](Self::middleware). Attempts
+    /// are at most 5 s apart, and end for good when asking again is of no use.
+    #[must_use]
+    pub fn rejoin(mut self, on: bool) -> Self {
+        self.rejoin = Some(on);
+        self
+    }
+
     /// Uses this transport and admission instead of a switch's control port: for switches in the same process. There
     /// is no control session then, so the loss of a peer shows only as a stall.
     #[must_use]
@@ -355,21 +384,30 @@ impl Builder {
         if !self.classes.is_power_of_two() || self.classes > CLASSES_MAX {
             return Err(Error::Classes { classes: self.classes });
         }
+        if self.trees == 0 || self.trees > TREES_MAX || self.trees > 1 && self.takes_one_transport() {
+            return Err(Error::Trees { trees: self.trees });
+        }
         if let Some(mut exchange) = self.take_exchange()? {
             let settings = self.settings();
             return assemble(self, &mut *exchange, settings);
         }
         let (rank, world) = self.place()?;
+        let network = Network::Switch { address: None };
         let board =
-            PathBoard::new(Path { hosts: world, shared: 1, network: Network::Switch { address: None } });
+            PathBoard::new(Path { hosts: world, shared: 1, network, trees: self.trees, lost: Vec::new() });
         let fate = Fate::default();
         let heritage = self.heritage(None);
-        let uplink = self.uplink(rank, world)?;
-        board.set_network(Network::Switch { address: uplink.address() });
+        let uplinks = self.uplinks(rank, world)?;
         let Self { rounding, classes, mode, .. } = self;
-        let place = Place { rank, world, mode, lane_bytes: uplink.lane_bytes(), rounding, classes, small: 0 };
-        let network = uplink.start(None, &board, &fate)?;
+        let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
+        let place = Place { rank, world, mode, lane_bytes, rounding, classes, small: 0 };
+        let network = plant(uplinks, Vec::new(), &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
+    }
+
+    /// Whether there is a transport, or something to wrap one in, for one tree alone.
+    fn takes_one_transport(&self) -> bool {
+        self.transport.is_some() || self.middleware.is_some()
     }
 
     /// The exchange among the ranks, if there is to be one.
@@ -399,6 +437,7 @@ impl Builder {
             mode: self.mode,
             rounding: self.rounding,
             classes: self.classes,
+            trees: self.trees,
             small: self.small,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
@@ -414,16 +453,45 @@ impl Builder {
         self.join_timeout = self.join_timeout.min(most);
     }
 
-    /// Joins the job at the switch as rank `rank` of `world`, or takes the transport that was given.
-    pub(crate) fn uplink(&mut self, rank: u16, world: u16) -> Result<Uplink, Error> {
+    /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. What was had is given up
+    /// when one cannot be.
+    pub(crate) fn uplinks(&mut self, rank: u16, world: u16) -> Result<Vec<Uplink>, Error> {
         self.check_place(rank, world)?;
-        let middleware = self.middleware.take();
-        match self.transport.take() {
-            Some((io, admission)) => {
-                Uplink::new(wrapped(io, middleware), admission, (rank, world), &self.tuning())
-            }
-            None => self.joiner(rank, world)?.join(&|| false, middleware),
+        let mut middleware = self.middleware.take();
+        if let Some((io, admission)) = self.transport.take() {
+            let io = wrapped(io, middleware);
+            return Ok(vec![Uplink::new(io, admission, (rank, world), &self.tuning())?]);
         }
+        let again = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
+        let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree));
+        let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
+        let join = |joiner: Joiner, middleware: Option<Middleware>| {
+            let mut uplink = joiner.join(&|| false, middleware)?;
+            uplink.joiner = again.then_some(joiner);
+            Ok(uplink)
+        };
+        let outcomes: Vec<Result<Uplink, Error>> = std::thread::scope(|scope| {
+            let joining: Vec<_> = joiners
+                .into_iter()
+                .map(|joiner| {
+                    let middleware = middleware.take();
+                    scope.spawn(move || join(joiner, middleware))
+                })
+                .collect();
+            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or(Err(Error::EngineFailed))
+            };
+            joining.into_iter().map(joined).collect()
+        });
+        let (uplinks, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        let uplinks = uplinks.into_iter().flatten().collect::<Vec<_>>();
+        if errors.is_empty() {
+            return Ok(uplinks);
+        }
+        uplinks.into_iter().for_each(Uplink::withdraw);
+        // What one tree was refused for says more than that another came to nothing.
+        let refused = errors.iter().position(|outcome| matches!(outcome, Err(Error::Refused { .. })));
+        errors.swap_remove(refused.unwrap_or(0)).map(|uplink| vec![uplink])
     }
 
     fn tuning(&self) -> Tuning {
@@ -435,8 +503,8 @@ impl Builder {
         }
     }
 
-    /// What rank `rank` of `world` joins with.
-    fn joiner(&self, rank: u16, world: u16) -> Result<Joiner, Error> {
+    /// What rank `rank` of `world` joins a tree with.
+    fn joiner(&self, (rank, world): (u16, u16), tree: u8) -> Result<Joiner, Error> {
         let job = self.job.clone().ok_or(Error::Missing("job"))?;
         if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
             return Err(Error::JobName { len: job.len() });
@@ -448,7 +516,9 @@ impl Builder {
         let join = Join {
             credentials: self.credentials.clone(),
             classes: self.classes,
-            address: self.bind.first().copied(),
+            address: self.bind.iter().cycle().nth(usize::from(tree)).copied(),
+            tree,
+            trees: self.trees,
             ..join
         };
         let addresses = self.switch.clone();

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use netfold_proto::{DType, SpecError};
 use netfold_reduce::ReduceOp;
@@ -20,18 +20,14 @@ use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
 use crate::fate::Fate;
+use crate::grove::Grove;
 use crate::host::{self, HostCall, HostEngine};
 use crate::lower::{self, Lowered, Place};
 use crate::mailbox::{Mailbox, Stop};
-use crate::path::{Path, PathBoard};
-use crate::report::{ControlCounters, OpReport, Stats};
-use crate::session::Line;
+use crate::path::{Path, PathBoard, SwitchPlace};
+use crate::report::{OpReport, Stats};
 use crate::split::Heritage;
-use crate::tensors::Submission;
 use crate::work::{Ticket, Work};
-
-/// How long a control port that is there may take to hear a farewell.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// One rank's place in a job, with an engine thread behind it.
 ///
@@ -48,7 +44,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// later, if the process lives.
 pub struct Communicator {
     place: Place,
-    network: Option<NetworkSide>,
+    network: Option<Grove>,
     host: Option<HostSide>,
     board: PathBoard,
     fate: Fate,
@@ -73,39 +69,12 @@ impl fmt::Debug for Communicator {
 pub(crate) struct Parts {
     pub(crate) place: Place,
     /// The stream through the switch, when calls go there directly.
-    pub(crate) network: Option<NetworkSide>,
+    pub(crate) network: Option<Grove>,
     /// What hosts do themselves.
     pub(crate) host: Option<HostSide>,
     pub(crate) board: PathBoard,
     pub(crate) fate: Fate,
     pub(crate) heritage: Heritage,
-}
-
-/// The threads behind a switch.
-pub(crate) struct NetworkSide {
-    pub(crate) mailbox: Arc<Mailbox<Submission>>,
-    pub(crate) control: Option<Line>,
-    pub(crate) engine: Option<JoinHandle<()>>,
-    /// How long the control session may be away.
-    pub(crate) grace: Duration,
-    pub(crate) counters: ControlCounters,
-}
-
-impl NetworkSide {
-    /// Waits for the engine, leaves, and waits until that is known, where `stop` allows it: a controller that is away is told
-    /// when it is back.
-    fn close(&mut self, stop: Stop) {
-        // A panic of the engine has been reported as EngineFailed.
-        let _ = self.engine.take().map(JoinHandle::join);
-        let patience = match stop {
-            Stop::WhenIdle => FAREWELL + self.grace,
-            Stop::Now => FAREWELL,
-        };
-        if let Some(line) = &self.control {
-            line.leave();
-            line.wait_until_over(Instant::now() + patience);
-        }
-    }
 }
 
 /// The thread that runs calls on this host's fabric.
@@ -313,21 +282,25 @@ impl Communicator {
         self.fate.end(Error::Interrupted);
     }
 
-    /// Which way data go, and why. May change once in a communicator's life, when a switch is lost and the ranks go on
-    /// without it.
+    /// Which way data go, and why. Changes when a switch is lost and the ranks go on without it, and when they are
+    /// [back](crate::Builder::rejoin) at one.
     pub fn path(&self) -> Path {
         self.board.get()
     }
 
+    /// The places at switches that the job has now: one for each tree, none in a ring or within one host.
+    pub fn places(&self) -> Vec<SwitchPlace> {
+        self.board.places()
+    }
+
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        let Some(network) = &self.network else { return Stats::default() };
-        Stats { control: network.counters.get(), ..network.mailbox.stats() }
+        self.network.as_ref().map(Grove::stats).unwrap_or_default()
     }
 
     /// The error that ended the job, if it has ended.
     pub fn failure(&self) -> Option<Error> {
-        let network = || self.network.as_ref().and_then(|network| network.mailbox.ended());
+        let network = || self.network.as_ref().and_then(Grove::ended);
         let host = || self.host.as_ref().and_then(|host| host.mailbox.ended());
         self.fate.error().or_else(network).or_else(host)
     }
@@ -349,9 +322,9 @@ impl Communicator {
         if std::process::id() != self.owner || std::mem::replace(&mut self.closed, true) {
             return; // a child of a fork has none of the threads, and no say
         }
-        self.network.iter().for_each(|network| network.mailbox.stop(stop));
+        self.network.iter().for_each(|network| network.stop(stop));
         self.host.iter().for_each(|host| host.mailbox.stop(stop));
-        let busy = self.network.as_ref().is_some_and(|network| network.mailbox.is_busy())
+        let busy = self.network.as_ref().is_some_and(Grove::is_busy)
             || self.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
         if stop == Stop::Now && busy {
             // Threads that wait for other ranks hear of nothing else.
@@ -484,9 +457,7 @@ impl Communicator {
     pub(crate) fn start(&self, plan: Plan, parcel: Parcel) {
         let submitted = Instant::now();
         match (plan, &self.network, &self.host) {
-            (Plan::Switch(Lowered { spec, coding }), Some(network), _) => {
-                network.mailbox.submit(Submission { spec, coding, parcel, submitted });
-            }
+            (Plan::Switch(lowered), Some(network), _) => network.submit(lowered, parcel, submitted),
             (Plan::Host(call), _, Some(host)) => host.mailbox.submit(HostCall { call, parcel, submitted }),
             // Not reached: plans are made for what there is.
             _ => parcel.finish(Err(Error::Closed)),

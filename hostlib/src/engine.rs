@@ -1,19 +1,27 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
+mod alone;
+mod silence;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::carry_on::{self, Peers};
 use crate::error::Error;
 use crate::fate::Fate;
+use crate::grove::LastLine;
+use crate::join::Joiner;
 use crate::mailbox::{Command, Mailbox};
 use crate::news::News;
-use crate::path::{Network, PathBoard};
-use crate::report::Stats;
+use crate::path::PathBoard;
+use crate::report::{ControlCounters, Stats};
+use crate::route::Route;
 use crate::session::Line;
 use crate::streams::Streams;
 use crate::tensors::Submission;
-use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
+
+use silence::Silence;
 
 /// The port of a worker's only peer, the switch.
 const SWITCH: PortId = PortId(0);
@@ -27,6 +35,9 @@ const DEPARTURE_GRACE: Duration = Duration::from_secs(2);
 
 /// Most datagrams packed before they are sent.
 const BURST_MAX: usize = 64;
+
+/// How often it is looked whether other ranks go on without the switch.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Bursts read in a row before timers are looked at all the same.
 const UNREAD_MAX: u32 = 16;
@@ -55,6 +66,12 @@ pub(crate) struct Engine {
     peers: Option<Box<dyn Peers>>,
     board: PathBoard,
     fate: Fate,
+    tree: Tree,
+    silence: Silence,
+    /// When it was last looked whether other ranks call.
+    looked: Instant,
+    /// What workers at places that are lost had counted.
+    earlier: Stats,
 }
 
 /// What an engine shares with the rest of its communicator.
@@ -68,6 +85,21 @@ pub(crate) struct Ties {
     pub(crate) peers: Option<Box<dyn Peers>>,
     pub(crate) board: PathBoard,
     pub(crate) fate: Fate,
+    pub(crate) tree: Tree,
+}
+
+/// The tree of switches that an engine serves.
+pub(crate) struct Tree {
+    pub(crate) index: u8,
+    /// Which operations go over it.
+    pub(crate) route: Route,
+    /// What to join again with, when its place is lost.
+    pub(crate) joiner: Option<Joiner>,
+    /// How long the control session may be away.
+    pub(crate) grace: Duration,
+    /// The control session that is to be left at the end.
+    pub(crate) last: LastLine,
+    pub(crate) counters: ControlCounters,
 }
 
 /// Time as the worker wants it: nanoseconds since the engine was made.
@@ -143,14 +175,15 @@ enum Turn {
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: Ties) -> Self {
-        let Ties { mailbox, line, news, peers, board, fate } = ties;
+        let Ties { mailbox, line, news, peers, board, fate, tree } = ties;
+        let silence = Silence::new(line.is_some().then(|| &streams.config().admission));
         if peers.is_some() {
             streams.keep_tails();
         }
         let capabilities = io.capabilities();
         let config = streams.config();
         let datagram_len_max = config.datagram_len_max();
-        let burst = capabilities.burst_max.clamp(1, BURST_MAX);
+        let burst = burst(&capabilities);
         Self {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
@@ -168,6 +201,10 @@ impl Engine {
             peers,
             board,
             fate,
+            tree,
+            silence,
+            looked: Instant::now(),
+            earlier: Stats::default(),
         }
     }
 
@@ -184,11 +221,7 @@ impl Engine {
             }
         }
         let _end = EndOnPanic(Arc::clone(&self.mailbox), self.line.clone());
-        let mut error = self.work();
-        self.post_stats();
-        if let Some(mut peers) = self.peers.take().filter(|_| carry_on::spares_the_ranks(&error)) {
-            error = self.without_the_switch(&mut *peers, error);
-        }
+        let mut error = self.work_on();
         if !matches!(error, Error::Closed) {
             error = self.fate.end(error);
         }
@@ -218,27 +251,17 @@ impl Engine {
         }
     }
 
-    /// Works without the switch, which was lost by `cause`, until the job is over.
-    fn without_the_switch(&mut self, peers: &mut dyn Peers, cause: Error) -> Error {
-        log::warn!("rank {}: going on without the switch: {cause}", self.streams.config().rank);
-        self.line.iter().for_each(Line::hang_up);
-        self.mailbox.set_busy();
-        if let Err(error) = self.streams.settle(peers) {
-            return error;
-        }
-        self.board.set_network(Network::Ring { reason: cause.to_string() });
+    /// Works until the job is over, with the switch and, while that is lost, without.
+    fn work_on(&mut self) -> Error {
         loop {
-            let _ = self.mailbox.has_news();
-            match self.mailbox.collect(1, &mut self.inbox, None) {
-                Command::End(error) => return error,
-                Command::StopWhenIdle if self.inbox.is_empty() => return Error::Closed,
-                Command::Work if self.inbox.is_empty() => self.mailbox.wait(IDLE_WAIT),
-                Command::Work | Command::StopWhenIdle => {}
-            }
-            if let Some(submission) = self.inbox.pop()
-                && let Err(error) = self.streams.do_whole(peers, submission)
-            {
+            let error = self.work();
+            self.post_stats();
+            let Some(mut peers) = self.peers.take().filter(|_| carry_on::spares_the_ranks(&error)) else {
                 return error;
+            };
+            match self.without_the_switch(&mut *peers, error) {
+                Ok(()) => self.peers = Some(peers),
+                Err(error) => return error,
             }
         }
     }
@@ -249,6 +272,8 @@ impl Engine {
         }
         let received = self.io.receive(&mut self.rx)?;
         let now = self.clock.now();
+        self.silence.note(received > 0, self.streams.outstanding() > 0);
+        self.look_around()?;
         self.unread = if received > 0 { self.unread + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
@@ -269,6 +294,25 @@ impl Engine {
             return Err(Error::Closed);
         }
         Ok(if received > 0 || sent { Turn::Busy } else { Turn::Idle })
+    }
+
+    /// Gives the switch up when other ranks have, or when it answers nothing.
+    fn look_around(&mut self) -> Result<(), Error> {
+        if let Some(question) = self.silence.question()?
+            && let Some(spare) = self.tx.spare()
+        {
+            let len = question.write(spare);
+            self.tx.commit(len);
+        }
+        if let Some(peers) = &self.peers
+            && self.looked.elapsed() >= LOOK
+        {
+            self.looked = Instant::now();
+            if peers.are_calling() {
+                return Err(Error::switch_lost("another rank goes on without it"));
+            }
+        }
+        Ok(())
     }
 
     /// Gives up when a rank has left in peace whose share is still needed.
@@ -341,7 +385,11 @@ impl Engine {
         }
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
         let watched = self.departed.is_some() && self.streams.outstanding() > 0;
-        let longest = if watched { DEPARTURE_GRACE / 8 } else { IDLE_WAIT };
+        let longest = if watched || self.peers.is_some() || self.silence.is_watched() {
+            DEPARTURE_GRACE / 8
+        } else {
+            IDLE_WAIT
+        };
         if !timeout.is_zero() {
             self.io.wait(timeout.min(longest))?;
         }
@@ -351,6 +399,11 @@ impl Engine {
     fn post_stats(&self) {
         self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() });
     }
+}
+
+/// Datagrams packed before they are sent.
+fn burst(capabilities: &Capabilities) -> usize {
+    capabilities.burst_max.clamp(1, BURST_MAX)
 }
 
 /// The error of operations that want the share of a rank that has left in peace.

@@ -38,6 +38,12 @@ pub enum Error {
         /// Number asked for.
         classes: u8,
     },
+    /// Not so many trees.
+    #[error("{trees} trees: expected 1 to 8, and 1 with a transport or middleware of one's own")]
+    Trees {
+        /// Number asked for.
+        trees: u8,
+    },
     /// An operation of a class that the communicator was not built with.
     #[error(
         "class {class} in a communicator of {classes}: give its builder more classes, or the operation a lower one"
@@ -295,7 +301,7 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
-            Self::Classes { .. } | Self::Class { .. } => "argument",
+            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } => "argument",
             Self::Address { .. } => "address",
             Self::Connect { .. } => "connect",
             Self::Refused { .. } => "refused",

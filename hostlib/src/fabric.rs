@@ -139,6 +139,10 @@ impl Peers for MeshPeers {
     fn patience(&self) -> Duration {
         self.patience
     }
+
+    fn are_calling(&self) -> bool {
+        self.mesh.is_called()
+    }
 }
 
 /// Ranks of one host.

@@ -9,14 +9,15 @@ use netfold_proto::WorkerConfig;
 use netfold_wire::control::{Admission, Join, Mode};
 
 use crate::carry_on::Peers;
-use crate::communicator::NetworkSide;
-use crate::engine::{Engine, Ties};
+use crate::engine::{Engine, Ties, Tree};
 use crate::error::Error;
 use crate::fate::Fate;
+use crate::grove::{Grove, LastLine, TreeSide};
 use crate::mailbox::Mailbox;
 use crate::news::News;
-use crate::path::PathBoard;
+use crate::path::{PathBoard, SwitchPlace};
 use crate::report::ControlCounters;
+use crate::route::Route;
 use crate::session::Session;
 use crate::streams::Streams;
 
@@ -101,6 +102,7 @@ impl Joiner {
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
         let io = wrapped(udp.towards(switch)?, middleware);
         Uplink::new(io, admission, place, &self.tuning).map(|uplink| Uplink {
+            control: Some(session.peer()),
             session: Some(session),
             switch: Some(switch),
             ..uplink
@@ -114,8 +116,12 @@ pub(crate) struct Uplink {
     pub(crate) streams: Streams,
     pub(crate) session: Option<Session>,
     pub(crate) admission: Admission,
+    /// The control port, if there is one.
+    pub(crate) control: Option<SocketAddr>,
     /// Where packets go, if they leave the process.
     pub(crate) switch: Option<SocketAddr>,
+    /// What to join again with, when the place is lost.
+    pub(crate) joiner: Option<Joiner>,
 }
 
 impl Uplink {
@@ -133,7 +139,7 @@ impl Uplink {
         if need > max {
             return Err(Error::Datagram { need, max });
         }
-        Ok(Self { io, streams, session: None, admission, switch: None })
+        Ok(Self { io, streams, session: None, admission, control: None, switch: None, joiner: None })
     }
 
     /// Bytes of a packet's lanes.
@@ -141,9 +147,15 @@ impl Uplink {
         self.admission.lane_words as usize * 4
     }
 
-    /// The control port, if there is one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.session.as_ref().map(Session::peer)
+    /// How long the control session may be away.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_millis(self.admission.grace_ms.into())
+    }
+
+    /// The same for people.
+    pub(crate) fn place(&self, tree: u8) -> SwitchPlace {
+        let Admission { job, epoch, slots, lane_words, .. } = self.admission;
+        SwitchPlace { tree, switch: self.switch, job, epoch, slots, payload_bytes: lane_words * 4 }
     }
 
     /// Gives the place up in peace.
@@ -151,37 +163,57 @@ impl Uplink {
         self.session.iter().for_each(|session| session.line().leave());
     }
 
-    /// Starts the threads that work on it.
+    /// Starts the threads that work on it, as tree `index` of a grove.
     pub(crate) fn start(
         self,
+        index: u8,
         peers: Option<Box<dyn Peers>>,
-        board: &PathBoard,
-        fate: &Fate,
-    ) -> Result<NetworkSide, Error> {
-        let Self { io, streams, session, .. } = self;
+        (route, counters): (&Route, &ControlCounters),
+        (board, fate): (&PathBoard, &Fate),
+    ) -> Result<TreeSide, Error> {
+        board.gain(self.place(index), self.control);
+        let grace = self.grace();
+        let Self { io, streams, session, joiner, .. } = self;
         let mailbox = Arc::new(Mailbox::new(io.waker()));
         let line = session.as_ref().map(Session::line);
-        let grace = Duration::from_millis(self.admission.grace_ms.into());
-        let (counters, news) = (ControlCounters::default(), News::new(Arc::clone(&mailbox)));
+        let (last, news) = (LastLine::default(), News::new(Arc::clone(&mailbox)));
+        last.set(line.clone(), grace);
         let doomed = Arc::clone(&mailbox);
         fate.on_end(move |error| doomed.doom(error.clone()));
+        let (route, watched) = (route.clone(), news.clone());
         let ties = Ties {
             mailbox: Arc::clone(&mailbox),
-            line: line.clone(),
-            news: news.clone(),
+            line,
+            news,
             peers,
             board: board.clone(),
             fate: fate.clone(),
+            tree: Tree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
         };
         let engine = Engine::new(io, streams, ties);
         let engine = spawn("netfold-engine", move || engine.run())?;
-        let network =
-            NetworkSide { mailbox, control: line, engine: Some(engine), grace, counters: counters.clone() };
         if let Some(session) = session {
-            spawn("netfold-control", move || session.watch(&news, &counters))?;
+            let counters = counters.clone();
+            spawn("netfold-control", move || session.watch(&watched, &counters))?;
         }
-        Ok(network)
+        Ok(TreeSide { mailbox, engine: Some(engine), last, counters: counters.clone() })
     }
+}
+
+/// Starts the threads of all trees: all have peers, or none.
+pub(crate) fn plant(
+    uplinks: Vec<Uplink>,
+    peers: Vec<Box<dyn Peers>>,
+    board: &PathBoard,
+    fate: &Fate,
+) -> Result<Grove, Error> {
+    let (route, counters) = (Route::new(uplinks.len()), ControlCounters::default());
+    let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
+    let mut peers = peers.into_iter();
+    let start =
+        |(index, uplink): (u8, Uplink)| uplink.start(index, peers.next(), (&route, &counters), (board, fate));
+    let trees = (0..).zip(uplinks).map(start).collect::<Result<Vec<_>, Error>>()?;
+    Ok(Grove::new(trees, route, lane_bytes))
 }
 
 pub(crate) fn spawn(

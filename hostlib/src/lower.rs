@@ -117,10 +117,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
     if descriptor.elements > ELEMENTS_MAX {
         return Err(SpecError::Elements(descriptor.elements).into());
     }
-    let lane_bytes_of = lanes_type(call.dtype).size().max(1);
-    let chunk_elements = coding.chunk_elements(lane_bytes_of, lane_bytes) as u64;
-    let units = descriptor.elements * (call.dtype.size() / lane_bytes_of) as u64;
-    let data_chunks = units.div_ceil(chunk_elements);
+    let data_chunks = chunks(&descriptor, coding, lane_bytes);
     if data_chunks > u64::from(DATA_CHUNKS_MAX) {
         return Err(SpecError::Chunks(data_chunks.min(u64::from(u32::MAX)) as u32).into());
     }
@@ -132,6 +129,29 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         lane_op: descriptor.lane_op,
     };
     Ok(Lowered { spec, coding })
+}
+
+/// Data chunks of an operation in packets of `lane_bytes` bytes of lanes.
+pub(crate) fn chunks(descriptor: &Descriptor, coding: Coding, lane_bytes: usize) -> u64 {
+    let (elements, units) = (descriptor.elements, units(descriptor.dtype));
+    (elements * units).div_ceil(coding.chunk_elements(lane_size(descriptor.dtype), lane_bytes).max(1) as u64)
+}
+
+/// Elements that begin a chunk are multiples of this; `None` where chunks cut elements apart.
+pub(crate) fn cut(descriptor: &Descriptor, coding: Coding, lane_bytes: usize) -> Option<u64> {
+    let chunk = coding.chunk_elements(lane_size(descriptor.dtype), lane_bytes) as u64;
+    let units = units(descriptor.dtype);
+    (chunk > 0 && chunk.is_multiple_of(units)).then(|| chunk / units)
+}
+
+/// Bytes of what a switch's lanes take for an element.
+fn lane_size(dtype: DType) -> usize {
+    lanes_type(dtype).size().max(1)
+}
+
+/// How many of them an element is.
+pub(crate) fn units(dtype: DType) -> u64 {
+    (dtype.size() / lane_size(dtype)) as u64
 }
 
 /// The type as which a switch's lanes know the elements: itself, or bytes.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How hosts are connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,28 @@ pub struct Path {
     pub shared: u16,
     /// What joins the hosts.
     pub network: Network,
+    /// Trees of switches that the job is laid over; 0 without a switch.
+    pub trees: u8,
+    /// Trees whose place at a switch is lost, in order, and why: for the time being, where ranks [rejoin](crate::Builder::rejoin).
+    pub lost: Vec<(u8, String)>,
+}
+
+/// A place at a switch, as it was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SwitchPlace {
+    /// Which of the job's trees it is in.
+    pub tree: u8,
+    /// Where packets go; `None` for a transport in this process.
+    pub switch: Option<SocketAddr>,
+    /// Number of the job there.
+    pub job: u16,
+    /// Epoch of its membership.
+    pub epoch: u32,
+    /// Slots of the job.
+    pub slots: u32,
+    /// Lanes of a packet in bytes.
+    pub payload_bytes: u32,
 }
 
 impl Path {
@@ -60,25 +82,89 @@ impl fmt::Display for Path {
             Network::Switch { address: Some(address) } => write!(f, "the switch at {address}"),
             Network::Switch { address: None } => f.write_str("a switch in this process"),
             Network::Ring { reason } => write!(f, "a ring of {} hosts over TCP ({reason})", self.hosts),
+        }?;
+        if let Network::Switch { .. } = self.network
+            && self.trees > 1
+        {
+            write!(f, " in {} trees", self.trees)?;
+            for (tree, reason) in &self.lost {
+                write!(f, ", tree {tree} by a ring ({reason})")?;
+            }
         }
+        Ok(())
     }
 }
 
 /// A path that may change while others look at it.
 #[derive(Debug, Clone)]
-pub(crate) struct PathBoard(Arc<Mutex<Path>>);
+pub(crate) struct PathBoard(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    path: Path,
+    /// In order of trees.
+    places: Vec<SwitchPlace>,
+}
 
 impl PathBoard {
     pub(crate) fn new(path: Path) -> Self {
-        Self(Arc::new(Mutex::new(path)))
+        Self(Arc::new(Mutex::new(State { path, places: Vec::new() })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self) -> Path {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().path.clone()
     }
 
-    /// The network from now on.
-    pub(crate) fn set_network(&self, network: Network) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).network = network;
+    pub(crate) fn places(&self) -> Vec<SwitchPlace> {
+        self.lock().places.clone()
+    }
+
+    /// A tree has a place, admitted by the control port at `address`.
+    pub(crate) fn gain(&self, place: SwitchPlace, address: Option<SocketAddr>) {
+        let mut state = self.lock();
+        state.path.lost.retain(|(tree, _)| *tree != place.tree);
+        state.path.network = Network::Switch { address };
+        state.places.retain(|other| other.tree != place.tree);
+        state.places.push(place);
+        state.places.sort_by_key(|place| place.tree);
+    }
+
+    /// A tree has lost its place.
+    pub(crate) fn lose(&self, tree: u8, reason: String) {
+        let mut state = self.lock();
+        state.places.retain(|place| place.tree != tree);
+        state.path.lost.retain(|(lost, _)| *lost != tree);
+        if state.places.is_empty() {
+            state.path.network = Network::Ring { reason: reason.clone() };
+        }
+        state.path.lost.push((tree, reason));
+        state.path.lost.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_what_is_left_when_all_trees_are_lost() {
+        let place = |tree| SwitchPlace { tree, switch: None, job: 1, epoch: 2, slots: 4, payload_bytes: 256 };
+        let network = Network::Switch { address: None };
+        let board = PathBoard::new(Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new() });
+        board.gain(place(1), None);
+        board.gain(place(0), None);
+        assert_eq!(board.get().to_string(), "a switch in this process in 2 trees");
+        board.lose(1, "a cable".into());
+        assert!(board.get().to_string().ends_with("2 trees, tree 1 by a ring (a cable)"));
+        assert_eq!(board.places(), [place(0)]);
+        board.lose(0, "power".into());
+        assert_eq!((board.get().name(), board.get().lost.len()), ("ring", 2));
+        board.gain(place(0), None);
+        board.gain(place(1), None);
+        assert_eq!((board.get().name(), board.get().lost), ("switch", vec![]));
     }
 }

@@ -24,6 +24,17 @@ pub struct OpReport {
     pub elapsed: Duration,
 }
 
+impl OpReport {
+    /// Adds a part of the same tensor.
+    pub(crate) fn add(&mut self, part: &Self) {
+        self.elements += part.elements;
+        self.chunks += part.chunks;
+        self.non_finite += part.non_finite;
+        self.saturated += part.saturated;
+        self.elapsed = self.elapsed.max(part.elapsed);
+    }
+}
+
 /// Counters of a communicator, as of the last finished operation or the end of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -33,6 +44,35 @@ pub struct Stats {
     pub io: IoCounters,
     /// What became of control sessions and places at switches. Unlike the others, as of now.
     pub control: ControlStats,
+}
+
+impl Stats {
+    /// Adds another worker's counters; round-trip times stay those of this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.worker.add(&other.worker);
+        let (io, more) = (&mut self.io, &other.io);
+        for (count, more) in [
+            (&mut io.rx_packets, more.rx_packets),
+            (&mut io.rx_bytes, more.rx_bytes),
+            (&mut io.tx_packets, more.tx_packets),
+            (&mut io.tx_bytes, more.tx_bytes),
+            (&mut io.unknown_source, more.unknown_source),
+            (&mut io.truncated, more.truncated),
+            (&mut io.unbound_port, more.unbound_port),
+            (&mut io.tx_failed, more.tx_failed),
+            (&mut io.refused, more.refused),
+            (&mut io.backpressure, more.backpressure),
+            (&mut io.rx_calls, more.rx_calls),
+            (&mut io.tx_calls, more.tx_calls),
+            (&mut io.sleeps, more.sleeps),
+            (&mut io.gso_runs, more.gso_runs),
+            (&mut io.gro_runs, more.gro_runs),
+            (&mut io.capture_failed, more.capture_failed),
+            (&mut io.fault_dropped, more.fault_dropped),
+        ] {
+            *count += more;
+        }
+    }
 }
 
 /// What became of a communicator's control sessions and places at switches.

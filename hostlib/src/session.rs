@@ -233,7 +233,9 @@ impl Session {
     /// Waits for the port to close its side too: closing with unread bytes could destroy the farewell on its way.
     fn farewell(&mut self) -> Outcome {
         let start = Instant::now();
-        while let Some(left) = FAREWELL_TIMEOUT.checked_sub(start.elapsed()) {
+        while let Some(left) = FAREWELL_TIMEOUT.checked_sub(start.elapsed())
+            && self.line.was_told()
+        {
             match self.events.next(left) {
                 Ok(Heard::Event(_)) => {}
                 Ok(Heard::End) | Err(_) => return Outcome::Done,

@@ -24,6 +24,8 @@ pub(crate) struct Heritage {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) bind: Vec<IpAddr>,
     pub(crate) controlled: bool,
+    pub(crate) trees: u8,
+    pub(crate) rejoin: Option<bool>,
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
     pub(crate) fall_back: bool,

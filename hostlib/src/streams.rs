@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use netfold_proto::{Instant, OpId, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats};
+use netfold_proto::{
+    Instant, OpId, OpSpec, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats,
+};
 use netfold_wire::Packet;
 
 use crate::carry_on::{self, Peers};
@@ -65,9 +67,21 @@ impl Streams {
         }
     }
 
+    /// Goes on where another worker's streams have ended.
+    pub(crate) fn continue_from(&mut self, others: &Self) {
+        self.next = others.next;
+        for stream in &mut self.all {
+            stream.tensors.continue_from(others.next);
+        }
+    }
+
     /// What all of them have in common.
     pub(crate) fn config(&self) -> &WorkerConfig {
         self.all[0].worker.config()
+    }
+
+    fn lane_bytes(&self) -> usize {
+        self.config().admission.lane_words as usize * 4
     }
 
     /// Operations not finished.
@@ -103,9 +117,11 @@ impl Streams {
     }
 
     /// Takes an operation, or settles it with the error that forbids it.
-    pub(crate) fn submit(&mut self, submission: Submission) {
+    pub(crate) fn submit(&mut self, mut submission: Submission) {
         let number = self.next;
         self.next += 1;
+        // Operations are made before it is known at which place they are done.
+        submission.spec.data_chunks = submission.chunks(self.lane_bytes());
         let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
             // Not reached: classes are checked where operations are submitted.
             return submission.parcel.finish(Err(Error::EngineFailed));
@@ -187,29 +203,42 @@ impl Streams {
         stream.tensors.finish(op);
     }
 
-    /// Settles with all ranks what is done, and finishes every pending operation without the switch, in order of submission.
-    pub(crate) fn settle(&mut self, peers: &mut dyn Peers) -> Result<(), Error> {
+    /// Settles with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of
+    /// submission. Returns those that have not: other ranks may not have submitted them yet.
+    pub(crate) fn settle(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<Submission>, Error> {
         let rank = self.config().rank;
         let mut verdicts = Vec::with_capacity(self.all.len());
+        let mut begun = Vec::with_capacity(self.all.len());
         for Stream { worker, tensors, .. } in &mut self.all {
-            verdicts.push(carry_on::agree(rank, worker.positions(), tensors, peers)?);
+            let verdict = carry_on::agree(rank, worker.positions(), tensors, peers)?;
+            begun.push(tensors.begun(&verdict));
+            verdicts.push(verdict);
         }
-        let oldest = |all: &[Stream]| {
+        let oldest = |all: &[Stream], begun: &[usize]| {
             (0..all.len())
-                .filter(|class| !all[*class].order.is_empty())
-                .min_by_key(|class| all[*class].order[0])
+                .filter(|class| begun[*class] > 0)
+                .min_by_key(|class| all[*class].order.front().copied())
         };
-        while let Some(class) = oldest(&self.all) {
+        while let Some(class) = oldest(&self.all, &begun) {
             let stream = &mut self.all[class];
+            begun[class] -= 1;
             stream.order.pop_front();
             stream.tensors.do_oldest(peers, &verdicts[class])?;
         }
-        Ok(())
+        let mut left: Vec<(u64, Submission)> = Vec::new();
+        for Stream { tensors, order, .. } in &mut self.all {
+            left.extend(order.drain(..).zip(tensors.take_back()));
+        }
+        left.sort_by_key(|(number, _)| *number);
+        Ok(left.into_iter().map(|(_, submission)| submission).collect())
     }
 
     /// Does an operation that no stream has taken among the ranks.
     pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
-        self.all[0].tensors.do_whole(peers, submission)
+        self.next += 1;
+        let chunks = submission.chunks(self.lane_bytes());
+        let spec = OpSpec { data_chunks: chunks, ..submission.spec };
+        self.all[0].tensors.do_whole(peers, Submission { spec, ..submission })
     }
 
     /// Gives all tensors back, as failed.

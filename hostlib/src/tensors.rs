@@ -14,10 +14,11 @@ use netfold_wire::control::Mode;
 
 use crate::buffer::{Parcel, View, ViewMut};
 use crate::error::Error;
+use crate::lower;
 use crate::mailbox::Order;
 use crate::quantize::{Draws, EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer, Rounding};
 use crate::report::OpReport;
-use crate::standing::Tails;
+use crate::standing::{Tails, Verdict};
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,14 @@ pub(crate) struct Submission {
     pub(crate) submitted: Instant,
 }
 
+impl Submission {
+    /// Data chunks in packets of `lane_bytes` bytes of lanes. Tensors of too many are refused where they are submitted.
+    pub(crate) fn chunks(&self, lane_bytes: usize) -> u32 {
+        let chunks = lower::chunks(&self.spec.descriptor, self.coding, lane_bytes);
+        u32::try_from(chunks).unwrap_or(u32::MAX)
+    }
+}
+
 impl Order for Submission {
     fn refuse(self, error: Error) {
         self.parcel.finish(Err(error));
@@ -84,6 +93,7 @@ impl Order for Submission {
 #[derive(Debug)]
 struct Pending {
     spec: OpSpec,
+    coding: Coding,
     parcel: Parcel,
     submitted: Instant,
     plan: Plan,
@@ -125,6 +135,8 @@ pub(crate) struct Tensors {
     shift: u8,
     /// Copies of the newest results, where ranks can go on without the switch.
     tails: Option<Tails>,
+    /// Operations that came before the worker's first, at places that are lost: what is drawn by chance does not begin again.
+    before: u64,
 }
 
 impl Tensors {
@@ -142,12 +154,18 @@ impl Tensors {
             lane_bytes,
             shift: 0,
             tails: None,
+            before: 0,
         }
     }
 
     /// The same at switches that shift sums by so many bits in all.
     pub(crate) fn shifted(self, shift: u8) -> Self {
         Self { shift, ..self }
+    }
+
+    /// From now on draws as if so many operations had come before.
+    pub(crate) fn continue_from(&mut self, before: u64) {
+        self.before = before;
     }
 
     /// Takes the tensor of the operation that the worker has just numbered, the next one. Its descriptor
@@ -169,7 +187,7 @@ impl Tensors {
                 }
                 if let Some(draws) = draws {
                     // Every class numbers its own operations.
-                    let number = op.0 | u64::from(spec.class) << 56;
+                    let number = (op.0 + self.before) | u64::from(spec.class) << 56;
                     quantizer = quantizer.stochastic(draws.operation(number));
                 }
                 Plan::Blocks(quantizer)
@@ -181,7 +199,18 @@ impl Tensors {
         let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
         let packed = if parcel.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
         let (non_finite, saturated) = (0, 0);
-        Pending { starts, spec, parcel, submitted, plan, chunk_elements, non_finite, saturated, packed }
+        Pending {
+            starts,
+            spec,
+            coding,
+            parcel,
+            submitted,
+            plan,
+            chunk_elements,
+            non_finite,
+            saturated,
+            packed,
+        }
     }
 
     /// Operations not finished.
@@ -198,6 +227,24 @@ impl Tensors {
             pending.keep_tail(tails);
         }
         pending.finish();
+    }
+
+    /// How many of the pending operations come no later than the last that some rank has begun: all ranks have submitted those.
+    pub(crate) fn begun(&self, verdict: &Verdict) -> usize {
+        self.pending
+            .iter()
+            .rposition(|pending| !verdict.is_undone(pending.starts.0))
+            .map_or(0, |last| last + 1)
+    }
+
+    /// Takes all operations out again: nothing of them was done.
+    pub(crate) fn take_back(&mut self) -> Vec<Submission> {
+        self.first += self.pending.len() as u64;
+        let back = |pending: Pending| {
+            let Pending { spec, coding, parcel, submitted, .. } = pending;
+            Submission { spec, coding, parcel, submitted }
+        };
+        self.pending.drain(..).map(back).collect()
     }
 
     /// Gives all tensors back, as failed.

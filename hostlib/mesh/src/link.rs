@@ -126,6 +126,11 @@ impl Link {
         &self.staging[self.begin..self.end]
     }
 
+    /// Whether bytes have come that no operation has used.
+    pub(crate) fn has_news(&self) -> bool {
+        self.begin < self.end || self.stream.peek(&mut [0]).is_ok_and(|len| len > 0)
+    }
+
     /// Drops used bytes.
     pub(crate) fn consume(&mut self, len: usize) {
         self.begin += len;

@@ -140,6 +140,11 @@ impl Mesh {
         self.links.iter().flatten().map(|link| link.bytes_out).sum()
     }
 
+    /// Whether another rank has begun a call that this one has not joined. Does not block; a connection that has ended is no call.
+    pub fn is_called(&self) -> bool {
+        self.failed.is_none() && self.links.iter().flatten().any(Link::has_news)
+    }
+
     /// Any collective but [`Collective::Agreement`]. The other methods are this with fewer arguments; sizes are told there. `op` counts
     /// only where something is reduced.
     ///

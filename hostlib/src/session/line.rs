@@ -24,6 +24,8 @@ struct State {
     stream: Option<TcpStream>,
     /// How this side wants the session to end, if it does.
     ending: Option<Ending>,
+    /// The farewell went to a port that was there.
+    told: bool,
     /// The session's thread has ended.
     over: bool,
 }
@@ -38,7 +40,7 @@ pub(crate) enum Ending {
 
 impl Line {
     pub(super) fn new(stream: TcpStream) -> Self {
-        let state = State { stream: Some(stream), ending: None, over: false };
+        let state = State { stream: Some(stream), ending: None, told: false, over: false };
         Self(Arc::new(LineState { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
@@ -71,6 +73,11 @@ impl Line {
             let _ = stream.shutdown(Shutdown::Both);
         }
         self.0.changed.notify_all();
+    }
+
+    /// Whether the farewell went to a port that was there.
+    pub(super) fn was_told(&self) -> bool {
+        self.lock().told
     }
 
     pub(super) fn ending(&self) -> Option<Ending> {
@@ -126,9 +133,21 @@ impl State {
 
     fn say_farewell(&mut self) {
         // When it fails the connection is broken, and the session's thread has noticed or will.
-        let _ = self.send(&Request::Leave {});
+        self.told = !self.is_cut() && self.send(&Request::Leave {}).is_ok();
         if let Some(stream) = &self.stream {
             let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Whether the port has closed the connection already. The session's thread, if it reads meanwhile, finds nothing to read.
+    fn is_cut(&self) -> bool {
+        let Some(stream) = &self.stream else { return true };
+        let _ = stream.set_nonblocking(true);
+        let peeked = stream.peek(&mut [0]);
+        let _ = stream.set_nonblocking(false);
+        match peeked {
+            Ok(len) => len == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }

@@ -2,8 +2,11 @@
 //! connections break, switches are lost and had again, and no element is ever wrong.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod deaf;
+mod losses;
 mod sessions;
 mod stand_in;
+mod trees;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
@@ -32,6 +35,17 @@ fn job<R: Send>(
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
+}
+
+/// The same of ranks that are linked, and can do without a switch.
+fn linked_job<R: Send>(
+    world: u16,
+    controller: SocketAddr,
+    build: impl Fn(Builder) -> Builder + Sync,
+    rank: impl Fn(Communicator) -> R + Sync,
+) -> Vec<R> {
+    let at = meeting_place();
+    job(world, controller, |builder| build(builder.rendezvous(at).unwrap()), rank)
 }
 
 fn builder(controller: SocketAddr, rank: u16, world: u16) -> Builder {

@@ -29,8 +29,9 @@ struct Shared {
     over: AtomicBool,
     /// Resumptions so far.
     resumed: AtomicUsize,
-    /// Places handed out so far.
+    /// Places handed out so far, and joins refused.
     admitted: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -67,6 +68,7 @@ impl StandIn {
             over: AtomicBool::new(false),
             resumed: AtomicUsize::new(0),
             admitted: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
         });
         shared.serve(listener);
         Self(shared)
@@ -82,6 +84,10 @@ impl StandIn {
 
     pub(crate) fn admitted(&self) -> usize {
         self.0.admitted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.0.refused.load(Ordering::Relaxed)
     }
 
     /// Dies: nobody listens, and every connection breaks.
@@ -267,6 +273,7 @@ impl Shared {
 
     fn join(self: &Arc<Self>, mut down: TcpStream, mut lines: Lines, join: Join) {
         if let Some(refusal) = self.refusal(&join) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             say(&mut down, &refusal);
             return;
         }

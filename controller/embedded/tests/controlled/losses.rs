@@ -1,0 +1,208 @@
+//! Places at switches that are lost, and had again.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netfold::{Communicator, Network, ReduceOp};
+use netfold_embedded::EmbeddedSwitch;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::stand_in::StandIn;
+use crate::{job, linked_job, tensor, wrong};
+
+const GRACE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(40);
+
+fn start() -> EmbeddedSwitch {
+    EmbeddedSwitch::builder().start().unwrap()
+}
+
+/// All-reduces until every rank's `over` says so; wrong elements, and how many operations there were.
+pub(crate) fn work_until(comm: &Communicator, over: impl Fn() -> bool) -> (usize, usize) {
+    let (rank, world) = (comm.rank(), comm.world_size());
+    let (mut wrongs, started) = (0, Instant::now());
+    for step in 0.. {
+        let handles: Vec<_> = [3, 100_000, 1000, 250_000]
+            .into_iter()
+            .map(|len| comm.all_reduce_async(tensor(rank, step, len), ReduceOp::Sum).unwrap())
+            .collect();
+        for handle in handles {
+            wrongs += wrong(&handle.wait().unwrap().0, world, step);
+        }
+        let mut stop = [i32::from(over())];
+        comm.all_reduce(&mut stop, ReduceOp::Min).unwrap();
+        if stop[0] == 1 {
+            return (wrongs, 5 * (step + 1));
+        }
+        assert!(
+            started.elapsed() < PATIENCE,
+            "not over in time: {}, {:?}",
+            comm.path(),
+            comm.stats().control
+        );
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn ranks_that_lost_their_place_join_again_and_go_back() {
+    for seed in 0..10u64 {
+        println!("seed {seed}");
+        let delay = Duration::from_micros(StdRng::seed_from_u64(seed).random_range(0..60_000));
+        let (first, second) = (start(), start());
+        let controller = StandIn::start(vec![first.control()], GRACE, None);
+        let dying = Mutex::new(Some(first));
+        let done = linked_job(
+            3,
+            controller.address(),
+            |builder| builder,
+            |comm| {
+                comm.barrier().unwrap();
+                let (wrong, count) = thread::scope(|scope| {
+                    if comm.rank() == 0 {
+                        scope.spawn(|| {
+                            thread::sleep(delay);
+                            controller.set_switch(0, second.control());
+                            if seed % 2 == 0 {
+                                controller.lose(0, "the switch is drained");
+                            } else {
+                                drop(dying.lock().unwrap().take());
+                            }
+                        });
+                    }
+                    work_until(&comm, || comm.stats().control.rejoined == 1)
+                });
+                let control = comm.stats().control;
+                assert_eq!((control.switches_lost, control.rejoined), (1, 1));
+                assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
+                let before = comm.stats().worker.results;
+                let mut sum = tensor(comm.rank(), 1, 5000);
+                comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+                assert!(comm.stats().worker.results > before, "by the switch");
+                comm.leave().unwrap();
+                (wrong, count)
+            },
+        );
+        println!("after {delay:?}: {done:?} wrong elements and operations");
+        assert!(done.iter().all(|(wrong, _)| *wrong == 0), "{done:?}");
+        assert!(second.counters().unwrap().results > 0);
+    }
+}
+
+/// While nobody is admitted the ranks do without; the refusals come at a bounded rate.
+#[test]
+fn ranks_stay_in_a_ring_until_there_is_a_place() {
+    let switch = start();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let reopened = AtomicBool::new(false);
+    linked_job(
+        2,
+        controller.address(),
+        |builder| builder,
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                controller.set_closed(true);
+                controller.lose(0, "preempted");
+            }
+            let started = Instant::now();
+            let (wrong, _) = work_until(&comm, || started.elapsed() > Duration::from_secs(2));
+            assert_eq!((wrong, comm.path().name()), (0, "ring"));
+            let Network::Ring { reason } = comm.path().network else { panic!("a ring") };
+            assert!(reason.contains("preempted") || reason.contains("another rank"), "{reason}");
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                assert!(controller.refused() < 40, "{} refusals in 2 s", controller.refused());
+                controller.set_closed(false);
+                reopened.store(true, Ordering::Relaxed);
+            }
+            let (wrong, _) = work_until(&comm, || comm.path().name() == "switch");
+            assert_eq!(wrong, 0);
+            assert!(reopened.load(Ordering::Relaxed));
+            comm.leave().unwrap();
+        },
+    );
+}
+
+#[test]
+fn ranks_that_must_not_join_again_stay_in_the_ring() {
+    let switch = start();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    linked_job(
+        2,
+        controller.address(),
+        |builder| builder.rejoin(false),
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                controller.lose(0, "drained");
+            }
+            let started = Instant::now();
+            assert_eq!(work_until(&comm, || started.elapsed() > Duration::from_secs(1)).0, 0);
+            assert_eq!((comm.path().name(), controller.admitted()), ("ring", 2));
+            comm.leave().unwrap();
+        },
+    );
+}
+
+#[test]
+fn without_links_between_the_ranks_a_lost_place_is_an_error() {
+    let switch = start();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let errors = job(
+        2,
+        controller.address(),
+        |builder| builder,
+        |comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                controller.lose(0, "the link to the spine failed");
+            }
+            let mut sum = vec![1.0f32; 1000];
+            loop {
+                if let Err(error) = comm.all_reduce(&mut sum, ReduceOp::Sum) {
+                    return error;
+                }
+            }
+        },
+    );
+    for error in errors {
+        assert_eq!((error.kind(), error.advice()), ("switch_lost", netfold::Advice::Retry), "{error}");
+        assert!(error.to_string().contains("the link to the spine failed"), "{error}");
+    }
+}
+
+/// A switch that forwards nothing any more, while its control port is well.
+#[test]
+fn a_switch_that_answers_no_packet_is_left() {
+    let deaf = std::sync::Arc::new(AtomicBool::new(false));
+    let silenced = deaf.clone();
+    let switch = EmbeddedSwitch::builder()
+        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced))))
+        .start()
+        .unwrap();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    linked_job(
+        2,
+        controller.address(),
+        |builder| builder.rejoin(false),
+        |comm| {
+            comm.barrier().unwrap();
+            // Ranks that are late are no silence: a living switch is asked, and answers.
+            thread::sleep(Duration::from_secs(7) * u32::from(comm.rank()));
+            comm.barrier().unwrap();
+            assert_eq!(comm.path().name(), "switch");
+            deaf.store(true, Ordering::Relaxed);
+            let started = Instant::now();
+            let mut sum = tensor(comm.rank(), 0, 50_000);
+            comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            assert_eq!(wrong(&sum, 2, 0), 0);
+            assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+            assert_eq!(comm.path().name(), "ring");
+            comm.leave().unwrap();
+        },
+    );
+}

@@ -1,0 +1,109 @@
+//! Telling a switch that is gone from ranks that are late.
+//!
+//! Both look the same from a worker: it sends, and no result comes. But a switch that lives answers a share of a chunk that is long past
+//! with STALE, whatever its slots hold, and changes nothing. So a worker that has waited for a while asks, and gives the switch up
+//! when nothing at all has come back for long.
+
+use std::time::{Duration, Instant};
+
+use netfold_wire::control::Admission;
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+
+use crate::error::Error;
+
+/// How long nothing comes before the switch is asked, and how often it is asked then.
+const PATIENCE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long nothing comes, and to how many questions, before the switch counts as gone: a process that was stopped has not asked.
+const GONE: Duration = Duration::from_secs(5);
+const QUESTIONS: u32 = 8;
+
+/// How far behind the job's first chunk the chunk of a question is: older than anything that its slots hold.
+const LONG_PAST: u32 = 1 << 29;
+
+/// What has been heard of the switch.
+#[derive(Debug)]
+pub(super) struct Silence {
+    question: Option<Question>,
+    /// Since when an answer is awaited and nothing has come.
+    since: Option<Instant>,
+    /// Questions asked since then, and when the last was.
+    asked: u32,
+    asked_at: Option<Instant>,
+}
+
+/// A packet that every living switch of the job answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question(Repr);
+
+impl Silence {
+    /// Watches over the place of an admission; without one over nothing.
+    pub(super) fn new(admission: Option<&Admission>) -> Self {
+        Self { question: admission.map(Question::new), since: None, asked: 0, asked_at: None }
+    }
+
+    /// Notes whether packets have come, and whether any are awaited.
+    #[inline]
+    pub(super) fn note(&mut self, heard: bool, awaited: bool) {
+        if heard || !awaited {
+            self.asked = 0;
+            self.since = None;
+        }
+        if awaited && self.question.is_some() && self.since.is_none() {
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// Whether the time matters.
+    pub(super) fn is_watched(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// What to ask the switch now, if anything.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SwitchLost`] when it has answered nothing for long.
+    pub(super) fn question(&mut self) -> Result<Option<Question>, Error> {
+        let (Some(question), Some(since)) = (self.question, self.since) else { return Ok(None) };
+        let silent = since.elapsed();
+        if silent < PATIENCE || self.asked_at.is_some_and(|at| at.elapsed() < INTERVAL) {
+            return Ok(None);
+        }
+        if silent >= GONE && self.asked >= QUESTIONS {
+            return Err(Error::switch_lost("it answers no packet"));
+        }
+        self.asked += 1;
+        self.asked_at = Some(Instant::now());
+        Ok(Some(question))
+    }
+}
+
+impl Question {
+    fn new(admission: &Admission) -> Self {
+        Self(Repr {
+            kind: Kind::Data,
+            flags: Flags::BARE,
+            op: LaneOp::Sum,
+            class: 0,
+            reason: Reason::None,
+            job: admission.job,
+            slot: 0,
+            set: 0,
+            epoch: admission.epoch,
+            key: admission.key,
+            chunk: admission.first_chunk.wrapping_sub(LONG_PAST),
+            bitmap: 0,
+            count: 0,
+            exp: 0,
+            exp_next: 0,
+        })
+    }
+
+    /// Writes the packet; its length.
+    pub(super) fn write(&self, buffer: &mut [u8]) -> usize {
+        self.0.emit(&mut Packet::new_unchecked(&mut buffer[..header::LEN]));
+        header::LEN
+    }
+}

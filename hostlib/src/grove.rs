@@ -1,0 +1,163 @@
+//! The trees of switches that a job is laid over: an engine for each, and operations shared out among them.
+//!
+//! A large tensor goes over all trees at once, in contiguous parts that begin with whole chunks, so that the same elements share an
+//! exponent as over one tree, and results are the same. Each part is an operation of its tree. Smaller operations go over one tree,
+//! the next one each time. Which trees count for an operation is what its number says ([`crate::route`]), so all ranks share out alike.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use netfold_proto::{Descriptor, OpSpec};
+
+use crate::buffer::Parcel;
+use crate::error::Error;
+use crate::lower::{self, Lowered};
+use crate::mailbox::{Mailbox, Stop};
+use crate::report::{ControlCounters, Stats};
+use crate::route::Route;
+use crate::session::Line;
+use crate::tensors::Submission;
+
+/// How long a control port that is there may take to hear a farewell.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Fewest chunks of a part: half a default window.
+const PART_CHUNKS: u64 = 128;
+
+/// The control session that is to be left at the end: an engine has one after the other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastLine(Arc<Mutex<Option<(Line, Duration)>>>);
+
+impl LastLine {
+    /// The session from now on, and how long it may be away.
+    pub(crate) fn set(&self, line: Option<Line>, grace: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = line.map(|line| (line, grace));
+    }
+
+    fn get(&self) -> Option<(Line, Duration)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The threads behind one tree.
+pub(crate) struct TreeSide {
+    pub(crate) mailbox: Arc<Mailbox<Submission>>,
+    pub(crate) engine: Option<JoinHandle<()>>,
+    pub(crate) last: LastLine,
+    pub(crate) counters: ControlCounters,
+}
+
+impl TreeSide {
+    /// Waits for the engine, and leaves.
+    fn finish(&mut self) {
+        // A panic of the engine has been reported as EngineFailed.
+        let _ = self.engine.take().map(JoinHandle::join);
+        self.last.get().iter().for_each(|(line, _)| line.leave());
+    }
+
+    /// Waits until the farewell has been heard, where `stop` allows it: a controller that is away is told when it is back.
+    fn wait_for_farewell(&self, stop: Stop) {
+        if let Some((line, grace)) = self.last.get() {
+            let patience = if stop == Stop::WhenIdle { FAREWELL + grace } else { FAREWELL };
+            line.wait_until_over(Instant::now() + patience);
+        }
+    }
+}
+
+/// All trees of a communicator.
+pub(crate) struct Grove {
+    trees: Vec<TreeSide>,
+    route: Route,
+    /// Held from an operation's number to its place in the trees' mailboxes.
+    order: Mutex<()>,
+    lane_bytes: usize,
+}
+
+impl Grove {
+    /// At least one tree. Operations are cut for packets of `lane_bytes` bytes of lanes.
+    pub(crate) fn new(trees: Vec<TreeSide>, route: Route, lane_bytes: usize) -> Self {
+        Self { trees, route, order: Mutex::default(), lane_bytes }
+    }
+
+    /// Starts an operation.
+    pub(crate) fn submit(&self, Lowered { spec, coding }: Lowered, parcel: Parcel, submitted: Instant) {
+        if let [tree] = &self.trees[..] {
+            return tree.mailbox.submit(Submission { spec, coding, parcel, submitted });
+        }
+        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let passage = self.route.pass();
+        let cut = lower::cut(&spec.descriptor, coding, self.lane_bytes);
+        let parts =
+            cut.map(|cut| parts(spec.descriptor.elements, cut, passage.trees.len())).unwrap_or_default();
+        if parts.len() < 2 {
+            let turn = (passage.number % passage.trees.len() as u64) as usize;
+            let tree = &self.trees[passage.trees[turn]];
+            return tree.mailbox.submit(Submission { spec, coding, parcel, submitted });
+        }
+        let units = lower::units(spec.descriptor.dtype) as usize;
+        let lens: Vec<usize> = parts.iter().map(|elements| *elements as usize * units).collect();
+        for ((elements, parcel), tree) in parts.iter().zip(parcel.divide(&lens)).zip(&passage.trees) {
+            let descriptor = Descriptor { elements: *elements, ..spec.descriptor };
+            let data_chunks = lower::chunks(&descriptor, coding, self.lane_bytes) as u32;
+            let spec = OpSpec { descriptor, data_chunks, ..spec };
+            self.trees[*tree].mailbox.submit(Submission { spec, coding, parcel, submitted });
+        }
+    }
+
+    /// Counters of all trees, and the round trips of the first.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut all = self.trees.iter().map(|tree| tree.mailbox.stats());
+        let mut sum = all.next().unwrap_or_default();
+        all.for_each(|more| sum.add(&more));
+        // All trees count in the same place.
+        sum.control = self.trees.first().map(|tree| tree.counters.get()).unwrap_or_default();
+        sum
+    }
+
+    /// The error that ended an engine, if one has ended.
+    pub(crate) fn ended(&self) -> Option<Error> {
+        self.trees.iter().find_map(|tree| tree.mailbox.ended())
+    }
+
+    pub(crate) fn stop(&self, stop: Stop) {
+        self.trees.iter().for_each(|tree| tree.mailbox.stop(stop));
+    }
+
+    /// Whether any engine may be waiting for other ranks.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.trees.iter().any(|tree| tree.mailbox.is_busy())
+    }
+
+    /// Waits for the engines and leaves.
+    pub(crate) fn close(&mut self, stop: Stop) {
+        self.trees.iter_mut().for_each(TreeSide::finish);
+        self.trees.iter().for_each(|tree| tree.wait_for_farewell(stop));
+    }
+}
+
+/// Elements of each part of a tensor, which begin at multiples of `cut`: as many parts as there are trees, as equal as can be, or none.
+fn parts(elements: u64, cut: u64, trees: usize) -> Vec<u64> {
+    let (chunks, trees) = (elements.div_ceil(cut), trees as u64);
+    if trees < 2 || chunks < trees * PART_CHUNKS {
+        return Vec::new();
+    }
+    let bound = |tree: u64| (chunks * tree / trees * cut).min(elements);
+    (0..trees).map(|tree| bound(tree + 1) - bound(tree)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_chunks_but_for_the_last() {
+        assert_eq!(parts(352 * 256, 352, 2), [352 * 128; 2]);
+        assert_eq!(parts(352 * 257 + 1, 352, 2), [352 * 129, 352 * 128 + 1]);
+        let three = parts(1_000_001, 704, 3);
+        assert_eq!(three.iter().sum::<u64>(), 1_000_001);
+        assert!(three[..2].iter().all(|part| part % 704 == 0));
+        assert_eq!(parts(352 * 255, 352, 2), [0u64; 0], "too small");
+        assert_eq!(parts(1_000_000, 352, 1), [0u64; 0]);
+    }
+}
