@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Counters(Counters),
     /// A worker takes part in its job.
     Joined { job: String, rank: u16, workers: u16, mode: String },
+    /// A place that a job has at a switch.
+    Place(Place),
     /// One all-reduce of a worker's loop.
     AllReduce(AllReduce),
     /// Quality of the model before the first epoch (0) and after each.
@@ -77,6 +79,20 @@ pub(crate) struct Counters {
     pub(crate) controller_dropped: u64,
     /// Packets by what became of them; `none` were folded or answered.
     pub(crate) packets: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) job: String,
+    /// Which of the job's trees the switch is in.
+    pub(crate) tree: u8,
+    /// Where packets go.
+    pub(crate) switch: String,
+    pub(crate) slots: u32,
+    pub(crate) payload_bytes: u32,
+    /// Number of the job at the switch.
+    pub(crate) number: u16,
+    pub(crate) epoch: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

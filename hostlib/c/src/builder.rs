@@ -264,6 +264,58 @@ pub unsafe extern "C" fn netfold_builder_set_switch(
     }
 }
 
+/// Address of the workers' port of a controller, "HOST:PORT", which lays jobs over its switches, instead of a switch's own. It may
+/// restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch join again.
+/// Names are resolved now.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_controller(
+    builder: *mut netfold_builder,
+    address: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe {
+        edit(builder, |all, builder| {
+            let address = text(address, "address")?;
+            let builder = builder.controller(address.to_owned())?;
+            all.switch = Some(address.to_owned());
+            Ok(builder)
+        })
+    }
+}
+
+/// The tenant whose job it is, and its token, as the controller's administrator gave them.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `name` and `token` are null or C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_tenant(
+    builder: *mut netfold_builder,
+    name: *const c_char,
+    token: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.tenant(text(name, "name")?, text(token, "token")?))) }
+}
+
+/// Trees of switches to lay the job over, 1 to 8, the same on all ranks. The default is 1.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_trees(
+    builder: *mut netfold_builder,
+    trees: u8,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.trees(trees))) }
+}
+
 /// How long to wait for the other ranks to join, in milliseconds. The default is 60,000.
 ///
 /// # Safety

@@ -177,7 +177,9 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     SET(stall_timeout)(builder, settings->stall_ms);
     SET(exchange)(builder, gather, meeting);
     if (settings->controller[0] != '\0')
-        SET(switch)(builder, settings->controller);
+        SET(controller)(builder, settings->controller);
+    if (getenv("NETFOLD_TENANT") != NULL)
+        SET(tenant)(builder, getenv("NETFOLD_TENANT"), getenv("NETFOLD_TOKEN") != NULL ? getenv("NETFOLD_TOKEN") : "");
 #undef SET
     if (result == NETFOLD_RESULT_OK)
         result = netfold_builder_connect(builder, &comm);

@@ -99,10 +99,13 @@ pub(crate) fn connect(
     if let Some(address) = &settings.controller {
         // A name that only this rank cannot resolve must not leave the others waiting for it: without a switch this rank
         // differs from them, and all are told.
-        match Communicator::builder().switch(address.as_str()) {
-            Ok(_) => builder = builder.switch(address.as_str())?,
+        match Communicator::builder().controller(address.as_str()) {
+            Ok(_) => builder = builder.controller(address.as_str())?,
             Err(error) => log::warn!("{}", Failure::from(error)),
         }
+    }
+    if let Some((tenant, token)) = &settings.tenant {
+        builder = builder.tenant(tenant, token);
     }
     let comm = builder.connect()?;
     let path = comm.path();

@@ -7,8 +7,10 @@ use netfold::Mode;
 /// How CollNet works in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `NETFOLD_CONTROLLER`: control port of the switch, `HOST:PORT`.
+    /// `NETFOLD_CONTROLLER`: the controller's port for workers, or a switch's own, `HOST:PORT`.
     pub(crate) controller: Option<String>,
+    /// `NETFOLD_TENANT` and `NETFOLD_TOKEN`: whose job it is.
+    pub(crate) tenant: Option<(String, String)>,
     /// `NETFOLD_MODE`: how floating-point tensors travel.
     pub(crate) mode: Mode,
     /// `NETFOLD_NCCL_REQUIRE_SWITCH`: whether `connect` refuses when no switch can be used.
@@ -50,6 +52,7 @@ impl Settings {
         let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
         Ok(Self {
             controller: text("NETFOLD_CONTROLLER"),
+            tenant: text("NETFOLD_TENANT").map(|tenant| (tenant, text("NETFOLD_TOKEN").unwrap_or_default())),
             mode,
             require_switch,
             min_ranks,

@@ -17,6 +17,10 @@ pub(crate) struct Options {
     world: u16,
     job: Option<String>,
     switch: Option<String>,
+    controller: Option<String>,
+    tenant: Option<String>,
+    token: Option<String>,
+    trees: Option<u8>,
     mode: Option<String>,
     rounding: Option<String>,
     seed: Option<u64>,
@@ -41,6 +45,10 @@ impl Options {
             world,
             job: None,
             switch: None,
+            controller: None,
+            tenant: None,
+            token: None,
+            trees: None,
             mode: None,
             rounding: None,
             seed: None,
@@ -64,6 +72,10 @@ impl Options {
             match name.extract::<String>()?.as_str() {
                 "job" => options.job = Some(value.extract()?),
                 "switch" => options.switch = Some(value.extract()?),
+                "controller" => options.controller = Some(value.extract()?),
+                "tenant" => options.tenant = Some(value.extract()?),
+                "token" => options.token = Some(value.extract()?),
+                "trees" => options.trees = Some(value.extract()?),
                 "mode" => options.mode = Some(value.extract()?),
                 "rounding" => options.rounding = Some(value.extract()?),
                 "seed" => options.seed = Some(value.extract()?),
@@ -119,9 +131,18 @@ impl Options {
             builder = builder.resend_after(seconds("resend_after", value)?);
         }
         let failed = |error| errors::from_library(py, &error);
-        // Both resolve names, which may take long.
+        // All of them resolve names, which may take long.
         if let Some(address) = self.switch {
             builder = py.detach(|| builder.switch(address)).map_err(failed)?;
+        }
+        if let Some(address) = self.controller {
+            builder = py.detach(|| builder.controller(address)).map_err(failed)?;
+        }
+        if let Some(tenant) = self.tenant {
+            builder = builder.tenant(tenant, self.token.unwrap_or_default());
+        }
+        if let Some(trees) = self.trees {
+            builder = builder.trees(trees);
         }
         if let Some(address) = self.rendezvous {
             builder = py.detach(|| builder.rendezvous(address)).map_err(failed)?;

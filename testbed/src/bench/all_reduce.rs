@@ -12,6 +12,7 @@
 //! injected loss.
 
 mod bound;
+mod controlled;
 mod fabric;
 mod pattern;
 #[cfg(test)]
@@ -20,12 +21,13 @@ mod tests;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold::{Communicator, Mode, ReduceOp};
+use netfold::{Communicator, Mode, Path, ReduceOp, SwitchPlace};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
 use netfold_wire::control::Numerics;
 use serde::Serialize;
 
+pub use controlled::Controlled;
 pub use fabric::Transport;
 pub use pattern::{Number, Pattern, Reduction};
 
@@ -61,6 +63,8 @@ pub struct Config {
     pub warmup: u32,
     /// Timed iterations; if not given, 3 to 20 by the amount of data.
     pub iterations: Option<u32>,
+    /// Where the workers join, instead of a switch of this process. Packets go by UDP then, of the length that its switches have.
+    pub controlled: Option<Controlled>,
 }
 
 impl Default for Config {
@@ -76,6 +80,7 @@ impl Default for Config {
             seed: 1,
             warmup: 1,
             iterations: None,
+            controlled: None,
         }
     }
 }
@@ -158,6 +163,9 @@ pub enum BenchError {
     /// The switch refused the benchmark's job.
     #[error("the switch refused the benchmark's job")]
     Admission(#[from] EntryError),
+    /// There is no address for the workers to meet at.
+    #[error("the workers have no address to meet at")]
+    Meeting(#[source] std::io::Error),
     /// The switch ended.
     #[error("the switch ended unasked")]
     SwitchGone,
@@ -180,8 +188,9 @@ impl BenchError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Payload(_) | Self::Mode(_) | Self::Size { .. } | Self::Bytes(_) => "usage",
-            Self::Io(_) | Self::Bound(_) => "io",
+            Self::Io(_) | Self::Bound(_) | Self::Meeting(_) => "io",
             Self::Admission(_) | Self::SwitchGone => "switch",
+            Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => reason.name(),
             Self::Job { source, .. } => source.kind(),
         }
     }
@@ -194,7 +203,7 @@ pub struct AllReduceBench {
     workers: Vec<Communicator>,
     bound: Bound,
     /// Stops when dropped, which must be after the workers have left.
-    _switch: LocalSwitch,
+    _switch: Option<LocalSwitch>,
 }
 
 /// What one rank did at one size.
@@ -221,31 +230,64 @@ impl AllReduceBench {
         if !fits {
             return Err(BenchError::Size { workers, slots });
         }
-        if config.mode.numerics() != Numerics::Word {
+        if config.mode.numerics() != Numerics::Word && config.controlled.is_none() {
             return Err(BenchError::Mode(config.mode));
         }
-        let (switch, spokes) = LocalSwitch::start(&config)?;
-        let communicators = spokes
-            .into_iter()
-            .zip(0..)
-            .map(|(spoke, rank)| {
-                Communicator::builder()
-                    .rank(rank)
-                    .world_size(workers)
-                    .mode(config.mode)
-                    .stall_timeout(STALL)
-                    .transport(spoke, switch.admission().clone())
-                    .connect()
-                    .map_err(|source| BenchError::Job { rank, source })
-            })
-            .collect::<Result<_, _>>()?;
+        let (switch, workers) = match &config.controlled {
+            Some(how) => (None, controlled::join(&config, how)?),
+            None => {
+                let (switch, workers) = Self::local(&config)?;
+                (Some(switch), workers)
+            }
+        };
+        let mut config = config;
+        if let Some(place) = workers.first().and_then(|worker| worker.places().into_iter().next())
+            && config.controlled.is_some()
+        {
+            (config.transport, config.payload_bytes) = (Transport::Udp, place.payload_bytes);
+        }
         Ok(Self {
             bound: Bound::start(&config)?,
-            pattern: Pattern::new(config.seed, workers),
-            workers: communicators,
+            pattern: Pattern::new(config.seed, config.workers),
+            workers,
             config,
             _switch: switch,
         })
+    }
+
+    /// A switch of this process and its workers.
+    fn local(config: &Config) -> Result<(LocalSwitch, Vec<Communicator>), BenchError> {
+        let (switch, spokes) = LocalSwitch::start(config)?;
+        let connect = |(spoke, rank)| {
+            Communicator::builder()
+                .rank(rank)
+                .world_size(config.workers)
+                .mode(config.mode)
+                .stall_timeout(STALL)
+                .transport(spoke, switch.admission().clone())
+                .connect()
+                .map_err(|source| BenchError::Job { rank, source })
+        };
+        let workers = spokes.into_iter().zip(0..).map(connect).collect::<Result<_, _>>()?;
+        Ok((switch, workers))
+    }
+
+    /// The places at switches that the job has, and which way its data go.
+    pub fn path(&self) -> (Vec<SwitchPlace>, Option<Path>) {
+        let first = self.workers.first();
+        (first.map(Communicator::places).unwrap_or_default(), first.map(Communicator::path))
+    }
+
+    /// Has every worker leave in peace.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Job`] when the job has ended otherwise.
+    pub fn leave(self) -> Result<(), BenchError> {
+        let leave = |(rank, worker): (u16, Communicator)| {
+            worker.leave().map_err(|source| BenchError::Job { rank, source })
+        };
+        (0..).zip(self.workers).try_for_each(leave)
     }
 
     /// Measures tensors of `bytes` bytes, rounded down to whole elements.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod joining;
 mod p4;
 mod stf;
 mod switch;

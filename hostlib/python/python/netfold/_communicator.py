@@ -41,6 +41,10 @@ class Communicator:
         *,
         job: str = "netfold",
         switch: Optional[str] = None,
+        controller: Optional[str] = None,
+        tenant: Optional[str] = None,
+        token: Optional[str] = None,
+        trees: Optional[int] = None,
         mode: str = "bfp32",
         rounding: Optional[str] = None,
         seed: Optional[int] = None,
@@ -59,7 +63,8 @@ class Communicator:
         """Joins the job; returns when all ranks are there.
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
-        ``HOST:PORT``. ``mode`` is how floating-point tensors travel over it: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
+        ``HOST:PORT``; instead of a switch's own control port, ``controller`` names a controller's port for workers, which chooses the
+        switches (and as many ``trees`` of them, 1 to 8) and may ask for a ``tenant`` and its ``token``. ``mode`` is how floating-point tensors travel over it: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
         ``rounding`` is how numbers are rounded to what travels: ``nearest`` (default), or ``stochastic``, up or down by chance so that
         the expected value is the number; the same ``seed`` (default 0) gives the same results. Hosts round nothing off.
 
@@ -80,6 +85,10 @@ class Communicator:
             world_size,
             job=job,
             switch=switch,
+            controller=controller,
+            tenant=tenant,
+            token=token,
+            trees=trees,
             mode=mode,
             rounding=rounding,
             seed=seed,

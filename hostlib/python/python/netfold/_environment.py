@@ -36,6 +36,18 @@ def place(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
     return rank, world_size
 
 
+def controller(
+    address: Optional[str], tenant: Optional[str], token: Optional[str]
+) -> Tuple[Optional[str], Optional[str], Optional[str]]:
+    """A controller's address, a tenant and its token: those given, else those of the environment."""
+    if address is None:
+        address = os.environ.get("NETFOLD_CONTROLLER") or None
+    if tenant is None:
+        tenant = os.environ.get("NETFOLD_TENANT") or None
+        token = os.environ.get("NETFOLD_TOKEN", "") if token is None and tenant is not None else token
+    return address, tenant, token
+
+
 def number(name: str) -> int:
     """The environment variable's number."""
     try:

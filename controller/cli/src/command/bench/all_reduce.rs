@@ -5,6 +5,7 @@ use netfold::{Mode, ReduceOp};
 use netfold_testbed::bench::all_reduce::{AllReduceBench, Config, Row, Transport};
 
 use super::Tagged;
+use crate::command::joining::{self, Joining};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::size::{self, ByteRange};
@@ -14,6 +15,8 @@ Examples:
   netfold bench all-reduce --bytes 4KiB..64MiB
   netfold bench all-reduce --workers 8 --bytes 64MiB --mode bfp32 --transport udp --loss 0.01
   netfold bench all-reduce --mode i32 --op max --bytes 1MiB --json
+  netfold bench all-reduce --controller tor:20038 --tenant acme --token TOKEN --workers 4 --bytes 1MiB
+                                     workers of this process join a controller's job, at switches of its choice
 
 algbw is tensor bytes of one rank over the time; busbw is that times 2(n-1)/n, what a ring would move over each link.
 bound is the share of what a plain forwarder reaches on the same transport with the same packets and window.";
@@ -21,7 +24,8 @@ bound is the share of what a plain forwarder reaches on the same transport with 
 /// All-reduces over a switch, every element checked, against a plain forwarder.
 ///
 /// Switch and workers are threads of this process, over rings in memory or real UDP sockets. The columns are those of
-/// nccl-tests; a result outside the mode's error bound counts as wrong, and then the exit code is 1.
+/// nccl-tests; a result outside the mode's error bound counts as wrong, and then the exit code is 1. With --controller the workers
+/// join through it, and what they got is shown last; a refusal is an error of the kind that the controller names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AllReduce {
@@ -38,16 +42,16 @@ pub(crate) struct AllReduce {
     #[arg(long, default_value = "sum", value_parser = reduce_op)]
     op: ReduceOp,
     /// What carries the packets: loopback or udp.
-    #[arg(long, default_value_t = Transport::Loopback)]
+    #[arg(long, default_value_t = Transport::Loopback, conflicts_with = "controller")]
     transport: Transport,
     /// Share of packets to lose on purpose, each way.
-    #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
+    #[arg(long, default_value_t = 0.0, value_parser = size::loss, conflicts_with = "controller")]
     loss: f64,
     /// Seed of losses and tensors.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Payload of a packet in bytes: 256, 1408 or 8192.
-    #[arg(long, default_value_t = 1408)]
+    #[arg(long, default_value_t = 1408, conflicts_with = "controller")]
     payload: u32,
     /// Slots of the job, a power of two: the packets in flight.
     #[arg(long, default_value_t = 256)]
@@ -58,6 +62,14 @@ pub(crate) struct AllReduce {
     /// Timed iterations; 3 to 20 by size if not given.
     #[arg(long)]
     iterations: Option<u32>,
+    #[command(flatten)]
+    joining: Joining,
+    /// Name of the controller's job; of this process alone if not given.
+    #[arg(long, value_name = "NAME", requires = "controller")]
+    job: Option<String>,
+    /// Link the workers with each other, so that they go on without a switch that is refused or lost.
+    #[arg(long, requires = "controller")]
+    rendezvous: bool,
 }
 
 impl AllReduce {
@@ -65,7 +77,9 @@ impl AllReduce {
         if self.mode != Mode::I32 && self.op != ReduceOp::Sum {
             return Err(CliError::Usage(format!("--op {} needs integers: add --mode i32", self.op)));
         }
-        let mut bench = AllReduceBench::new(self.config())?;
+        let config = self.config();
+        let job = config.controlled.as_ref().map(|controlled| controlled.job.clone());
+        let mut bench = AllReduceBench::new(config)?;
         heading(output)?;
         let mut wrong = 0;
         for bytes in self.bytes.doubling() {
@@ -76,10 +90,16 @@ impl AllReduce {
             show(output, &row)?;
             wrong += row.wrong;
         }
+        if let Some(job) = job {
+            let (places, path) = bench.path();
+            joining::show(output, &job, &places, path.as_ref())?;
+            bench.leave()?;
+        }
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
     }
 
     fn config(&self) -> Config {
+        let job = self.job.clone().unwrap_or_else(|| format!("bench-{}", std::process::id()));
         Config {
             workers: self.workers,
             mode: self.mode,
@@ -91,6 +111,7 @@ impl AllReduce {
             seed: self.seed,
             warmup: self.warmup,
             iterations: self.iterations,
+            controlled: self.joining.controlled(&job, self.rendezvous),
         }
     }
 }

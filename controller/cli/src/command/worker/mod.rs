@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use netfold::{Communicator, Mode};
 
+use crate::command::joining::{self, Joining};
 use crate::error::CliError;
 use crate::event::{Done, Event};
 use crate::lifetime;
@@ -30,8 +31,13 @@ Examples, with a switch on the host 'tor':
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
     /// The switch's control port, HOST:PORT.
+    #[arg(long, value_name = "ADDR", required_unless_present = "controller", conflicts_with = "controller")]
+    switch: Option<String>,
+    #[command(flatten)]
+    joining: Joining,
+    /// Where the workers of the job meet, HOST:PORT, on the host of rank 0: then they go on without a switch that is refused or lost.
     #[arg(long, value_name = "ADDR")]
-    switch: String,
+    rendezvous: Option<String>,
     /// Name of the job, the same on all its workers.
     #[arg(long, value_name = "NAME")]
     job: String,
@@ -103,6 +109,9 @@ impl Worker {
         })?;
         output
             .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank, self.world, self.mode))?;
+        if self.joining.controller.is_some() {
+            joining::show(output, &self.job, &communicator.places(), Some(&communicator.path()))?;
+        }
         let work = if self.train {
             self.train(output, &mut communicator)?
         } else {
@@ -128,16 +137,21 @@ impl Worker {
 
     fn join(&self) -> Result<Communicator, netfold::Error> {
         let timeout = Duration::from_secs(self.timeout);
-        Communicator::builder()
+        let mut builder = Communicator::builder()
             .job(self.job.as_str())
             .rank(self.rank)
             .world_size(self.world)
-            .switch(self.switch.as_str())?
             .mode(self.mode)
             .slots(self.slots)
             .join_timeout(timeout)
-            .stall_timeout(timeout)
-            .connect()
+            .stall_timeout(timeout);
+        if let Some(switch) = &self.switch {
+            builder = builder.switch(switch.as_str())?;
+        }
+        if let Some(rendezvous) = &self.rendezvous {
+            builder = builder.rendezvous(rendezvous.as_str())?;
+        }
+        self.joining.apply(builder)?.connect()
     }
 
     fn failed(&self, source: netfold::Error) -> CliError {

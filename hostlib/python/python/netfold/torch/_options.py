@@ -13,8 +13,16 @@ from .. import _environment
 class Options:
     """Options of a group. Those that are ``None`` come from the environment, else they have the library's default."""
 
-    #: ``HOST:PORT`` of the switch (``NETFOLD_CONTROLLER``). Without one, rank 0 of the group runs a software switch.
+    #: ``HOST:PORT`` of a switch's own control port.
     switch: Optional[str] = None
+    #: ``HOST:PORT`` of a controller's port for workers, or of a switch's (``NETFOLD_CONTROLLER``). Without it and without a switch, rank 0
+    #: of the group runs a software switch.
+    controller: Optional[str] = None
+    #: The tenant whose job it is at the controller (``NETFOLD_TENANT``), and its token (``NETFOLD_TOKEN``).
+    tenant: Optional[str] = None
+    token: Optional[str] = None
+    #: Trees of switches to lay the group's job over (``NETFOLD_TREES``). Default 1.
+    trees: Optional[int] = None
     #: How floating-point tensors travel over the switch: ``bfp32`` (default) or ``bfp16`` (``NETFOLD_MODE``).
     mode: Optional[str] = None
     #: How numbers are rounded to what travels: ``nearest`` (default) or ``stochastic`` (``NETFOLD_ROUNDING``).
@@ -54,8 +62,18 @@ class Options:
         classes = self.classes
         if classes is None and os.environ.get("NETFOLD_CLASSES"):
             classes = _environment.number("NETFOLD_CLASSES")
+        trees = self.trees
+        if trees is None and os.environ.get("NETFOLD_TREES"):
+            trees = _environment.number("NETFOLD_TREES")
+        address, tenant, token = self.controller, self.tenant, self.token
+        if self.switch is None:
+            address, tenant, token = _environment.controller(address, tenant, token)
         return Options(
-            switch=text(self.switch, "NETFOLD_CONTROLLER"),
+            switch=self.switch,
+            controller=address,
+            tenant=tenant,
+            token=token,
+            trees=trees,
             mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
             rounding=text(self.rounding, "NETFOLD_ROUNDING"),
             seed=seed,

@@ -78,7 +78,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
     word = ""
     if rank == 0:
         word = _first_word(options)
-    switch, _, job = exchange(word.encode())[0].decode().partition(" ")
+    kind, address, job = exchange(word.encode())[0].decode().split(" ", 2)
     seconds = min(timeout.total_seconds(), _JOIN_SECONDS_MAX)
     communicator: Optional[Communicator] = None
     verdict = ""
@@ -87,7 +87,11 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             rank,
             size,
             job=job,
-            switch=switch or None,
+            switch=address if kind == "switch" else None,
+            controller=address if kind == "controller" else None,
+            tenant=options.tenant,
+            token=options.token,
+            trees=options.trees if kind == "controller" else None,
             mode=options.mode or "bfp32",
             slots=options.slots,
             classes=options.classes,
@@ -119,7 +123,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
 
 
 def _first_word(options: Options) -> str:
-    """Switch and job name, by rank 0."""
+    """How the job is joined, the address, and the job's name, by rank 0."""
     run = options.job
     if run is None:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "torch")
@@ -128,14 +132,16 @@ def _first_word(options: Options) -> str:
     # The random part tells groups of one run apart, and restarts of it.
     name = "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in run)
     job = f"{name[:_JOB_NAME_MAX]}.{secrets.token_hex(4)}"
-    switch = options.switch
-    if switch is None:
-        try:
-            switch = embedded.address(options.listen or _host_ip())
-        except Error as error:
-            logger.warning("netfold: no software switch in this process: %s", error)
-            switch = ""
-    return f"{switch} {job}"
+    if options.switch:
+        return f"switch {options.switch} {job}"
+    if options.controller:
+        return f"controller {options.controller} {job}"
+    try:
+        address = embedded.address(options.listen or _host_ip())
+    except Error as error:
+        logger.warning("netfold: no software switch in this process: %s", error)
+        return f"none - {job}"
+    return f"switch {address} {job}"
 
 
 def _host_ip() -> str:

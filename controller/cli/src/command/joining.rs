@@ -1,0 +1,116 @@
+//! How workers join a controller's job: arguments that `worker` and `bench all-reduce` share, and what they say of the outcome.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use netfold::{Builder, Path, SwitchPlace};
+use netfold_testbed::bench::all_reduce::Controlled;
+
+use crate::error::CliError;
+use crate::event::{Event, Place};
+use crate::output::Output;
+
+/// Who joins a controller's job, from where.
+#[derive(Debug, Args)]
+pub(crate) struct Joining {
+    /// A controller's port for workers, HOST:PORT: it chooses the switch.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) controller: Option<String>,
+    /// Tenant whose job it is; the variable NETFOLD_TENANT if not given.
+    #[arg(long, value_name = "NAME", requires = "controller")]
+    tenant: Option<String>,
+    /// The tenant's token; the variable NETFOLD_TOKEN if not given, which other users of this machine do not see.
+    #[arg(long, requires = "controller")]
+    token: Option<String>,
+    /// Trees of switches to lay the job over.
+    #[arg(long, default_value_t = 1, requires = "controller", value_parser = clap::value_parser!(u8).range(1..=8))]
+    trees: u8,
+    /// Addresses to send packets from, in turn: for each worker one or, with several trees, IP+IP for each tree in turn.
+    #[arg(long, value_name = "IP", requires = "controller", value_delimiter = ',', value_parser = addresses)]
+    bind: Vec<Addresses>,
+}
+
+/// The addresses of one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Addresses(Vec<IpAddr>);
+
+fn addresses(text: &str) -> Result<Addresses, String> {
+    let parsed = text.split('+').map(|ip| ip.trim().parse());
+    let parsed = parsed.collect::<Result<Vec<IpAddr>, _>>();
+    parsed.map(Addresses).map_err(|_| format!("'{text}' is no IP address, or several joined by '+'"))
+}
+
+impl Joining {
+    /// Tenant and token, if a tenant is named.
+    fn tenancy(&self) -> Option<(String, String)> {
+        let from = |given: &Option<String>, variable| given.clone().or_else(|| std::env::var(variable).ok());
+        let tenant = from(&self.tenant, "NETFOLD_TENANT")?;
+        Some((tenant, from(&self.token, "NETFOLD_TOKEN").unwrap_or_default()))
+    }
+
+    /// How the workers of a benchmark join a job of this name, if they join a controller's.
+    pub(crate) fn controlled(&self, job: &str, rendezvous: bool) -> Option<Controlled> {
+        let controller = self.controller.clone()?;
+        let bind = self.bind.iter().map(|addresses| addresses.0.clone()).collect();
+        let (tenant, trees, job) = (self.tenancy(), self.trees, job.to_owned());
+        Some(Controlled { controller, tenant, job, trees, bind, rendezvous })
+    }
+
+    /// The builder of one worker that joins through the controller, if one is named.
+    ///
+    /// # Errors
+    ///
+    /// When the controller's address cannot be resolved.
+    pub(crate) fn apply(&self, builder: Builder) -> Result<Builder, netfold::Error> {
+        let Some(controller) = &self.controller else { return Ok(builder) };
+        let mut builder = builder.controller(controller.as_str())?.trees(self.trees);
+        if let Some((tenant, token)) = self.tenancy() {
+            builder = builder.tenant(tenant, token);
+        }
+        if !self.bind.is_empty() {
+            builder = builder.bind(self.bind.iter().flat_map(|addresses| addresses.0.iter().copied()));
+        }
+        Ok(builder)
+    }
+}
+
+/// Shows the places that a job has, and which way its data go.
+pub(crate) fn show(
+    output: &Output,
+    job: &str,
+    places: &[SwitchPlace],
+    path: Option<&Path>,
+) -> Result<(), CliError> {
+    for place in places {
+        let switch = place.switch.map(|switch| switch.to_string()).unwrap_or_default();
+        output.line(format_args!(
+            "job '{job}', tree {}: switch {switch}, {} slots, packets of {} bytes of lanes (job {} there, epoch {})",
+            place.tree, place.slots, place.payload_bytes, place.job, place.epoch
+        ))?;
+        output.event(&Event::Place(Place {
+            job: job.to_owned(),
+            tree: place.tree,
+            switch,
+            slots: place.slots,
+            payload_bytes: place.payload_bytes,
+            number: place.job,
+            epoch: place.epoch,
+        }))?;
+    }
+    match path {
+        Some(path) if places.is_empty() => output.line(format_args!("job '{job}': {path}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_trees_are_joined_by_a_plus() {
+        assert_eq!(addresses("10.0.0.1"), Ok(Addresses(vec![[10, 0, 0, 1].into()])));
+        assert_eq!(addresses("10.0.0.1+10.0.1.1").map(|addresses| addresses.0.len()), Ok(2));
+        assert!(addresses("10.0.0.1+").is_err() && addresses("tor").is_err());
+    }
+}
