@@ -1,8 +1,9 @@
 //! `netfold bench`: the keys that scripts rely on.
 
 use std::process::Stdio;
+use std::time::Instant;
 
-use crate::process::{netfold, number, run, text};
+use crate::process::{PATIENCE, Process, netfold, number, run, text};
 
 #[test]
 fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
@@ -24,6 +25,42 @@ fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
                 text(line, key);
             }
         }
+    }
+}
+
+/// Two jobs at once by processes of their own, and a third for which there is no room: any control port will do.
+#[test]
+fn benchmarks_that_join_a_controller_share_its_switch() {
+    let (_switch, control) = Process::switch("--slots 512");
+    let bench = |job: &str, more: &str| {
+        Process::start(&format!(
+            "bench all-reduce --controller {control} --tenant {job} --token x --job {job} --workers 2 {more}"
+        ))
+    };
+    let long = "--bytes 64KiB --iterations 1000000";
+    let mut held = [bench("first", long), bench("second", long)];
+    let short = "--bytes 4KiB --iterations 1";
+    let deadline = Instant::now() + PATIENCE;
+    let refused = loop {
+        // Until both have their slots.
+        let mut third = bench("third", short);
+        if !third.wait().success() {
+            break third.event("error");
+        }
+        assert!(Instant::now() < deadline, "room for everybody");
+    };
+    assert_eq!(text(&refused, "kind"), "slots", "{refused}");
+    held.iter_mut().for_each(|held| held.signal("KILL"));
+    drop(held);
+    for mut more in
+        [bench("fourth", short), bench("fifth", &format!("{short} --rendezvous --bind 127.0.0.1"))]
+    {
+        let line = more.event("all_reduce");
+        assert_eq!((number(&line, "wrong"), text(&line, "transport")), (0.0, "udp"), "{line}");
+        let place = more.event("place");
+        assert_eq!((number(&place, "slots"), number(&place, "payload_bytes")), (256.0, 1408.0), "{place}");
+        assert!(text(&place, "switch").starts_with("127.0.0.1:"), "{place}");
+        assert!(more.wait().success());
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn join(config: &Config, how: &Controlled) -> Result<Vec<Communicator
     let outcomes: Vec<Result<Communicator, BenchError>> = thread::scope(|scope| {
         let joining: Vec<_> =
             (0..config.workers).map(|rank| (rank, scope.spawn(move || join(rank)))).collect();
-        let joined = |(rank, thread): (u16, thread::ScopedJoinHandle<'_, _>)| {
+        let joined = |(rank, thread): (u16, thread::ScopedJoinHandle<'_, Result<Communicator, Error>>)| {
             let outcome = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             outcome.map_err(|source| BenchError::Job { rank, source })
         };
