@@ -467,6 +467,30 @@ netfold_result netfold_builder_set_classes(netfold_builder *builder,
 netfold_result netfold_builder_set_switch(netfold_builder *builder, const char *address);
 
 /**
+ * Address of the workers' port of a controller, "HOST:PORT", which lays jobs over its switches, instead of a switch's own. It may
+ * restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch join again.
+ * Names are resolved now.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
+ */
+netfold_result netfold_builder_set_controller(netfold_builder *builder,
+                                              const char *address);
+
+/**
+ * The tenant whose job it is, and its token, as the controller's administrator gave them.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` and `token` are null or C strings.
+ */
+netfold_result netfold_builder_set_tenant(netfold_builder *builder, const char *name, const char *token);
+
+/**
+ * Trees of switches to lay the job over, 1 to 8, the same on all ranks. The default is 1.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_trees(netfold_builder *builder, uint8_t trees);
+
+/**
  * How long to wait for the other ranks to join, in milliseconds. The default is 60,000.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
