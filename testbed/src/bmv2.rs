@@ -54,6 +54,9 @@ use std::path::PathBuf;
 /// Packets that bmv2 holds for one port; more are dropped.
 pub const EGRESS_QUEUE: usize = 64;
 
+/// The port that leads to the P4Runtime controller, by PacketOut and PacketIn.
+pub const CPU_PORT: u16 = 510;
+
 /// The compiler from P4 to what bmv2 runs.
 pub const COMPILER: &str = "p4c-bm2-ss";
 

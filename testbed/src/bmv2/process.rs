@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::compile::Folder;
-use super::{SWITCH, find};
+use super::{CPU_PORT, SWITCH, find};
 
 /// How a switch is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,6 +204,7 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
         command.extend(["--log-console", "-L", "debug"].map(String::from));
     }
     command.extend(["--", "--grpc-server-addr", p4runtime].map(String::from));
+    command.extend(["--cpu-port".into(), CPU_PORT.to_string()]);
     if let Some(address) = data_plane {
         command.extend(["--dp-grpc-server-addr", address].map(String::from));
     }

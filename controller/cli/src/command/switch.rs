@@ -1,5 +1,7 @@
 //! `netfold switch`: a software switch with its control port, until it is told to stop.
 
+mod p4runtime;
+
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
@@ -17,11 +19,10 @@ use netfold_io::pcap::{Captured, Resolution};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
-use netfold_switch::switch::PORTS_MAX;
 use netfold_switch::{
     EmptyPipeline, Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for,
 };
-use netfold_switch_p4runtime::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError as P4ServerError};
+use netfold_switch_p4runtime::Server;
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Numerics, Refusal};
 
@@ -30,6 +31,8 @@ use crate::event::{Counters, Event, Listening};
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
 use crate::size::{self, grouped, human};
+
+use p4runtime::P4RuntimeOptions;
 
 /// How often the command looks at the request to stop.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -71,19 +74,8 @@ pub(crate) struct SwitchCommand {
     /// slow, unless code was generated from that very program when this switch was built.
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     program: Option<PathBuf>,
-    /// Serve P4Runtime at this address in place of the control port. The switch begins empty and is given its pipeline,
-    /// unless --payload, --numerics or --program say what it begins with.
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["slots", "join_timeout"])]
-    p4runtime: Option<SocketAddr>,
-    /// Device number for P4Runtime.
-    #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = DEVICE_ID, value_parser = clap::value_parser!(u64).range(1..))]
-    device_id: u64,
-    /// Port of the packets to and from the P4Runtime controller; no peer gets it.
-    #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = CPU_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    cpu_port: u16,
-    /// A port and the UDP address of who is there, as in 1=10.0.0.1:20038; once for each. Packets from elsewhere are dropped.
-    #[arg(long = "port", value_name = "N=ADDR", requires = "p4runtime", value_parser = port)]
-    ports: Vec<(u16, SocketAddr)>,
+    #[command(flatten)]
+    p4: P4RuntimeOptions,
     /// Slots to share out among jobs, a power of two up to what the pipeline was built with.
     #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
     slots: u32,
@@ -108,18 +100,6 @@ pub(crate) struct SwitchCommand {
     /// Stop when standard input ends, as it does when the process at its other end is gone.
     #[arg(long)]
     exit_with_stdin: bool,
-}
-
-/// A port and who is there.
-fn port(text: &str) -> Result<(u16, SocketAddr), String> {
-    let (number, peer) =
-        text.split_once('=').ok_or("expected a port and an address, as in 1=10.0.0.1:20038")?;
-    let number: u16 = number.parse().map_err(|_| format!("'{number}' is no port number"))?;
-    if !(1..=PORTS_MAX).contains(&number) {
-        return Err(format!("port {number}: ports are 1 to {PORTS_MAX}"));
-    }
-    let peer = peer.parse().map_err(|_| format!("'{peer}' is no address with a UDP port"))?;
-    Ok((number, peer))
 }
 
 /// What a switch begins with.
@@ -165,12 +145,13 @@ impl SwitchCommand {
     }
 
     fn start(&self) -> Result<Running, CliError> {
+        self.p4.check()?;
         let Begin { pipeline, engine, program } = self.begin()?;
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
         let (pcap, faults) = (self.pcap.clone(), self.faults());
         let mut builder = EmbeddedSwitch::builder();
-        if self.p4runtime.is_some() {
-            builder = builder.bare(self.ports.clone());
+        if self.p4.address.is_some() {
+            builder = builder.bare(self.p4.ports.clone());
         }
         let switch = builder
             .listen(self.listen)
@@ -192,14 +173,7 @@ impl SwitchCommand {
             })
             .start()
             .map_err(|error| self.failed(error))?;
-        let serve = |address| {
-            let config = ServerConfig { device_id: self.device_id, program, cpu_port: self.cpu_port };
-            Server::start(address, config, switch.handle()).map_err(|error| match error {
-                P4ServerError::Bind { address, source } => CliError::listen(address, source),
-                error => CliError::P4Runtime(error),
-            })
-        };
-        let server = self.p4runtime.map(serve).transpose()?;
+        let server = self.p4.serve(program, switch.handle())?;
         Ok(Running { server, switch, jobs, engine })
     }
 
@@ -235,7 +209,7 @@ impl SwitchCommand {
         if let Some(path) = &self.program {
             return self.read(path);
         }
-        if self.p4runtime.is_some() && self.payload.is_none() && self.numerics.is_none() {
+        if self.p4.address.is_some() && self.payload.is_none() && self.numerics.is_none() {
             let pipeline = Box::new(EmptyPipeline::new(PAYLOADS.into_iter().max().unwrap_or(0) / 4));
             return Ok(Begin { pipeline, engine: None, program: None });
         }
@@ -303,8 +277,9 @@ impl SwitchCommand {
         output.line(format_args!("  data      UDP {address}"))?;
         match &server {
             Some(server) => {
-                output.line(format_args!("  control   P4Runtime {server}, device {}", self.device_id))?;
-                for (port, peer) in &self.ports {
+                let (device, security) = (self.p4.device_id, self.p4.security());
+                output.line(format_args!("  control   P4Runtime {server}, device {device}, {security}"))?;
+                for (port, peer) in &self.p4.ports {
                     output.line(format_args!("  port      {port} to {peer}"))?;
                 }
             }

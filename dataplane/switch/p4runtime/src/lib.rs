@@ -44,7 +44,9 @@ mod server;
 mod service;
 mod state;
 mod stream;
+mod tls;
 mod update;
 
 pub use packets::PacketCounters;
 pub use server::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError};
+pub use tls::Tls;

@@ -17,6 +17,7 @@ use crate::device::Device;
 use crate::packets::{self, PacketCount, PacketCounters};
 use crate::ports::Ports;
 use crate::service::Service;
+use crate::tls::Tls;
 
 /// Calls that one connection may have open at once, its streams included.
 const CALLS_MAX: u32 = 64;
@@ -42,12 +43,14 @@ pub struct ServerConfig {
     pub program: Option<Program>,
     /// Port of the packets to and from the controller, which no peer gets.
     pub cpu_port: u16,
+    /// Certificates; without them nothing is encrypted and everybody is let in.
+    pub tls: Option<Tls>,
 }
 
 impl Default for ServerConfig {
-    /// Device 1, no program, the CPU port 510.
+    /// Device 1, no program, the CPU port 510, no encryption.
     fn default() -> Self {
-        Self { device_id: DEVICE_ID, program: None, cpu_port: CPU_PORT }
+        Self { device_id: DEVICE_ID, program: None, cpu_port: CPU_PORT, tls: None }
     }
 }
 
@@ -67,6 +70,9 @@ pub enum ServerError {
     /// The switch does not run what it is said to run, or does not run.
     #[error("the switch cannot be served over P4Runtime: {0}")]
     Switch(String),
+    /// The certificates are no use.
+    #[error("the P4Runtime server's certificates or key are not usable: give PEM files that belong together")]
+    Tls(#[source] tonic::transport::Error),
     /// The system refused a thread or the runtime's own means.
     #[error("cannot start the P4Runtime server; check the process's limits")]
     Thread(#[source] io::Error),
@@ -104,6 +110,7 @@ impl Server {
         if let Some(program) = &config.program {
             device.adopt(program).map_err(refused)?;
         }
+        let transport = transport(config.tls.as_ref())?;
         let bind = |source| ServerError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
@@ -120,7 +127,7 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("p4runtime".into())
             .spawn(move || {
-                let served = runtime.block_on(serve(listener, service, from_pipeline, stopped));
+                let served = runtime.block_on(serve(transport, listener, service, from_pipeline, stopped));
                 runtime.shutdown_timeout(GRACE);
                 served
             })
@@ -168,7 +175,19 @@ impl Drop for Server {
     }
 }
 
+/// HTTP/2, encrypted if that is wanted.
+fn transport(tls: Option<&Tls>) -> Result<tonic::transport::Server, ServerError> {
+    let server = tonic::transport::Server::builder()
+        .max_concurrent_streams(CALLS_MAX)
+        .http2_keepalive_interval(Some(Duration::from_secs(30)));
+    match tls {
+        Some(tls) => server.tls_config(tls.config()).map_err(ServerError::Tls),
+        None => Ok(server),
+    }
+}
+
 async fn serve(
+    transport: tonic::transport::Server,
     listener: TcpListener,
     service: Service,
     from_pipeline: mpsc::Receiver<Vec<u8>>,
@@ -178,10 +197,8 @@ async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| failed(error.into()))?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let delivery = service.clone();
-    let server = tonic::transport::Server::builder()
-        .max_concurrent_streams(CALLS_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
+    let server =
+        transport.serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
     tokio::select! {
         served = server => served.map_err(|error| failed(error.into())),
         // The switch has ended, or its CPU port has another server: the calls say so themselves.

@@ -8,3 +8,4 @@ mod pipeline;
 mod ports;
 mod rig;
 mod stream;
+mod tls;

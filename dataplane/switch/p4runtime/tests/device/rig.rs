@@ -15,7 +15,7 @@ use netfold_p4_runtime::ports::Call;
 use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
-use netfold_switch_p4runtime::{Server, ServerConfig};
+use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 use prost::Message;
 use tokio::runtime::{Builder, Runtime};
@@ -60,12 +60,21 @@ impl Device {
         Self::over(Box::new(io), Vec::new())
     }
 
+    /// With certificates.
+    pub(crate) fn encrypted(tls: Tls) -> Self {
+        let (io, workers) = loopback::star(1, 64, DATAGRAM);
+        Self::serving(Box::new(io), workers, ServerConfig { tls: Some(tls), ..ServerConfig::default() })
+    }
+
     fn over(io: Box<dyn PacketIo>, workers: Vec<loopback::Loopback>) -> Self {
+        Self::serving(io, workers, ServerConfig::default())
+    }
+
+    fn serving(io: Box<dyn PacketIo>, workers: Vec<loopback::Loopback>, config: ServerConfig) -> Self {
         let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), io);
         let handle = switch.handle();
         let thread = Some(std::thread::spawn(move || switch.run()));
-        let server =
-            Server::start(([127, 0, 0, 1], 0).into(), ServerConfig::default(), handle.clone()).unwrap();
+        let server = Server::start(([127, 0, 0, 1], 0).into(), config, handle.clone()).unwrap();
         Self { server: Some(server), handle, workers, thread }
     }
 
@@ -183,11 +192,19 @@ pub(crate) struct Stream {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::connect_to(format!("http://{address}"))
+    }
+
+    /// By an address as tonic takes it, which may be that of a Unix socket.
+    pub(crate) fn connect_to(address: String) -> Self {
+        Self::try_connect(Endpoint::from_shared(address).unwrap()).unwrap()
+    }
+
+    pub(crate) fn try_connect(endpoint: Endpoint) -> Result<Self, tonic::transport::Error> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        let endpoint = endpoint.http2_max_header_list_size(1 << 20);
-        let channel = runtime.block_on(endpoint.connect()).unwrap();
-        Self { runtime, channel, election_id: None, role: String::new(), stream: None }
+        let endpoint = endpoint.http2_max_header_list_size(1 << 20).connect_timeout(PATIENCE);
+        let channel = runtime.block_on(endpoint.connect())?;
+        Ok(Self { runtime, channel, election_id: None, role: String::new(), stream: None })
     }
 
     /// In charge by the id 1.
@@ -197,10 +214,10 @@ impl Client {
         client
     }
 
-    fn grpc(&mut self) -> Grpc<Channel> {
+    fn grpc(&mut self) -> Result<Grpc<Channel>, Status> {
         let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(64 << 20);
-        self.runtime.block_on(grpc.ready()).unwrap();
-        grpc
+        let ready = self.runtime.block_on(grpc.ready());
+        ready.map(|()| grpc).map_err(|error| Status::unavailable(error.to_string()))
     }
 
     pub(crate) fn unary<Q, A>(&mut self, method: &str, request: Q) -> Result<A, Status>
@@ -208,7 +225,7 @@ impl Client {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let mut grpc = self.grpc();
+        let mut grpc = self.grpc()?;
         let path = PathAndQuery::try_from(method).unwrap();
         let call = grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default());
         let done = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, call).await });
@@ -222,7 +239,7 @@ impl Client {
 
     pub(crate) fn open(&mut self) -> &mut Stream {
         let (requests, receiver) = mpsc::channel(16);
-        let mut grpc = self.grpc();
+        let mut grpc = self.grpc().unwrap();
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
         let codec = ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
         let call = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec);
@@ -242,12 +259,20 @@ impl Client {
 
     /// The next message of the stream, or its end.
     pub(crate) fn hear(&mut self) -> Result<StreamResponse, Status> {
-        let answers = self.stream.as_mut().unwrap().answers.as_mut().map_err(|status| status.clone())?;
-        let heard = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, answers.message()).await });
-        match heard.expect("a message in time")? {
+        self.hear_within(PATIENCE).expect("a message in time")
+    }
+
+    /// As [`Self::hear`]; `None` when nothing comes for so long.
+    pub(crate) fn hear_within(&mut self, wait: Duration) -> Option<Result<StreamResponse, Status>> {
+        let answers = match &mut self.stream.as_mut().unwrap().answers {
+            Ok(answers) => answers,
+            Err(status) => return Some(Err(status.clone())),
+        };
+        let heard = self.runtime.block_on(async { tokio::time::timeout(wait, answers.message()).await });
+        heard.ok().map(|message| match message? {
             Some(message) => Ok(message.update.unwrap()),
             None => Err(Status::ok("the end")),
-        }
+        })
     }
 
     /// The outcome of arbitration that comes next: code and highest id.
@@ -333,7 +358,7 @@ impl Client {
     pub(crate) fn read(&mut self, patterns: Vec<EntityKind>) -> Result<Vec<EntityKind>, Status> {
         let entities = patterns.into_iter().map(v1::Entity::from).collect();
         let request = v1::ReadRequest { device_id: 1, entities, ..Default::default() };
-        let mut grpc = self.grpc();
+        let mut grpc = self.grpc()?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
         let codec = ProstCodec::<v1::ReadRequest, v1::ReadResponse>::default();
         self.runtime.block_on(async {
