@@ -7,6 +7,7 @@
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
+//! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
 //! - [`train`]: data-parallel training of a small neural network on a published data set.
 
 pub mod bench;
@@ -17,4 +18,5 @@ mod netns;
 pub mod run;
 pub mod sim;
 pub mod stf;
+pub mod survive;
 pub mod train;

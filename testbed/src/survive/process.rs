@@ -1,0 +1,97 @@
+//! Processes of the program under test, killed without warning.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use serde_json::Value;
+
+use super::SurviveError;
+
+/// Something that a process printed, or its end.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// Which process: the number that it was started with.
+    pub(super) who: u64,
+    /// One line of its JSON; `None` when it will print no more.
+    pub(super) line: Option<Value>,
+}
+
+/// A running process. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    /// Held open as long as the process is to live.
+    _stdin: Option<ChildStdin>,
+    errors: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts `PROGRAM --json ARGUMENTS`; what it prints is sent on, under the number `who`.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[String],
+        who: u64,
+        news: Sender<Said>,
+    ) -> Result<Self, SurviveError> {
+        let mut command = Command::new(program);
+        command.arg("--json").args(arguments);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().map_err(|source| SurviveError::Start { source })?;
+        let stdin = child.stdin.take();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    // Nobody listens any more at the end.
+                    let line = serde_json::from_str(&line).ok();
+                    if line.is_some() && news.send(Said { who, line }).is_err() {
+                        return;
+                    }
+                }
+                let _ = news.send(Said { who, line: None });
+            });
+        }
+        let errors = Arc::new(Mutex::new(String::new()));
+        if let Some(mut stderr) = child.stderr.take() {
+            let errors = Arc::clone(&errors);
+            thread::spawn(move || {
+                let mut text = [0; 4096];
+                while let Ok(count @ 1..) = stderr.read(&mut text) {
+                    let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
+                    errors.push_str(&String::from_utf8_lossy(&text[..count]));
+                    let excess = errors.len().saturating_sub(2000);
+                    if let Some(cut) = (excess..errors.len()).find(|at| errors.is_char_boundary(*at)) {
+                        errors.drain(..cut);
+                    }
+                }
+            });
+        }
+        Ok(Self { child, _stdin: stdin, errors })
+    }
+
+    /// SIGKILL: it can do nothing about it.
+    pub(super) fn kill(&mut self) {
+        // One that has ended already is as dead.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// What it wrote on standard error last.
+    pub(super) fn errors(&self) -> String {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
