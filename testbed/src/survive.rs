@@ -157,7 +157,8 @@ impl Rig {
     /// [`SurviveError`], with nothing left running.
     pub fn start(config: Config) -> Result<Self, SurviveError> {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|port| port.local_addr());
-        let tcp = || free().map(|at| at.port()).map_err(|source| SurviveError::Prepare { what: "a port", source });
+        let tcp =
+            || free().map(|at| at.port()).map_err(|source| SurviveError::Prepare { what: "a port", source });
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|port| port.local_addr());
         let data = udp.map_err(|source| SurviveError::Prepare { what: "a port", source })?.port();
         let ports = Ports { data, p4runtime: tcp()?, workers: tcp()?, control: tcp()? };
@@ -185,7 +186,9 @@ impl Rig {
         rig.start_switch()?;
         rig.start_controller()?;
         for tenant in ["red", "blue"] {
-            rig.wait("the start", |rig| rig.add_tenant(tenant).then_some(()).ok_or("no tenant can be added".into()))?;
+            rig.wait("the start", |rig| {
+                rig.add_tenant(tenant).then_some(()).ok_or("no tenant can be added".into())
+            })?;
         }
         for job in 0..2 {
             rig.start_job(job)?;
@@ -270,7 +273,9 @@ impl Rig {
             lost: 0,
         };
         self.listen();
-        self.jobs.iter_mut().for_each(Job::forget);
+        for job in &mut self.jobs {
+            job.forget();
+        }
         for number in 1..=kills {
             let pause = Duration::from_micros(self.rng.random_range(0..400_000));
             let recovered = match victim {
@@ -404,7 +409,10 @@ impl Rig {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.config.program);
-        command.arg("--json").args(arguments).args(["--controller", &format!("127.0.0.1:{}", self.ports.control)]);
+        command
+            .arg("--json")
+            .args(arguments)
+            .args(["--controller", &format!("127.0.0.1:{}", self.ports.control)]);
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
         command
     }

@@ -11,6 +11,7 @@ use netfold_io::IoError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
 use netfold_testbed::run::RunError;
+use netfold_testbed::survive::SurviveError;
 use netfold_testbed::train::{ConfigError, DigitsError};
 
 use crate::lifetime::INTERRUPTED;
@@ -84,6 +85,12 @@ pub(crate) enum CliError {
     /// A topology could not be built, or did not hold.
     #[error("the testbed failed")]
     Testbed(#[source] Box<RunError>),
+    /// Something did not recover from being killed.
+    #[error("something did not recover")]
+    Survive(#[source] Box<SurviveError>),
+    /// Something went wrong while things were killed. The table has said what.
+    #[error("{broken} things were wrong, failed or were lost; the table says which")]
+    Survived { broken: u64 },
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
@@ -147,7 +154,7 @@ impl CliError {
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",
-            Self::Testbed(_) | Self::Bmv2(_) => "testbed",
+            Self::Testbed(_) | Self::Bmv2(_) | Self::Survive(_) | Self::Survived { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

@@ -1,5 +1,7 @@
 //! `netfold testbed`: jobs through trees of switches that the command builds itself.
 
+mod survive;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -32,6 +34,7 @@ pub(crate) struct Testbed {
 enum What {
     Run(RunOptions),
     Stf(super::stf::Stf),
+    Survive(survive::Survive),
 }
 
 /// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
@@ -157,6 +160,7 @@ impl Testbed {
         match self.what {
             What::Run(options) => options.run(output),
             What::Stf(stf) => stf.run(output),
+            What::Survive(survive) => survive.run(output),
         }
     }
 }

@@ -45,7 +45,8 @@ pub(super) struct Survive {
 
 impl Survive {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program = std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program =
+            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         let folder = std::env::temp_dir().join(format!("netfold-survive-{}", std::process::id()));
         let config = Config {
             program,
@@ -86,7 +87,8 @@ impl Survive {
         if broken > 0 {
             return Err(CliError::Survived { broken });
         }
-        output.line(format_args!("\n{}", output.paint(Tone::Good, "Nothing was wrong, and nothing was lost.")))
+        output
+            .line(format_args!("\n{}", output.paint(Tone::Good, "Nothing was wrong, and nothing was lost.")))
     }
 }
 
