@@ -242,6 +242,9 @@ impl Rig {
             &format!("127.0.0.1:{workers}"),
             "--listen",
             &format!("127.0.0.1:{control}"),
+            "--http",
+            "127.0.0.1:0",
+            "--exit-with-stdin",
         ]);
         self.controller = Some(self.spawn(&arguments)?.1);
         Ok(())
