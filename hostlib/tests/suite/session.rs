@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
-use netfold_wire::control::{Event, Join, Refusal, Request};
+use netfold_wire::control::{Event, Join, Refusal, Request, Resume};
 
 use crate::support;
 
@@ -40,6 +40,12 @@ impl Port {
     }
 }
 
+impl Port {
+    fn over(stream: TcpStream, udp: UdpSocket) -> Self {
+        Self { reader: BufReader::new(stream.try_clone().unwrap()), stream, udp }
+    }
+}
+
 /// Plays the port in a thread, after it has read the join request; returns what the worker is to connect with.
 fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -54,7 +60,7 @@ fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::
     let thread = thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut port = Port { reader: BufReader::new(stream.try_clone().unwrap()), stream, udp };
+        let mut port = Port::over(stream, udp);
         let join = port.read().unwrap();
         play(port, join);
     });
@@ -223,4 +229,105 @@ fn refusals_and_closed_doors_are_told_at_connect() {
         matches!(&error, Error::Connect { address: told, .. } if *told == address.to_string()),
         "{error}"
     );
+}
+
+/// A controller that gives a grace time; after it has admitted, `play` gets every connection but the first, which ends.
+fn away(
+    play: impl FnMut(usize, Port, Request) -> bool + Send + 'static,
+) -> (Builder, thread::JoinHandle<Join>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let builder = Communicator::builder()
+        .job("test")
+        .rank(1)
+        .world_size(2)
+        .slots(64)
+        .controller(listener.local_addr().unwrap())
+        .unwrap()
+        .tenant("acme", "sesame");
+    let mut play = play;
+    let thread = thread::spawn(move || {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let accept = || Port::over(listener.accept().unwrap().0, udp.try_clone().unwrap());
+        let mut first = accept();
+        let Some(Request::Join(join)) = first.read() else { panic!("a join comes first") };
+        let mut admission = support::admission(2, 16, 5);
+        (admission.udp_port, admission.grace_ms) = (first.udp.local_addr().unwrap().port(), 10_000);
+        admission.switch = Some([127, 0, 0, 1].into());
+        first.say(&Event::Admitted(admission));
+        drop(first);
+        for attempt in 0.. {
+            let mut port = accept();
+            let request = port.read().unwrap();
+            if play(attempt, port, request) {
+                return join;
+            }
+        }
+        unreachable!("the attempts have no end");
+    });
+    (builder, thread)
+}
+
+fn resume() -> Request {
+    let (version, support) = (netfold_wire::VERSION, support::admission(2, 16, 5));
+    Request::Resume(Resume { version, job: support.job, epoch: support.epoch, key: support.key, rank: 1 })
+}
+
+#[test]
+fn a_session_that_broke_is_resumed_and_hears_what_it_missed() {
+    let (builder, port) = away(|attempt, mut port, request| {
+        assert_eq!(request, resume());
+        match attempt {
+            0 => {} // closes without a word
+            1 => port.say(&Event::Refused { reason: Refusal::Unavailable, message: "starting".into() }),
+            _ => {
+                port.say(&Event::Resumed {});
+                assert_eq!(port.read(), Some(Request::Alive {}));
+                port.say(&Event::PeerLost { rank: 0, message: "it stayed away".into() });
+                while port.read().is_some() {}
+            }
+        }
+        attempt == 2
+    });
+    let comm = builder.bind([[127, 0, 0, 1].into()]).connect().unwrap();
+    let place = &comm.places()[0];
+    assert_eq!((place.slots, place.epoch, place.switch.unwrap().ip()), (16, 7, [127, 0, 0, 1].into()));
+    let error = comm.barrier().unwrap_err();
+    assert!(matches!(&error, Error::PeerLost { rank: 0, message } if message == "it stayed away"), "{error}");
+    let control = comm.stats().control;
+    assert_eq!((control.breaks, control.resumed), (1, 1));
+    drop(comm);
+    let join = port.join().unwrap();
+    assert_eq!(join.address, Some([127, 0, 0, 1].into()));
+    assert_eq!((join.tree, join.trees), (0, 1));
+    let credentials = join.credentials.unwrap();
+    assert_eq!((credentials.tenant.as_str(), credentials.token.as_str()), ("acme", "sesame"));
+}
+
+#[test]
+fn a_controller_that_knows_the_job_no_longer_is_the_loss_of_the_switch() {
+    let (builder, port) = away(|_, mut port, request| {
+        assert_eq!(request, resume());
+        port.say(&Event::Refused { reason: Refusal::Unknown, message: "this job is over".into() });
+        true
+    });
+    let error = builder.connect().unwrap().barrier().unwrap_err();
+    assert_eq!((error.kind(), error.advice()), ("switch_lost", netfold::Advice::Retry), "{error}");
+    assert!(error.to_string().contains("this job is over"), "{error}");
+    port.join().unwrap();
+}
+
+#[test]
+fn a_farewell_is_said_when_the_controller_is_back() {
+    let (builder, port) = away(|_, mut port, request| {
+        assert_eq!(request, resume());
+        port.say(&Event::Resumed {});
+        while let Some(request) = port.read() {
+            if request == (Request::Leave {}) {
+                return true;
+            }
+        }
+        panic!("no farewell");
+    });
+    builder.connect().unwrap().leave().unwrap();
+    port.join().unwrap();
 }
