@@ -149,7 +149,8 @@ impl Worker {
             builder = builder.switch(switch.as_str())?;
         }
         if let Some(rendezvous) = &self.rendezvous {
-            builder = builder.rendezvous(rendezvous.as_str())?;
+            // The switch is wanted, also by workers of one host.
+            builder = builder.rendezvous(rendezvous.as_str())?.shared_memory(false);
         }
         self.joining.apply(builder)?.connect()
     }
