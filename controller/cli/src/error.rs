@@ -112,6 +112,18 @@ pub(crate) enum CliError {
     /// A file holds no program that this switch can run.
     #[error("cannot run the program in {}", path.display())]
     Program { path: PathBuf, source: Box<dyn Error + Send + Sync> },
+    /// A topology file describes no network.
+    #[error("cannot use the topology in {}", path.display())]
+    Topology { path: PathBuf, source: Box<dyn Error + Send + Sync> },
+    /// The controller failed.
+    #[error("the controller failed")]
+    Controller(#[source] Box<dyn Error + Send + Sync>),
+    /// Nobody answers where a controller is said to be.
+    #[error("no controller at {address}")]
+    NoController { address: String, source: Box<dyn Error + Send + Sync> },
+    /// A controller said no.
+    #[error("{message}")]
+    Refused { reason: String, message: String },
     /// SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
@@ -159,6 +171,10 @@ impl CliError {
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",
             Self::Disagrees => "disagrees",
+            Self::Topology { .. } => "topology",
+            Self::Controller(_) => "controller",
+            Self::NoController { .. } => "no_controller",
+            Self::Refused { reason, .. } => reason,
             Self::Interrupted => "interrupted",
         }
     }
@@ -167,7 +183,7 @@ impl CliError {
     pub(crate) fn advice(&self) -> Option<String> {
         Some(match self {
             Self::PortInUse { .. } => {
-                "choose another port with --listen or --p4runtime (port 0 takes any free one), or stop the program that has it".into()
+                "choose another port with --listen, --p4runtime or whatever option names it (port 0 takes any free one), or stop the program that has it".into()
             }
             Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
             Self::File { .. } => "choose a path that can be written".into(),
@@ -176,6 +192,9 @@ impl CliError {
             }
             Self::ChildDied { said: Some((kind, _)), .. } if kind == "peer_lost" => {
                 "a worker was killed or crashed; run the command again".into()
+            }
+            Self::NoController { .. } => {
+                "start one with `netfold controller --dev`, or say where it is with --controller; one that asks for TLS needs --ca".into()
             }
             Self::ChildDied { .. } => "run the command again; a signal in the status means that something killed it".into(),
             Self::Silent { .. } => "the machine may be overloaded; try fewer --workers or fewer --epochs".into(),

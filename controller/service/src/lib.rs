@@ -1,6 +1,24 @@
-//! Netfold's controller as a process: [its database](store), and what people and programs see of it.
+//! Netfold's controller as a process: [its database](store), [who may do what](access), and [what people and programs reach](Front).
+//!
+//! The control plane itself is `netfold-controller`'s; here is what makes it durable and lets others ask it. docs/controller.md
+//! is the administrator's page.
 #![forbid(unsafe_code)]
 
+pub mod access;
+mod connection;
+mod controller;
+pub mod dev;
+mod front;
+mod grpc;
+mod http;
+pub mod metrics;
+mod refusal;
 pub mod store;
+mod tls;
 
+pub use controller::{Controller, ControllerConfig, ControllerError};
+pub use front::{Front, FrontConfig, FrontError};
+pub use grpc::{REQUEST_LEN_MAX, WATCHERS_MAX};
+pub use refusal::Reason;
 pub use store::Database;
+pub use tls::{Tls, TlsError};

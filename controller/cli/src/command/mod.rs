@@ -1,12 +1,17 @@
 //! The commands: one module each.
 
 mod bench;
+mod controller;
 mod demo;
+mod job;
 mod joining;
 mod p4;
+mod remote;
 mod stf;
 mod switch;
+mod tenant;
 mod testbed;
+mod top;
 mod worker;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +26,7 @@ Examples:
   netfold worker --switch HOST:20038 --job test --rank 0 --world 2 --bytes 1MiB
                                                  take part in a job on it
   netfold bench all-reduce --bytes 4KiB..64MiB   measure
+  netfold controller --dev                       share a switch among tenants; then `netfold top`
   netfold testbed run --levels 2 --workers 8     a job through a tree of switches, every element checked";
 
 /// Gradients of distributed training, summed inside the network.
@@ -44,6 +50,10 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     P4(p4::P4),
     Testbed(testbed::Testbed),
+    Controller(controller::ControllerCommand),
+    Job(job::JobCommand),
+    Tenant(tenant::TenantCommand),
+    Top(top::TopCommand),
 }
 
 impl Command {
@@ -55,6 +65,10 @@ impl Command {
             Self::Bench(command) => command.run(output),
             Self::P4(command) => command.run(output),
             Self::Testbed(command) => command.run(output),
+            Self::Controller(command) => command.run(output),
+            Self::Job(command) => command.run(output),
+            Self::Tenant(command) => command.run(output),
+            Self::Top(command) => command.run(output),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `netfold switch`: a software switch with its control port, until it is told to stop.
 
 mod p4runtime;
+mod remote;
 
 use std::error::Error;
 use std::fs::File;
@@ -51,15 +52,18 @@ Examples:
   netfold switch --pcap switch.pcap                for Wireshark
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
                                                    empty, for a P4Runtime controller
+  netfold switch list                              the switches of a running controller
 
 Workers use the same port by TCP (to join) and UDP (for data).";
 
-/// Run a software switch until it is told to stop.
+/// Run a software switch until it is told to stop; or see and drain those of a controller.
 ///
 /// Prints what state memory it holds, which jobs come and go, and on SIGINT or SIGTERM what it has counted.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct SwitchCommand {
+    #[command(subcommand)]
+    action: Option<remote::Action>,
     /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
@@ -128,7 +132,10 @@ impl Running {
 }
 
 impl SwitchCommand {
-    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+    pub(crate) fn run(mut self, output: &Output) -> Result<(), CliError> {
+        if let Some(action) = self.action.take() {
+            return action.run(output);
+        }
         let stop = Stop::on_signals()?;
         if self.exit_with_stdin {
             stop.with_stdin();

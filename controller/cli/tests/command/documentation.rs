@@ -10,7 +10,7 @@ use crate::process::run;
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 
 /// Every key of an event, those within objects and lists included.
-fn keys(value: &Value, into: &mut BTreeSet<String>) {
+pub(crate) fn keys(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
             into.insert(key.clone());

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bench;
+mod controller;
 mod demo;
 mod documentation;
 mod jobs;

@@ -199,7 +199,7 @@ fn writer() {
 /// Runs the writer for a while, kills it, and returns how many steps it said were done.
 fn killed_after(path: &Path, time: Duration) -> Option<u32> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "store::writer", "--nocapture", "--test-threads=1"])
         .env(WRITER, path)
         .stdout(Stdio::piped())
         .spawn()

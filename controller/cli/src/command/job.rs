@@ -1,0 +1,322 @@
+//! `netfold job`: what runs on the switches.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use netfold_controller_api::v1;
+use netfold_wire::control::Mode;
+use tokio_stream::StreamExt as _;
+
+use super::remote::{
+    Client, Reach, Table, ago, clock, full_name, job_value, limit, mode_word, occurrence_value, parse_name,
+    refused, state_word,
+};
+use crate::error::CliError;
+use crate::lifetime::Stop;
+use crate::output::{Output, Tone};
+use crate::size::grouped;
+
+/// How often a watcher looks at the request to stop.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Jobs on a page of a list.
+const PAGE: u32 = 1_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold job list                              all jobs of all tenants
+  netfold job list --tenant red --state running
+  netfold job describe red/train                its trees, slots and workers
+  netfold job declare red/train --world 8 --mode bfp16
+  netfold job watch --tenant red                what happens, until Ctrl-C
+  netfold job end red/train --message 'maintenance'";
+
+/// See and end the jobs of a running controller.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct JobCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List jobs.
+    #[command(after_help = EXAMPLES)]
+    List {
+        /// Those that are in this state: declared, forming, running or ended. May be given several times.
+        #[arg(long, value_name = "STATE", value_parser = state)]
+        state: Vec<v1::JobState>,
+        /// Those whose name contains this.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        contains: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show one job: trees, slots and workers.
+    #[command(after_help = EXAMPLES)]
+    Describe {
+        /// The job, as in tenant/job.
+        job: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Say beforehand what a job's workers must agree on.
+    #[command(after_help = EXAMPLES)]
+    Declare {
+        /// The job, as in tenant/job.
+        job: String,
+        /// Number of workers.
+        #[arg(long)]
+        world: u16,
+        /// Numeric mode: i32, bfp32, bfp16, saturating, wide, half or float.
+        #[arg(long, default_value = "bfp16")]
+        mode: Mode,
+        /// Slots wanted of each tree, a power of two.
+        #[arg(long, default_value_t = 256)]
+        slots: u32,
+        /// Classes of operations, a power of two.
+        #[arg(long, default_value_t = 1)]
+        classes: u8,
+        /// Number of trees.
+        #[arg(long, default_value_t = 1)]
+        trees: u8,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// End a job that forms or runs; its workers are told.
+    #[command(after_help = EXAMPLES)]
+    End {
+        /// The job, as in tenant/job.
+        job: String,
+        /// Why, for its workers.
+        #[arg(long, default_value = "")]
+        message: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Forget a job that neither forms nor runs.
+    #[command(after_help = EXAMPLES)]
+    Forget {
+        /// The job, as in tenant/job.
+        job: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Print what happens until told to stop.
+    #[command(after_help = EXAMPLES)]
+    Watch {
+        /// This job alone, as in tenant/job.
+        job: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+fn state(word: &str) -> Result<v1::JobState, String> {
+    let known = [v1::JobState::Declared, v1::JobState::Forming, v1::JobState::Running, v1::JobState::Ended];
+    let found = known.into_iter().find(|state| state_word(*state) == word);
+    found.ok_or_else(|| format!("'{word}' is no state of a job: declared, forming, running or ended"))
+}
+
+impl JobCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self.action {
+            Action::List { state, contains, reach } => list(output, &reach, &state, &contains),
+            Action::Describe { job, reach } => {
+                let name = Some(parse_name(&job, reach.tenant.as_deref()));
+                let client = reach.connect()?;
+                describe(output, &client.wait(client.jobs().describe(v1::DescribeJobRequest { name }))?)
+            }
+            Action::Declare { job, world, mode, slots, classes, trees, reach } => {
+                let name = Some(parse_name(&job, reach.tenant.as_deref()));
+                let mode = v1::Mode::from_str_name(&format!("MODE_{}", mode.name().to_uppercase()));
+                let spec = v1::JobSpec {
+                    world: u32::from(world),
+                    mode: mode.unwrap_or_default().into(),
+                    slots,
+                    classes: u32::from(classes),
+                    trees: u32::from(trees),
+                };
+                let client = reach.connect()?;
+                let request = v1::DeclareJobRequest { name, spec: Some(spec) };
+                let declared = client.wait(client.jobs().declare(request))?;
+                output.event(&job_value(&declared))?;
+                output.line(format_args!("job '{}' is declared", full_name(declared.name.as_ref())))
+            }
+            Action::End { job, message, reach } => {
+                let name = Some(parse_name(&job, reach.tenant.as_deref()));
+                let client = reach.connect()?;
+                client.wait(client.jobs().end(v1::EndJobRequest { name: name.clone(), message }))?;
+                done(output, "job_ended", &full_name(name.as_ref()), "is ending")
+            }
+            Action::Forget { job, reach } => {
+                let name = Some(parse_name(&job, reach.tenant.as_deref()));
+                let client = reach.connect()?;
+                client.wait(client.jobs().forget(v1::ForgetJobRequest { name: name.clone() }))?;
+                done(output, "job_forgotten", &full_name(name.as_ref()), "is forgotten")
+            }
+            Action::Watch { job, reach } => watch(output, &reach, job.as_deref()),
+        }
+    }
+}
+
+fn done(output: &Output, event: &str, job: &str, what: &str) -> Result<(), CliError> {
+    output.event(&serde_json::json!({ "event": event, "job": job }))?;
+    output.line(format_args!("job '{job}' {what}"))
+}
+
+/// All pages of the list.
+pub(super) fn all_jobs(
+    client: &Client,
+    tenant: Option<&str>,
+    states: &[v1::JobState],
+    contains: &str,
+) -> Result<Vec<v1::Job>, CliError> {
+    let mut jobs = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = v1::ListJobsRequest {
+            tenant: tenant.map(str::to_owned),
+            states: states.iter().map(|state| *state as i32).collect(),
+            contains: contains.to_owned(),
+            page_size: PAGE,
+            page_token,
+        };
+        let page = client.wait(client.jobs().list(request))?;
+        jobs.extend(page.jobs);
+        if page.next_page_token.is_empty() {
+            return Ok(jobs);
+        }
+        page_token = page.next_page_token;
+    }
+}
+
+fn list(output: &Output, reach: &Reach, states: &[v1::JobState], contains: &str) -> Result<(), CliError> {
+    let client = reach.connect()?;
+    let jobs = all_jobs(&client, reach.tenant.as_deref(), states, contains)?;
+    let mut table = Table::new(&[
+        "job",
+        "state",
+        "#workers",
+        "mode",
+        "#trees",
+        "#slots held",
+        "#epoch",
+        "changed",
+        "last",
+    ]);
+    for job in &jobs {
+        output.event(&job_value(job))?;
+        let spec = job.spec.unwrap_or_default();
+        table.row([
+            full_name(job.name.as_ref()),
+            state_word(job.state()),
+            spec.world.to_string(),
+            mode_word(spec.mode()),
+            spec.trees.to_string(),
+            grouped(u64::from(job.slots_held)),
+            job.epoch.to_string(),
+            format!("{} ago", ago(job.changed_s)),
+            job.last.clone(),
+        ]);
+    }
+    table.print(output, "no jobs")
+}
+
+fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    output.event(&job_value(job))?;
+    let spec = job.spec.unwrap_or_default();
+    let title = format!("job '{}'", full_name(job.name.as_ref()));
+    output.line(format_args!("{}", output.paint(Tone::Strong, &title)))?;
+    output.line(format_args!(
+        "  state     {}{}, for {}",
+        state_word(job.state()),
+        if job.declared { " (declared)" } else { "" },
+        ago(job.changed_s)
+    ))?;
+    output.line(format_args!(
+        "  asks for  {} workers, {}, {} slots a tree, {} classes, {} trees",
+        spec.world,
+        mode_word(spec.mode()),
+        grouped(u64::from(spec.slots)),
+        spec.classes,
+        spec.trees
+    ))?;
+    output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
+    output.line(format_args!("  epoch     {}", job.epoch))?;
+    if !job.last.is_empty() {
+        output.line(format_args!("  last      {}", job.last))?;
+    }
+    for tree in &job.trees {
+        output.line(format_args!(
+            "\ntree {}: {}, job number {}, epoch {}, {} slots at each switch",
+            tree.tree,
+            tree.phase,
+            limit(tree.number),
+            limit(tree.epoch),
+            limit(tree.slots)
+        ))?;
+        let mut places = Table::new(&["  switch", "below", "#first slot", "#slots", "#workers"]);
+        for place in &tree.places {
+            let parent = if place.parent.is_empty() { "(root)".to_owned() } else { place.parent.clone() };
+            places.row([
+                format!("  {}", place.switch),
+                parent,
+                place.first_slot.to_string(),
+                place.slots.to_string(),
+                place.workers.to_string(),
+            ]);
+        }
+        places.print(output, "  no place yet")?;
+        let mut members = Table::new(&["  rank", "address", "switch", "state"]);
+        for member in &tree.members {
+            members.row([
+                format!("  {}", member.rank),
+                member.endpoint.clone(),
+                member.switch.clone(),
+                member.state.clone(),
+            ]);
+        }
+        members.print(output, "  no workers yet")?;
+    }
+    Ok(())
+}
+
+fn watch(output: &Output, reach: &Reach, job: Option<&str>) -> Result<(), CliError> {
+    let stop = Stop::on_signals()?;
+    let client = reach.connect()?;
+    let name = job.map(|job| parse_name(job, reach.tenant.as_deref()));
+    let request = v1::WatchRequest {
+        tenant: name.as_ref().map(|name| name.tenant.clone()).or_else(|| reach.tenant.clone()),
+        job: name.map(|name| name.job).unwrap_or_default(),
+    };
+    let mut answers = client.wait(client.jobs().watch(request))?;
+    while !stop.requested() {
+        let Some(next) = client.within(GLANCE, answers.next()) else { continue };
+        let Some(answer) = next else { break };
+        let answer = answer.map_err(|status| refused(&status))?;
+        match (&answer.occurrence, &answer.job) {
+            (Some(occurrence), _) => show(output, occurrence)?,
+            (None, Some(job)) => describe(output, job)?,
+            (None, None) => {}
+        }
+    }
+    Ok(())
+}
+
+fn show(output: &Output, occurrence: &v1::Occurrence) -> Result<(), CliError> {
+    output.event(&occurrence_value(occurrence))?;
+    let about = match (full_name(occurrence.job.as_ref()), occurrence.switch.as_str()) {
+        (job, "") => job,
+        (job, switch) if job.is_empty() => switch.to_owned(),
+        (job, switch) => format!("{job} at {switch}"),
+    };
+    output.line(format_args!(
+        "{}  {:<16} {about}: {}",
+        clock(occurrence.at_ms),
+        occurrence.kind,
+        occurrence.message
+    ))
+}

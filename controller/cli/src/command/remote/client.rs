@@ -1,0 +1,164 @@
+//! The connection to a controller.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use netfold_controller_api::v1::jobs_client::JobsClient;
+use netfold_controller_api::v1::switches_client::SwitchesClient;
+use netfold_controller_api::v1::tenants_client::TenantsClient;
+use tokio::runtime::{Builder, Runtime};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Request, Response, Status};
+use tonic_types::StatusExt as _;
+
+use crate::error::CliError;
+
+/// How long to wait for a connection, and for an answer.
+const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Longest answer that is taken, in bytes.
+const ANSWER_LEN_MAX: usize = 32 << 20;
+
+/// Where the controller is and who asks.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Controller")]
+pub(in crate::command) struct Reach {
+    /// Address of the controller's gRPC, as `netfold controller` prints it.
+    #[arg(long, value_name = "ADDR", env = "NETFOLD_CONTROL", default_value = "127.0.0.1:20042")]
+    pub(in crate::command) controller: String,
+    /// Token of an administrator, a reader or the tenant.
+    #[arg(long, value_name = "TOKEN", env = "NETFOLD_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// The tenant that is meant where none is named, and whose token is shown.
+    #[arg(long, value_name = "NAME", env = "NETFOLD_TENANT")]
+    pub(in crate::command) tenant: Option<String>,
+    /// Certificate of the authority that the controller's is of (PEM): talk to it by TLS.
+    #[arg(long, value_name = "FILE", env = "NETFOLD_CA")]
+    ca: Option<PathBuf>,
+    /// This client's own certificate (PEM), for controllers that ask for one.
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
+    cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "cert"])]
+    key: Option<PathBuf>,
+}
+
+/// Adds the token to every call.
+#[derive(Clone)]
+pub(in crate::command) struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+type Authorised = InterceptedService<Channel, Credentials>;
+
+/// A connection, and the runtime that it lives on.
+pub(in crate::command) struct Client {
+    runtime: Runtime,
+    channel: Channel,
+    credentials: Credentials,
+}
+
+impl Reach {
+    /// Connects.
+    pub(in crate::command) fn connect(&self) -> Result<Client, CliError> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| CliError::Spawn { name: "the client's runtime".into(), source })?;
+        let credentials = Credentials(self.token.as_deref().map(bearer).transpose()?);
+        let endpoint = self.endpoint()?;
+        let channel = runtime.block_on(endpoint.connect()).map_err(|source| CliError::NoController {
+            address: self.controller.clone(),
+            source: Box::new(source),
+        })?;
+        Ok(Client { runtime, channel, credentials })
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, CliError> {
+        let address = self.controller.trim_start_matches("http://").trim_start_matches("https://");
+        let scheme = if self.ca.is_some() { "https" } else { "http" };
+        let wrong = |_| CliError::Usage(format!("'{}' is no address: write HOST:PORT", self.controller));
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
+        let endpoint = endpoint.connect_timeout(CONNECT).http2_keep_alive_interval(Duration::from_secs(20));
+        let Some(authority) = &self.ca else { return Ok(endpoint) };
+        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(authority)?));
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+        }
+        endpoint.tls_config(tls).map_err(|source| CliError::NoController {
+            address: self.controller.clone(),
+            source: Box::new(source),
+        })
+    }
+}
+
+fn bearer(token: &str) -> Result<MetadataValue<Ascii>, CliError> {
+    let mut value: MetadataValue<Ascii> = format!("Bearer {}", token.trim())
+        .parse()
+        .map_err(|_| CliError::Usage("a token is one line of visible ASCII characters".into()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(|source| CliError::Read { path: path.to_owned(), source })
+}
+
+impl Client {
+    pub(in crate::command) fn jobs(&self) -> JobsClient<Authorised> {
+        JobsClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(ANSWER_LEN_MAX)
+    }
+
+    pub(in crate::command) fn tenants(&self) -> TenantsClient<Authorised> {
+        TenantsClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(ANSWER_LEN_MAX)
+    }
+
+    pub(in crate::command) fn switches(&self) -> SwitchesClient<Authorised> {
+        SwitchesClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(ANSWER_LEN_MAX)
+    }
+
+    /// Waits for an answer.
+    pub(in crate::command) fn wait<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, CliError> {
+        let answered = self.runtime.block_on(async { tokio::time::timeout(ANSWER, call).await });
+        match answered {
+            Ok(answer) => answer.map(Response::into_inner).map_err(|status| refused(&status)),
+            Err(_) => Err(CliError::Refused {
+                reason: "no_answer".into(),
+                message: format!("the controller has not answered for {} s", ANSWER.as_secs()),
+            }),
+        }
+    }
+
+    /// Waits for something for as long as it takes at most; `None` when it did not come.
+    pub(in crate::command) fn within<T>(&self, time: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.runtime.block_on(async { tokio::time::timeout(time, future).await.ok() })
+    }
+}
+
+/// What a controller said no with.
+pub(in crate::command) fn refused(status: &Status) -> CliError {
+    let reason = match status.get_details_error_info() {
+        Some(info) => info.reason.to_lowercase(),
+        None => format!("{:?}", status.code()).to_lowercase(),
+    };
+    CliError::Refused { reason, message: status.message().to_owned() }
+}

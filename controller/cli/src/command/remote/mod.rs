@@ -1,0 +1,112 @@
+//! What the commands that ask a running controller have in common: where it is, who asks, and how answers look.
+
+mod client;
+mod table;
+
+pub(super) use client::{Client, Reach, refused};
+pub(super) use table::Table;
+
+use netfold_controller_api::v1;
+use serde_json::{Value, json};
+
+/// A job's name as people write it: `tenant/job`, or the job alone where there are no tenants.
+pub(super) fn full_name(name: Option<&v1::JobName>) -> String {
+    match name {
+        Some(name) if name.tenant.is_empty() => name.job.clone(),
+        Some(name) => format!("{}/{}", name.tenant, name.job),
+        None => String::new(),
+    }
+}
+
+/// A job's name from what people write. Without a tenant in it, the job is of the tenant that `--tenant` names.
+pub(super) fn parse_name(text: &str, tenant: Option<&str>) -> v1::JobName {
+    let (tenant, job) = match text.split_once('/') {
+        Some((tenant, job)) => (tenant, job),
+        None => (tenant.unwrap_or_default(), text),
+    };
+    v1::JobName { tenant: tenant.to_owned(), job: job.to_owned() }
+}
+
+/// The word for a mode.
+pub(super) fn mode_word(mode: v1::Mode) -> String {
+    mode.as_str_name().trim_start_matches("MODE_").to_lowercase()
+}
+
+/// The word for how a job stands.
+pub(super) fn state_word(state: v1::JobState) -> String {
+    state.as_str_name().trim_start_matches("JOB_STATE_").to_lowercase()
+}
+
+/// A limit, or a dash where there is none.
+pub(super) fn limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+/// How long ago a Unix time was, in the largest unit that fits.
+pub(super) fn ago(unix_s: u64) -> String {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+    match now.saturating_sub(unix_s) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// The time of day of a Unix time in milliseconds, UTC.
+pub(super) fn clock(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A job for `--json`.
+pub(super) fn job_value(job: &v1::Job) -> Value {
+    let name = job.name.clone().unwrap_or_default();
+    let spec = job.spec.unwrap_or_default();
+    let trees: Vec<Value> = job.trees.iter().map(tree_value).collect();
+    json!({
+        "event": "job", "tenant": name.tenant, "job": name.job, "state": state_word(job.state()), "declared": job.declared,
+        "epoch": job.epoch, "changed_s": job.changed_s, "last": job.last, "slots_held": job.slots_held,
+        "spec": { "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes,
+                  "trees": spec.trees },
+        "trees": trees,
+    })
+}
+
+fn tree_value(tree: &v1::Tree) -> Value {
+    let places: Vec<Value> = tree.places.iter().map(|place| json!({
+        "switch": place.switch, "parent": place.parent, "first_slot": place.first_slot, "slots": place.slots,
+        "workers": place.workers,
+    })).collect();
+    let members: Vec<Value> = tree.members.iter().map(|member| json!({
+        "rank": member.rank, "endpoint": member.endpoint, "switch": member.switch, "state": member.state,
+    })).collect();
+    json!({
+        "tree": tree.tree, "phase": tree.phase, "number": tree.number, "epoch": tree.epoch, "slots": tree.slots,
+        "places": places, "members": members,
+    })
+}
+
+/// A switch for `--json`.
+pub(super) fn switch_value(switch: &v1::Switch) -> Value {
+    let ranges: Vec<Value> = switch.ranges.iter().map(|range| json!({
+        "first_slot": range.first, "slots": range.slots, "job": full_name(range.job.as_ref()), "tree": range.tree,
+    })).collect();
+    let packets: std::collections::BTreeMap<_, _> = switch.packets.iter().collect();
+    json!({
+        "event": "switch", "switch": switch.name, "role": switch.role, "kind": switch.kind, "address": switch.address,
+        "up": switch.up, "down_reason": switch.down_reason, "drained": switch.drained, "numerics": switch.numerics,
+        "slots": switch.slots, "slots_used": switch.slots_used, "ports": switch.ports, "ports_used": switch.ports_used,
+        "groups": switch.groups, "groups_used": switch.groups_used, "ranges": ranges, "packets": packets,
+    })
+}
+
+/// An occurrence for `--json`.
+pub(super) fn occurrence_value(occurrence: &v1::Occurrence) -> Value {
+    json!({
+        "event": "occurrence", "number": occurrence.number, "at_ms": occurrence.at_ms, "kind": occurrence.kind,
+        "job": full_name(occurrence.job.as_ref()), "switch": occurrence.switch, "epoch": occurrence.epoch,
+        "reason": occurrence.reason, "message": occurrence.message,
+    })
+}

@@ -1,0 +1,194 @@
+//! `netfold tenant`: who shares the switches.
+
+use clap::{Args, Subcommand};
+use netfold_controller_api::v1;
+use serde_json::{Value, json};
+
+use super::remote::{Reach, Table, limit};
+use crate::error::CliError;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold tenant list
+  netfold tenant add red --slots 512 --weight 2     prints its token, once
+  netfold tenant set red --slots 1024 --jobs 8      what is not given has no limit
+  netfold tenant rotate red                         another token; jobs that run go on
+  netfold tenant remove red";
+
+/// See and change the tenants of a running controller.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TenantCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What a tenant may have at one time.
+#[derive(Debug, Clone, Copy, Args)]
+struct Limits {
+    /// Slots of all its jobs together; no limit if not given.
+    #[arg(long)]
+    slots: Option<u32>,
+    /// Jobs that form or run; no limit if not given.
+    #[arg(long)]
+    jobs: Option<u32>,
+    /// Workers of those jobs; no limit if not given.
+    #[arg(long)]
+    workers: Option<u32>,
+}
+
+impl From<Limits> for v1::Quota {
+    fn from(limits: Limits) -> Self {
+        Self { slots: limits.slots, jobs: limits.jobs, workers: limits.workers }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List tenants: what they may have and what they have.
+    #[command(after_help = EXAMPLES)]
+    List {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Add a tenant. Its token is printed, and not told again.
+    #[command(after_help = EXAMPLES)]
+    Add {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        limits: Limits,
+        /// Its share where there is not enough for all, relative to others'.
+        #[arg(long, default_value_t = 1)]
+        weight: u32,
+        /// Let anybody act for it who gives its name.
+        #[arg(long)]
+        without_token: bool,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Change a tenant's limits, all three of them, or its weight.
+    #[command(after_help = EXAMPLES)]
+    Set {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        limits: Limits,
+        /// Take all limits away.
+        #[arg(long, conflicts_with_all = ["slots", "jobs", "workers"])]
+        unlimited: bool,
+        /// Its share from now on.
+        #[arg(long)]
+        weight: Option<u32>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Remove a tenant that has no job.
+    #[command(after_help = EXAMPLES)]
+    Remove {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Give a tenant another token in place of the one it has.
+    #[command(after_help = EXAMPLES)]
+    Rotate {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+impl TenantCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        match self.action {
+            Action::List { reach } => list(output, &reach),
+            Action::Add { name, limits, weight, without_token, reach } => {
+                let client = reach.connect()?;
+                let request = v1::AddTenantRequest {
+                    name: name.clone(),
+                    quota: Some(limits.into()),
+                    weight,
+                    without_token,
+                };
+                let added = client.wait(client.tenants().add(request))?;
+                output.event(&json!({ "event": "tenant_added", "tenant": name, "token": added.token }))?;
+                output.line(format_args!("tenant '{name}' is added"))?;
+                tell_token(output, &added.token)
+            }
+            Action::Set { name, limits, unlimited, weight, reach } => {
+                let given = limits.slots.is_some() || limits.jobs.is_some() || limits.workers.is_some();
+                if !given && !unlimited && weight.is_none() {
+                    return Err(CliError::Usage(
+                        "nothing to change: give --slots, --jobs, --workers, --weight or --unlimited".into(),
+                    ));
+                }
+                let client = reach.connect()?;
+                let quota = (given || unlimited).then(|| limits.into());
+                let request = v1::SetTenantRequest { name, quota, weight: weight.unwrap_or(0) };
+                let tenant = client.wait(client.tenants().set(request))?;
+                output.event(&value(&tenant))?;
+                output.line(format_args!("tenant '{}' is changed", tenant.name))
+            }
+            Action::Remove { name, reach } => {
+                let client = reach.connect()?;
+                client.wait(client.tenants().remove(v1::RemoveTenantRequest { name: name.clone() }))?;
+                output.event(&json!({ "event": "tenant_removed", "tenant": name }))?;
+                output.line(format_args!("tenant '{name}' is removed"))
+            }
+            Action::Rotate { name, reach } => {
+                let client = reach.connect()?;
+                let request = v1::RotateTokenRequest { name: name.clone() };
+                let token = client.wait(client.tenants().rotate_token(request))?.token;
+                output.event(&json!({ "event": "token", "tenant": name, "token": token }))?;
+                tell_token(output, &token)
+            }
+        }
+    }
+}
+
+fn tell_token(output: &Output, token: &str) -> Result<(), CliError> {
+    if token.is_empty() {
+        return output.line(format_args!("it has no token: anybody who gives its name may act for it"));
+    }
+    output.line(format_args!("its token, which is not told again: {token}"))
+}
+
+fn value(tenant: &v1::Tenant) -> Value {
+    let quota = |quota: Option<v1::Quota>| {
+        let quota = quota.unwrap_or_default();
+        json!({ "slots": quota.slots, "jobs": quota.jobs, "workers": quota.workers })
+    };
+    json!({
+        "event": "tenant", "tenant": tenant.name, "weight": tenant.weight, "has_token": tenant.has_token,
+        "quota": quota(tenant.quota), "used": quota(tenant.used),
+    })
+}
+
+fn list(output: &Output, reach: &Reach) -> Result<(), CliError> {
+    let client = reach.connect()?;
+    let request = v1::ListTenantsRequest { tenant: reach.tenant.clone() };
+    let tenants = client.wait(client.tenants().list(request))?.tenants;
+    let mut table =
+        Table::new(&["tenant", "#weight", "token", "#slots", "#of", "#jobs", "#of", "#workers", "#of"]);
+    for tenant in &tenants {
+        output.event(&value(tenant))?;
+        let (quota, used) = (tenant.quota.unwrap_or_default(), tenant.used.unwrap_or_default());
+        table.row([
+            tenant.name.clone(),
+            tenant.weight.to_string(),
+            if tenant.has_token { "yes" } else { "no" }.to_owned(),
+            limit(used.slots),
+            limit(quota.slots),
+            limit(used.jobs),
+            limit(quota.jobs),
+            limit(used.workers),
+            limit(quota.workers),
+        ]);
+    }
+    table.print(output, "no tenants")
+}

@@ -1,0 +1,151 @@
+//! `netfold top`: a running controller at a glance, kept up to date.
+
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use netfold_controller_api::v1;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use tokio_stream::StreamExt as _;
+use tonic::Streaming;
+
+use super::job::all_jobs;
+use super::remote::{Client, Reach, job_value, occurrence_value, refused, switch_value};
+use crate::error::CliError;
+use crate::lifetime::Stop;
+use crate::output::Output;
+use view::Scene;
+
+/// Size of a frame that goes to a pipe, in characters.
+const WIDTH: u16 = 100;
+const HEIGHT_MAX: u16 = 60;
+
+/// Occurrences that are shown at most.
+const EVENTS_MAX: usize = 50;
+
+/// How long to wait for a key.
+const GLANCE: Duration = Duration::from_millis(50);
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold top                          until q is pressed
+  netfold top --once                   one frame as text
+  netfold top --tenant red --every 5   one tenant's jobs, every 5 s";
+
+/// Show switches, jobs and what happens, live, until q is pressed.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TopCommand {
+    /// Print one frame as text and end.
+    #[arg(long)]
+    once: bool,
+    /// Seconds from one look to the next.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    every: u32,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl TopCommand {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        let client = self.reach.connect()?;
+        if output.is_json() {
+            return self.look(&client)?.events(output);
+        }
+        if self.once || !io::stdout().is_terminal() {
+            let scene = self.look(&client)?;
+            return output.line(format_args!("{}", text(&scene)?));
+        }
+        self.live(&client)
+    }
+
+    /// One look at everything.
+    fn look(&self, client: &Client) -> Result<Scene, CliError> {
+        let tenant = self.reach.tenant.clone();
+        let live = [v1::JobState::Forming, v1::JobState::Running];
+        let jobs = all_jobs(client, tenant.as_deref(), &live, "")?;
+        let listed = client.wait(client.switches().list(v1::ListSwitchesRequest { tenant }))?;
+        Ok(Scene {
+            controller: self.reach.controller.clone(),
+            switches: listed.switches,
+            links: listed.links,
+            jobs,
+            events: Vec::new(),
+        })
+    }
+
+    fn watch(&self, client: &Client) -> Result<Streaming<v1::WatchResponse>, CliError> {
+        let request = v1::WatchRequest { tenant: self.reach.tenant.clone(), job: String::new() };
+        client.wait(client.jobs().watch(request))
+    }
+
+    fn live(&self, client: &Client) -> Result<(), CliError> {
+        let stop = Stop::on_signals()?;
+        let mut answers = self.watch(client)?;
+        let mut scene = self.look(client)?;
+        let every = Duration::from_secs(u64::from(self.every));
+        let mut terminal = ratatui::try_init().map_err(CliError::Output)?;
+        let mut shown = || -> Result<(), CliError> {
+            let mut looked = Instant::now();
+            while !stop.requested() && !quit_asked()? {
+                while let Some(Some(answer)) = client.within(Duration::ZERO, answers.next()) {
+                    let answer = answer.map_err(|status| refused(&status))?;
+                    scene.events.extend(answer.occurrence);
+                    let excess = scene.events.len().saturating_sub(EVENTS_MAX);
+                    scene.events.drain(..excess);
+                }
+                if looked.elapsed() >= every {
+                    looked = Instant::now();
+                    let events = std::mem::take(&mut scene.events);
+                    scene = Scene { events, ..self.look(client)? };
+                }
+                terminal.draw(|frame| view::draw(frame, &scene)).map_err(CliError::Output)?;
+            }
+            Ok(())
+        };
+        let ended = shown();
+        ratatui::restore();
+        ended
+    }
+}
+
+/// Waits a little for a key, and says whether it means the end.
+fn quit_asked() -> Result<bool, CliError> {
+    if !event::poll(GLANCE).map_err(CliError::Output)? {
+        return Ok(false);
+    }
+    Ok(match event::read().map_err(CliError::Output)? {
+        Event::Key(key) => {
+            let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+        }
+        _ => false,
+    })
+}
+
+/// A frame as text, as high as it must be.
+fn text(scene: &Scene) -> Result<String, CliError> {
+    let height = scene.height().min(HEIGHT_MAX);
+    let backend = TestBackend::new(WIDTH, height);
+    let failed = |_| CliError::Output(io::Error::other("a frame cannot be drawn"));
+    let mut terminal = Terminal::new(backend).map_err(failed)?;
+    terminal.draw(|frame| view::draw(frame, scene)).map_err(failed)?;
+    let buffer = terminal.backend().buffer();
+    let lines = (0..height).map(|y| {
+        let line: String = (0..WIDTH).map(|x| buffer[(x, y)].symbol()).collect();
+        line.trim_end().to_owned()
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n").trim_end().to_owned())
+}
+
+impl Scene {
+    fn events(&self, output: &Output) -> Result<(), CliError> {
+        self.switches.iter().try_for_each(|switch| output.event(&switch_value(switch)))?;
+        self.jobs.iter().try_for_each(|job| output.event(&job_value(job)))?;
+        self.events.iter().try_for_each(|occurrence| output.event(&occurrence_value(occurrence)))
+    }
+}

@@ -1,0 +1,182 @@
+//! `netfold controller --dev`, and the commands that ask it.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::documentation::keys;
+use crate::process::{PATIENCE, Process, netfold, number, run, text};
+
+const PAGE: &str = include_str!("../../../../docs/controller.md");
+
+/// A controller on free ports, and its addresses.
+fn dev(more: &str) -> (Process, String, String) {
+    let any = "127.0.0.1:0";
+    let mut process =
+        Process::start(&format!("controller --dev --workers {any} --listen {any} --http {any} {more}"));
+    let controlling = process.event("controlling");
+    assert_eq!(controlling["tenants"], serde_json::json!(["red", "blue"]));
+    let (workers, grpc) = (text(&controlling, "workers").to_owned(), text(&controlling, "grpc").to_owned());
+    (process, workers, grpc)
+}
+
+/// The one line that a command prints.
+fn one(arguments: &str) -> Value {
+    let (code, lines) = run(arguments);
+    assert_eq!(code, Some(0), "{arguments}: {lines:?}");
+    assert_eq!(lines.len(), 1, "{arguments}: {lines:?}");
+    lines.into_iter().next().unwrap()
+}
+
+/// What a command prints for people.
+fn shown(arguments: &str) -> String {
+    let output = netfold(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "wider than a page: {text}");
+    text
+}
+
+/// A job's state, waited for.
+fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
+        let line = lines.into_iter().next().unwrap();
+        if line["state"] == state {
+            return line;
+        }
+        assert!(Instant::now() < deadline, "{job} is not {state}: {line}");
+    }
+}
+
+#[test]
+fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
+    let (mut controller, _, grpc) = dev("");
+    let at = format!("--controller {grpc}");
+    let switch = one(&format!("switch describe switch {at}"));
+    assert_eq!((text(&switch, "event"), &switch["up"]), ("switch", &Value::Bool(true)));
+    let slots = number(&switch, "slots");
+
+    let (_, tenants) = run(&format!("tenant list {at}"));
+    assert_eq!(tenants.iter().map(|tenant| text(tenant, "tenant")).collect::<Vec<_>>(), ["blue", "red"]);
+    assert_eq!(number(&tenants[0]["quota"], "slots"), slots / 2.0);
+    let added = one(&format!("tenant add green --slots 64 --weight 2 {at}"));
+    assert!(text(&added, "token").starts_with("nf_"));
+    let rotated = one(&format!("tenant rotate green {at}"));
+    assert_ne!(rotated["token"], added["token"]);
+    assert_eq!(number(&one(&format!("tenant set green --weight 3 {at}")), "weight"), 3.0);
+    one(&format!("tenant remove green {at}"));
+
+    let declared = one(&format!("job declare red/later --world 4 --mode bfp32 {at}"));
+    assert_eq!((text(&declared, "state"), &declared["declared"]), ("declared", &Value::Bool(true)));
+    let listed = one(&format!("job list --tenant red --state declared {at}"));
+    assert_eq!(text(&listed, "job"), "later");
+    assert!(shown(&format!("job list {at}")).contains("red/later"));
+    assert!(shown(&format!("job describe red/later {at}")).contains("4 workers, bfp32"));
+    one(&format!("job forget red/later {at}"));
+    assert_eq!(shown(&format!("job list {at}")), "no jobs\n");
+
+    assert_eq!(one(&format!("switch drain switch {at}"))["drained"], true);
+    assert!(shown(&format!("switch list {at}")).contains("drained"));
+    assert_eq!(one(&format!("switch undrain switch {at}"))["drained"], false);
+    let frame = shown(&format!("top --once {at}"));
+    for part in ["1 of 1 switches up", "switch", "slots by job", "jobs", "events"] {
+        assert!(frame.contains(part), "no '{part}' in\n{frame}");
+    }
+    let changed = controller.event("occurrence");
+    assert_eq!(text(&changed, "kind"), "tenant_changed");
+
+    let mut names = BTreeSet::new();
+    [&declared, &added, &tenants[0], &changed].into_iter().for_each(|line| keys(line, &mut names));
+    // Packets are by reasons, which docs/operations.md has.
+    let mut described = switch;
+    described.as_object_mut().unwrap().remove("packets");
+    keys(&described, &mut names);
+    names.insert("packets".into());
+    names.remove("event");
+    let unknown: Vec<&String> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() > 30 && unknown.is_empty(), "not in docs/controller.md: {unknown:?}");
+    controller.signal("TERM");
+    assert!(controller.wait().success());
+}
+
+#[test]
+fn a_controller_says_what_is_not_there_and_who_is_not() {
+    let (_controller, _, grpc) = dev("");
+    for (wrong, kind) in [
+        ("job describe red/absent", "not_found"),
+        ("job end red/absent", "not_found"),
+        ("job declare red/x --world 2 --slots 100", "invalid"),
+        ("tenant add red", "exists"),
+        ("tenant remove nobody", "not_found"),
+        ("switch describe absent", "not_found"),
+    ] {
+        let (code, lines) = run(&format!("{wrong} --controller {grpc}"));
+        let error = lines.last().unwrap();
+        assert_eq!((code, text(error, "kind")), (Some(1), kind), "{wrong}: {error}");
+    }
+    let (code, lines) = run("job list --controller 127.0.0.1:1");
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(1), "no_controller"));
+    assert!(text(error, "message").contains("127.0.0.1:1"), "{error}");
+    assert!(text(error, "advice").contains("netfold controller --dev"), "{error}");
+}
+
+#[test]
+fn what_is_not_safe_must_be_said() {
+    for (wrong, option) in [
+        ("controller --dev --http 0.0.0.0:0", "--insecure"),
+        ("controller --topology x --state y", "--insecure"),
+        ("controller --topology x", "--state"),
+        ("controller --dev --tls-cert x", "--tls-key"),
+        ("tenant set red", "--slots"),
+        ("job list --state dancing", "running"),
+    ] {
+        let (code, lines) = run(wrong);
+        let error = lines.last().unwrap();
+        assert_eq!((code, text(error, "kind")), (Some(2), "usage"), "{wrong}: {error}");
+        assert!(text(error, "message").contains(option), "{wrong}: {error}");
+    }
+    let (_, lines) = run("controller --topology /nowhere.toml --state /nowhere.redb --insecure");
+    assert_eq!(text(lines.last().unwrap(), "kind"), "file");
+}
+
+#[test]
+fn two_tenants_train_at_once_and_a_third_job_is_refused() {
+    let (_controller, workers, grpc) = dev("");
+    let bench = |tenant: &str, job: &str| {
+        Process::start(&format!(
+            "bench all-reduce --controller {workers} --tenant {tenant} --job {job} --workers 2 --bytes 256KiB \
+             --slots 512 --warmup 1 --iterations 400"
+        ))
+    };
+    let (mut red, mut blue) = (bench("red", "one"), bench("blue", "two"));
+    for job in ["red/one", "blue/two"] {
+        let described = wait_for(&grpc, job, "running");
+        assert_eq!(number(&described, "slots_held"), 512.0, "{described}");
+        assert_eq!(described["trees"][0]["members"].as_array().unwrap().len(), 2);
+    }
+    let mut third = bench("red", "three");
+    let refused = third.event("error");
+    assert!(["quota", "slots"].contains(&text(&refused, "kind")), "{refused}");
+    assert!(!third.wait().success());
+    assert!(red.wait().success() && blue.wait().success());
+    let ended = wait_for(&grpc, "red/one", "ended");
+    assert_eq!(number(&ended, "slots_held"), 0.0, "{ended}");
+}
+
+#[test]
+fn what_was_declared_is_there_after_a_kill() {
+    let state = std::env::temp_dir().join(format!("netfold-state-{}.redb", std::process::id()));
+    let kept = format!("--state {}", state.display());
+    let (mut controller, _, grpc) = dev(&kept);
+    one(&format!("job declare blue/kept --world 4 --controller {grpc}"));
+    controller.signal("KILL");
+    controller.wait();
+    let (_controller, _, grpc) = dev(&kept);
+    let described = one(&format!("job describe blue/kept --controller {grpc}"));
+    assert_eq!(number(&described["spec"], "workers"), 4.0);
+    let _ = std::fs::remove_file(state);
+}

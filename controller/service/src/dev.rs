@@ -1,0 +1,214 @@
+//! A controller to try things with: one software switch in this process, and two tenants.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use netfold_controller::command::{Command, CommandError};
+use netfold_controller::record::{Quota, TenantRecord};
+use netfold_controller::server::{Control, Scope};
+use netfold_controller::topology::{Topology, TopologyError};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_switch::{EmptyPipeline, PAYLOADS};
+use netfold_switch_p4runtime::{Server, ServerConfig, ServerError};
+
+use crate::access::Token;
+use crate::controller::{Controller, ControllerConfig, ControllerError};
+use crate::front::FrontConfig;
+
+/// The tenants that there are from the start.
+pub const TENANTS: [&str; 2] = ["red", "blue"];
+
+/// What the switch is called.
+pub const SWITCH: &str = "switch";
+
+/// How long the switch may take to be up.
+const UP_WITHIN: Duration = Duration::from_secs(20);
+
+/// How often to look whether it is.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What to try things with.
+#[derive(Debug)]
+pub struct DevConfig {
+    /// The database's file; `None`: one that goes with the process.
+    pub state: Option<PathBuf>,
+    /// Address of the workers' port.
+    pub workers: SocketAddr,
+    /// gRPC, page and metrics.
+    pub front: FrontConfig,
+    /// How long a job waits for its workers, from the first.
+    pub join_timeout: Duration,
+}
+
+/// Why there is nothing to try things with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DevError {
+    /// The switch does not start, or failed.
+    #[error("the software switch failed")]
+    Switch(#[source] EmbeddedError),
+    /// Its P4Runtime server does not start, or failed.
+    #[error("the software switch's P4Runtime server failed")]
+    P4Runtime(#[source] ServerError),
+    /// The controller does not start, or failed.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+    /// One switch is no topology: a bug.
+    #[error("one switch is no topology; please report this")]
+    Topology(#[source] TopologyError),
+    /// A folder for the database cannot be made.
+    #[error("no folder can be made for the database: name a file with --state")]
+    Folder(#[source] io::Error),
+    /// The tenants cannot be added.
+    #[error("the tenants cannot be added")]
+    Tenants(#[source] CommandError),
+    /// The controller did not reach the switch in time.
+    #[error("the controller has not reached the software switch within {} s: {reason}", UP_WITHIN.as_secs())]
+    Down {
+        /// Why it counts as down.
+        reason: String,
+    },
+}
+
+/// A folder that goes with the process.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's own cleaning.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A controller with a switch of its own, as threads of this process.
+pub struct Dev {
+    /// In the order in which they end.
+    controller: Controller,
+    server: Server,
+    switch: EmbeddedSwitch,
+    state: PathBuf,
+    _folder: Option<Folder>,
+}
+
+impl Dev {
+    /// Starts everything and waits until jobs can be admitted.
+    ///
+    /// # Errors
+    /// [`DevError`], with nothing left running.
+    pub fn start(config: DevConfig) -> Result<Self, DevError> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let lane_words = PAYLOADS.into_iter().max().unwrap_or(0) / 4;
+        let switch = EmbeddedSwitch::builder()
+            .listen(any)
+            .bare(Vec::new())
+            .pipeline(Box::new(EmptyPipeline::new(lane_words)))
+            .start()
+            .map_err(DevError::Switch)?;
+        let server =
+            Server::start(any, ServerConfig::default(), switch.handle()).map_err(DevError::P4Runtime)?;
+        let topology =
+            Topology::single(SWITCH, Some(server.local_addr().to_string())).map_err(DevError::Topology)?;
+        let (state, folder) = match config.state {
+            Some(state) => (state, None),
+            None => {
+                let folder = temporary().map_err(DevError::Folder)?;
+                (folder.0.join("state.redb"), Some(folder))
+            }
+        };
+        let controller = Controller::start(ControllerConfig {
+            topology,
+            state: state.clone(),
+            workers: config.workers,
+            front: config.front,
+            join_timeout: config.join_timeout,
+        })?;
+        let dev = Self { controller, server, switch, state, _folder: folder };
+        dev.ready()?;
+        Ok(dev)
+    }
+
+    /// Waits for the switch, and adds the tenants.
+    fn ready(&self) -> Result<(), DevError> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(DevError::Folder)?;
+        let control = self.controller.control();
+        runtime.block_on(async {
+            let slots = up(&control).await?;
+            for name in TENANTS {
+                let quota = Quota { slots: slots / 2, ..Quota::UNLIMITED };
+                let record = TenantRecord { name: name.into(), quota, weight: 1, token: None };
+                match control.execute(Command::AddTenant(record)).await {
+                    // From the last time, in a file that stays.
+                    Ok(()) | Err(CommandError::Exists { .. }) => {}
+                    Err(error) => return Err(DevError::Tenants(error)),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+
+    /// Where the switch's P4Runtime server is.
+    pub fn p4runtime(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// Where the switch takes packets.
+    pub fn data(&self) -> SocketAddr {
+        self.switch.data()
+    }
+
+    /// The database's file.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Whether a part of it has ended, which unasked means that it failed.
+    pub fn is_finished(&self) -> bool {
+        self.controller.is_finished() || self.server.is_finished() || self.switch.is_finished()
+    }
+
+    /// Stops all of it.
+    ///
+    /// # Errors
+    /// [`DevError`] when a part of it had failed before.
+    pub fn stop(self) -> Result<(), DevError> {
+        let controlled = self.controller.stop();
+        let served = self.server.stop().map_err(DevError::P4Runtime);
+        self.switch.stop().map_err(DevError::Switch)?;
+        served?;
+        Ok(controlled?)
+    }
+}
+
+/// Waits until the switch is up; returns its slots.
+async fn up(control: &Control) -> Result<u32, DevError> {
+    let deadline = Instant::now() + UP_WITHIN;
+    loop {
+        let snapshot = control.snapshot(Scope::Live).await.map_err(DevError::Tenants)?;
+        let switch = snapshot.switches.first();
+        match switch {
+            Some(switch) if switch.up => return Ok(switch.slots),
+            _ if Instant::now() > deadline => {
+                let reason = switch.and_then(|switch| switch.down_reason.clone()).unwrap_or_default();
+                return Err(DevError::Down { reason });
+            }
+            _ => tokio::time::sleep(GLANCE).await,
+        }
+    }
+}
+
+/// A folder of this process alone, that only its user may enter.
+fn temporary() -> io::Result<Folder> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let name = Token::generate().map_err(io::Error::other)?.reveal();
+    let path = std::env::temp_dir().join(format!("netfold-{name}"));
+    fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(Folder(path))
+}

@@ -1,0 +1,206 @@
+//! What people and programs reach of a control plane: gRPC at one address, the page and the metrics at another.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netfold_controller::server::Control;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tonic::transport::Server;
+
+use crate::access::Access;
+use crate::connection::Door;
+use crate::grpc;
+use crate::http::Site;
+use crate::tls::{Tls, TlsError};
+
+/// Calls that one connection may have open at once, its streams included.
+const CALLS_MAX: u32 = 64;
+
+/// How long a call may take, watching aside.
+const CALL_TIME: Duration = Duration::from_secs(10);
+
+/// Longest list of metadata of a call, in bytes.
+const METADATA_LEN_MAX: u32 = 16 << 10;
+
+/// How often a client that says nothing is asked whether it is there, and how long it may take to answer.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Time that calls are given to end when the front stops.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Where to be reached, and by whom.
+#[derive(Debug, Clone)]
+pub struct FrontConfig {
+    /// Address of gRPC; port 0 takes any free one.
+    pub grpc: SocketAddr,
+    /// Address of the page and the metrics, if there are to be any.
+    pub http: Option<SocketAddr>,
+    /// Who is let in.
+    pub access: Access,
+    /// How both are encrypted; `None`: not at all.
+    pub tls: Option<Tls>,
+}
+
+/// Why a front does not start, or did not stay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrontError {
+    /// An address is not to be had.
+    #[error("cannot listen on {address}: choose another address or port")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A certificate or a key is wrong.
+    #[error("TLS cannot be served: check the PEM files")]
+    Tls(#[source] TlsError),
+    /// The same, as gRPC says it.
+    #[error("TLS cannot be served: check the PEM files")]
+    GrpcTls(#[source] tonic::transport::Error),
+    /// The system refused a thread or a runtime.
+    #[error("cannot start the controller's thread; check the process's limits")]
+    Thread(#[source] io::Error),
+    /// The listener failed for good.
+    #[error("the controller's gRPC server failed")]
+    Serve(#[source] tonic::transport::Error),
+    /// The thread panicked: a bug.
+    #[error("the controller's gRPC server failed; its panic message is on standard error; please report it")]
+    Panicked,
+}
+
+/// A front that serves on a thread of its own. Dropping it stops it; the control plane goes on.
+#[derive(Debug)]
+pub struct Front {
+    grpc: SocketAddr,
+    http: Option<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), FrontError>>>,
+}
+
+/// Listeners that are open already.
+struct Listeners {
+    grpc: TcpListener,
+    http: Option<TcpListener>,
+}
+
+impl Front {
+    /// Serves a control plane.
+    ///
+    /// # Errors
+    /// [`FrontError`], with nothing left running.
+    pub fn start(config: FrontConfig, control: Control) -> Result<Self, FrontError> {
+        let (grpc, grpc_address) = listen(config.grpc)?;
+        let http = config.http.map(listen).transpose()?;
+        let http_address = http.as_ref().map(|(_, address)| *address);
+        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener) };
+        if let Some(tls) = &config.tls {
+            // Both would be told from the thread only, when nobody listens.
+            tls.for_http().map_err(FrontError::Tls)?;
+            Server::builder().tls_config(tls.for_grpc()).map_err(FrontError::GrpcTls)?;
+        }
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(FrontError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("netfold-front".into())
+            .spawn(move || {
+                let served = runtime.block_on(serve(listeners, config, control, stopped));
+                runtime.shutdown_timeout(GRACE);
+                served
+            })
+            .map_err(FrontError::Thread)?;
+        Ok(Self { grpc: grpc_address, http: http_address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where gRPC is.
+    pub fn grpc(&self) -> SocketAddr {
+        self.grpc
+    }
+
+    /// Where the page and the metrics are.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Whether it has ended, which unasked means that it failed.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends all calls and stops.
+    ///
+    /// # Errors
+    /// [`FrontError`] when it had failed before.
+    pub fn stop(mut self) -> Result<(), FrontError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), FrontError> {
+        drop(self.stop.take());
+        match self.thread.take() {
+            Some(thread) => thread.join().unwrap_or(Err(FrontError::Panicked)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        let _ = self.join();
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontError> {
+    let bind = |source| FrontError::Bind { address, source };
+    let listener = TcpListener::bind(address).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(bind)?;
+    let address = listener.local_addr().map_err(bind)?;
+    Ok((listener, address))
+}
+
+async fn serve(
+    listeners: Listeners,
+    config: FrontConfig,
+    control: Control,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), FrontError> {
+    let mut server = Server::builder()
+        .max_concurrent_streams(CALLS_MAX)
+        .http2_max_header_list_size(METADATA_LEN_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .timeout(CALL_TIME);
+    if let Some(tls) = &config.tls {
+        server = server.tls_config(tls.for_grpc()).map_err(FrontError::GrpcTls)?;
+    }
+    let routes = grpc::routes(&control, &config.access);
+    let door = Door::new(tokio::net::TcpListener::from_std(listeners.grpc).map_err(FrontError::Thread)?);
+    let (sender, guests) = tokio::sync::mpsc::channel(1);
+    let accepting =
+        tokio::spawn(
+            async move { while sender.send(Ok::<_, io::Error>(door.next().await)).await.is_ok() {} },
+        );
+    let mut tasks = vec![accepting];
+    if let Some(listener) = listeners.http {
+        let door = Door::new(tokio::net::TcpListener::from_std(listener).map_err(FrontError::Thread)?);
+        let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontError::Tls)?;
+        let (site, observed) = Site::new(control, config.access);
+        tasks.push(tokio::spawn(observed));
+        tasks.push(tokio::spawn(site.serve(door, tls)));
+    }
+    let incoming = tokio_stream::wrappers::ReceiverStream::new(guests);
+    let serving = server.add_routes(routes).serve_with_incoming(incoming);
+    // Watchers would keep an orderly end waiting: a front that is stopped cuts them off.
+    let served = tokio::select! {
+        served = serving => served.map_err(FrontError::Serve),
+        _ = stopped => Ok(()),
+    };
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    served
+}

@@ -1,0 +1,43 @@
+//! The gRPC services: each call is let in by the [gate](crate::access), turned into what the control plane knows, asked, and
+//! its answer turned back. Nothing is decided here.
+
+mod convert;
+mod jobs;
+mod switches;
+mod tenants;
+
+use netfold_controller::server::Control;
+use netfold_controller_api::DESCRIPTOR;
+use netfold_controller_api::v1::jobs_server::JobsServer;
+use netfold_controller_api::v1::switches_server::SwitchesServer;
+use netfold_controller_api::v1::tenants_server::TenantsServer;
+use tonic::service::Routes;
+
+use crate::access::{Access, Gate};
+
+/// Longest request, in bytes.
+pub const REQUEST_LEN_MAX: usize = 16 << 10;
+
+/// Longest answer, in bytes.
+const ANSWER_LEN_MAX: usize = 32 << 20;
+
+/// Watchers at one time.
+pub const WATCHERS_MAX: usize = 256;
+
+/// All services over a control plane, reflection among them.
+pub(crate) fn routes(control: &Control, access: &Access) -> Routes {
+    let gate = Gate::new(access.clone(), control.clone());
+    macro_rules! limited {
+        ($server:expr) => {
+            $server.max_decoding_message_size(REQUEST_LEN_MAX).max_encoding_message_size(ANSWER_LEN_MAX)
+        };
+    }
+    let jobs = limited!(JobsServer::new(jobs::Jobs::new(control.clone(), gate.clone())));
+    let tenants = limited!(TenantsServer::new(tenants::Tenants::new(control.clone(), gate.clone())));
+    let switches = limited!(SwitchesServer::new(switches::Switches::new(control.clone(), gate)));
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTOR)
+        .build_v1()
+        .expect("the descriptor is that of the interface, compiled with it");
+    Routes::new(jobs).add_service(tenants).add_service(switches).add_service(reflection)
+}

@@ -1,0 +1,214 @@
+//! Between the interface's messages and the control plane's data.
+
+use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
+use netfold_controller::view::{
+    JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, SwitchView, TenantView, TreeView,
+};
+use netfold_controller_api::v1;
+use netfold_wire::control::Mode;
+use tonic::Status;
+
+use crate::access::Sight;
+use crate::refusal::invalid;
+
+/// Slots of a job of which nothing is said: those that the host library asks for.
+const SLOTS_DEFAULT: u32 = 256;
+
+pub(super) fn name(name: Option<v1::JobName>) -> Result<JobName, Status> {
+    match name {
+        Some(name) if !name.job.is_empty() => Ok(JobName { tenant: name.tenant, job: name.job }),
+        _ => Err(invalid("no job is named: set `name.job`, and `name.tenant` where there are tenants")),
+    }
+}
+
+pub(super) fn spec(spec: Option<v1::JobSpec>) -> Result<JobSpec, Status> {
+    let spec = spec.ok_or_else(|| invalid("nothing is said about the job: set `spec`"))?;
+    let fits = |what: &str, value: u32| {
+        u8::try_from(value.max(1)).map_err(|_| invalid(format!("{value} {what}: that is too many")))
+    };
+    Ok(JobSpec {
+        world: u16::try_from(spec.world)
+            .map_err(|_| invalid(format!("a world of {} workers: that is too many", spec.world)))?,
+        mode: mode(spec.mode())?,
+        slots: if spec.slots == 0 { SLOTS_DEFAULT } else { spec.slots },
+        classes: fits("classes", spec.classes)?,
+        trees: fits("trees", spec.trees)?,
+    })
+}
+
+fn mode(mode: v1::Mode) -> Result<Mode, Status> {
+    Ok(match mode {
+        v1::Mode::Unspecified => {
+            return Err(invalid("no numeric mode, or one of a newer interface: set `spec.mode`"));
+        }
+        v1::Mode::I32 => Mode::I32,
+        v1::Mode::Bfp32 => Mode::Bfp32,
+        v1::Mode::Bfp16 => Mode::Bfp16,
+        v1::Mode::Saturating => Mode::Saturating,
+        v1::Mode::Wide => Mode::Wide,
+        v1::Mode::Half => Mode::Half,
+        v1::Mode::Float => Mode::Float,
+    })
+}
+
+fn mode_message(mode: Mode) -> v1::Mode {
+    match mode {
+        Mode::I32 => v1::Mode::I32,
+        Mode::Bfp32 => v1::Mode::Bfp32,
+        Mode::Bfp16 => v1::Mode::Bfp16,
+        Mode::Saturating => v1::Mode::Saturating,
+        Mode::Wide => v1::Mode::Wide,
+        Mode::Half => v1::Mode::Half,
+        Mode::Float => v1::Mode::Float,
+    }
+}
+
+pub(super) fn state_message(state: JobState) -> v1::JobState {
+    match state {
+        JobState::Declared => v1::JobState::Declared,
+        JobState::Forming => v1::JobState::Forming,
+        JobState::Running => v1::JobState::Running,
+        JobState::Ended => v1::JobState::Ended,
+    }
+}
+
+pub(super) fn quota(quota: Option<v1::Quota>) -> Quota {
+    let quota = quota.unwrap_or_default();
+    let limit = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
+    Quota { slots: limit(quota.slots), jobs: limit(quota.jobs), workers: limit(quota.workers) }
+}
+
+fn quota_message(quota: Quota) -> v1::Quota {
+    let limit = |limit: u32| (limit != u32::MAX).then_some(limit);
+    v1::Quota { slots: limit(quota.slots), jobs: limit(quota.jobs), workers: limit(quota.workers) }
+}
+
+fn name_message(name: JobName) -> v1::JobName {
+    v1::JobName { tenant: name.tenant, job: name.job }
+}
+
+pub(super) fn job(job: JobView) -> v1::Job {
+    let slots_held = job.trees.iter().flat_map(|tree| &tree.places).map(|place| place.slots).sum();
+    v1::Job {
+        name: Some(name_message(job.name)),
+        spec: Some(v1::JobSpec {
+            world: u32::from(job.spec.world),
+            mode: mode_message(job.spec.mode).into(),
+            slots: job.spec.slots,
+            classes: u32::from(job.spec.classes),
+            trees: u32::from(job.spec.trees),
+        }),
+        declared: job.declared,
+        state: state_message(job.state).into(),
+        epoch: job.epoch,
+        changed_s: job.changed_s,
+        last: job.last.unwrap_or_default(),
+        trees: job.trees.into_iter().map(tree).collect(),
+        slots_held,
+    }
+}
+
+fn tree(tree: TreeView) -> v1::Tree {
+    v1::Tree {
+        tree: u32::from(tree.tree),
+        phase: tree.phase.to_owned(),
+        number: tree.number.map(u32::from),
+        epoch: tree.epoch,
+        slots: tree.slots,
+        places: tree.places.into_iter().map(place).collect(),
+        members: tree.members.into_iter().map(member).collect(),
+    }
+}
+
+fn place(place: PlaceView) -> v1::Place {
+    v1::Place {
+        switch: place.switch,
+        parent: place.parent.unwrap_or_default(),
+        first_slot: place.first_slot,
+        slots: place.slots,
+        workers: u32::from(place.workers),
+    }
+}
+
+fn member(member: MemberView) -> v1::Member {
+    v1::Member {
+        rank: u32::from(member.rank),
+        endpoint: member.endpoint.to_string(),
+        switch: member.switch.unwrap_or_default(),
+        state: member.state.to_owned(),
+    }
+}
+
+pub(super) fn tenant(tenant: TenantView) -> v1::Tenant {
+    v1::Tenant {
+        name: tenant.name,
+        quota: Some(quota_message(tenant.quota)),
+        used: Some(quota_message(tenant.used)),
+        weight: tenant.weight,
+        has_token: tenant.token,
+    }
+}
+
+/// A tenant that was just made, and has nothing yet.
+pub(super) fn new_tenant(record: &record::TenantRecord) -> v1::Tenant {
+    v1::Tenant {
+        name: record.name.clone(),
+        quota: Some(quota_message(record.quota)),
+        used: Some(v1::Quota { slots: Some(0), jobs: Some(0), workers: Some(0) }),
+        weight: record.weight,
+        has_token: record.token.is_some(),
+    }
+}
+
+/// A switch as somebody may see it.
+pub(super) fn switch(switch: SwitchView, sight: &Sight) -> v1::Switch {
+    let packets = match sight {
+        Sight::Everything => switch.packets.into_iter().collect(),
+        Sight::Tenant(_) => Default::default(),
+    };
+    v1::Switch {
+        name: switch.name,
+        role: switch.role,
+        kind: switch.kind,
+        address: switch.address,
+        up: switch.up,
+        down_reason: switch.down_reason.unwrap_or_default(),
+        drained: switch.drained,
+        numerics: switch.numerics.name().to_owned(),
+        slots: switch.slots,
+        slots_used: switch.slots_used,
+        ports: switch.ports,
+        ports_used: switch.ports_used,
+        groups: switch.groups,
+        groups_used: switch.groups_used,
+        ranges: switch.ranges.into_iter().map(|held| range(held, sight)).collect(),
+        packets,
+    }
+}
+
+fn range(range: RangeView, sight: &Sight) -> v1::Range {
+    let known = sight.has(&range.job.tenant);
+    v1::Range {
+        first: range.first,
+        slots: range.slots,
+        job: known.then(|| name_message(range.job)),
+        tree: if known { u32::from(range.tree) } else { 0 },
+    }
+}
+
+pub(super) fn link(link: LinkView) -> v1::Link {
+    v1::Link { a: link.a, b: link.b, rate: link.rate.unwrap_or(0), up: link.up, trees: link.trees }
+}
+
+pub(super) fn occurrence(occurrence: &Occurrence) -> v1::Occurrence {
+    v1::Occurrence {
+        number: occurrence.number,
+        at_ms: occurrence.at_ms,
+        kind: occurrence.kind.to_owned(),
+        job: occurrence.job.clone().map(name_message),
+        switch: occurrence.switch.clone().unwrap_or_default(),
+        epoch: occurrence.epoch,
+        reason: occurrence.reason.unwrap_or_default().to_owned(),
+        message: occurrence.message.clone(),
+    }
+}

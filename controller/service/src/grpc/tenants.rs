@@ -1,0 +1,108 @@
+//! The service `Tenants`.
+
+use netfold_controller::command::Command;
+use netfold_controller::record::TenantRecord;
+use netfold_controller::server::{Control, Scope};
+use netfold_controller_api::v1;
+use tonic::{Code, Request, Response, Status};
+
+use super::convert;
+use crate::access::{Gate, Token};
+use crate::refusal::{IntoStatus as _, Reason, invalid, not_found, refuse};
+
+pub(super) struct Tenants {
+    control: Control,
+    gate: Gate,
+}
+
+impl Tenants {
+    pub(super) fn new(control: Control, gate: Gate) -> Self {
+        Self { control, gate }
+    }
+
+    async fn execute(&self, command: Command) -> Result<(), Status> {
+        self.control.execute(command).await.map_err(|error| error.into_status())
+    }
+}
+
+fn named(name: &str) -> Result<&str, Status> {
+    if name.is_empty() { Err(invalid("no tenant is named: set `name`")) } else { Ok(name) }
+}
+
+fn new_token() -> Result<Token, Status> {
+    Token::generate().map_err(|error| {
+        let message = format!("the system gives no random numbers for a token: {error}");
+        refuse(Code::Unavailable, Reason::NoRandomness, message)
+    })
+}
+
+#[tonic::async_trait]
+impl v1::tenants_server::Tenants for Tenants {
+    async fn add(
+        &self,
+        request: Request<v1::AddTenantRequest>,
+    ) -> Result<Response<v1::AddTenantResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.gate.admin(&metadata)?;
+        named(&request.name)?;
+        let token = if request.without_token { None } else { Some(new_token()?) };
+        let record = TenantRecord {
+            name: request.name,
+            quota: convert::quota(request.quota),
+            weight: request.weight.max(1),
+            token: token.as_ref().map(Token::hash),
+        };
+        self.execute(Command::AddTenant(record.clone())).await?;
+        let token = token.map(Token::reveal).unwrap_or_default();
+        Ok(Response::new(v1::AddTenantResponse { tenant: Some(convert::new_tenant(&record)), token }))
+    }
+
+    async fn set(&self, request: Request<v1::SetTenantRequest>) -> Result<Response<v1::Tenant>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.gate.admin(&metadata)?;
+        let name = named(&request.name)?.to_owned();
+        let quota = request.quota.map(|quota| convert::quota(Some(quota)));
+        let weight = (request.weight > 0).then_some(request.weight);
+        self.execute(Command::SetTenant { name: name.clone(), quota, weight, token: None }).await?;
+        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let tenant = snapshot.tenants.into_iter().find(|tenant| tenant.name == name);
+        tenant.map(convert::tenant).map(Response::new).ok_or_else(|| not_found("tenant", name))
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveTenantRequest>,
+    ) -> Result<Response<v1::RemoveTenantResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.gate.admin(&metadata)?;
+        let name = named(&request.name)?.to_owned();
+        self.execute(Command::RemoveTenant(name)).await?;
+        Ok(Response::new(v1::RemoveTenantResponse {}))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListTenantsRequest>,
+    ) -> Result<Response<v1::ListTenantsResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
+        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let wanted =
+            |name: &String| sight.has(name) && request.tenant.as_ref().is_none_or(|tenant| tenant == name);
+        let tenants = snapshot.tenants.into_iter().filter(|tenant| wanted(&tenant.name));
+        Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.map(convert::tenant).collect() }))
+    }
+
+    async fn rotate_token(
+        &self,
+        request: Request<v1::RotateTokenRequest>,
+    ) -> Result<Response<v1::RotateTokenResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.gate.admin(&metadata)?;
+        let name = named(&request.name)?.to_owned();
+        let token = new_token()?;
+        self.execute(Command::SetTenant { name, quota: None, weight: None, token: Some(token.hash()) })
+            .await?;
+        Ok(Response::new(v1::RotateTokenResponse { token: token.reveal() }))
+    }
+}

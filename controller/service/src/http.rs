@@ -1,0 +1,257 @@
+//! The page and the metrics, over HTTP: `/`, `/metrics`, `/snapshot` and the stream `/events`.
+//!
+//! Everything is read-only, and nothing is fetched from elsewhere. Where the controller asks for tokens, so does this: an
+//! administrator's or a reader's, as `Bearer` or as the password of a browser's prompt.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use netfold_controller::server::{Control, Scope};
+use netfold_controller::view::Occurrence;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::access::Access;
+use crate::connection::{Door, Guest};
+use crate::metrics::{self, Counts};
+use crate::tls::HANDSHAKE;
+
+const PAGE: &str = include_str!("http/page.html");
+const STYLE: &str = include_str!("http/page.css");
+const SCRIPT: &str = include_str!("http/page.js");
+
+/// How long a client may take for its request's head.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// How often the stream has a snapshot.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Occurrences that a page is shown of what was before it came.
+const REMEMBERED: usize = 100;
+
+/// Messages that wait for a page that does not read.
+const QUEUE: usize = 8;
+
+/// The page may load what it brings along, and nothing else; no other page may frame it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct Site {
+    control: Control,
+    access: Access,
+    history: Arc<Mutex<History>>,
+    /// The newest snapshot, as JSON.
+    snapshots: watch::Receiver<Arc<str>>,
+}
+
+/// What has happened, as far as it is remembered.
+#[derive(Default)]
+struct History {
+    counts: Counts,
+    last: VecDeque<Arc<Occurrence>>,
+}
+
+impl Site {
+    /// A site over a control plane, and the task that keeps it up to date until the control plane is gone.
+    pub(crate) fn new(control: Control, access: Access) -> (Self, impl Future<Output = ()>) {
+        let history = Arc::new(Mutex::new(History::default()));
+        let (sender, snapshots) = watch::channel(Arc::from("{}"));
+        let site = Self { control: control.clone(), access, history: history.clone(), snapshots };
+        (site, observe(control, history, sender))
+    }
+
+    /// Serves until the task is dropped.
+    pub(crate) async fn serve(self, door: Door, tls: Option<TlsAcceptor>) {
+        loop {
+            let guest = door.next().await;
+            tokio::spawn(self.clone().attend(guest, tls.clone()));
+        }
+    }
+
+    async fn attend(self, guest: Guest, tls: Option<TlsAcceptor>) {
+        // What goes wrong with a connection is its client's business.
+        match tls {
+            None => self.converse(guest).await,
+            Some(acceptor) => {
+                if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(guest)).await {
+                    self.converse(stream).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let service = service_fn(move |request| {
+            let site = self.clone();
+            async move { Ok::<_, Infallible>(site.answer(request).await) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_buf_size(16 << 10)
+            .serve_connection(TokioIo::new(stream), service);
+        let _ = connection.await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let authorization =
+            request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if !self.access.sees_everything(authorization) {
+            let mut response =
+                text(StatusCode::UNAUTHORIZED, "a token is needed: an administrator's or a reader's\n");
+            let challenge = HeaderValue::from_static("Basic realm=\"netfold: the token is the password\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            return response;
+        }
+        if request.method() != Method::GET {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "everything here is only read: use GET\n");
+        }
+        match request.uri().path() {
+            "/" => content("text/html; charset=utf-8", PAGE),
+            "/page.css" => content("text/css; charset=utf-8", STYLE),
+            "/page.js" => content("text/javascript; charset=utf-8", SCRIPT),
+            "/metrics" => self.metrics().await,
+            "/snapshot" => self.snapshot().await,
+            "/events" => self.events(),
+            _ => text(StatusCode::NOT_FOUND, "there is /, /metrics, /snapshot and /events\n"),
+        }
+    }
+
+    async fn metrics(&self) -> Response<Body> {
+        let Ok(snapshot) = self.control.snapshot(Scope::All).await else { return gone() };
+        let counts = self.history.lock().unwrap_or_else(PoisonError::into_inner).counts.clone();
+        match metrics::scrape(&snapshot, &counts) {
+            Ok(scrape) => content(metrics::MEDIA_TYPE, scrape),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
+        }
+    }
+
+    async fn snapshot(&self) -> Response<Body> {
+        let Ok(snapshot) = self.control.snapshot(Scope::All).await else { return gone() };
+        content("application/json", serde_json::to_string(&snapshot).unwrap_or_default())
+    }
+
+    /// Server-sent events: `occurrence` for each thing that happens, after the last hundred; `snapshot` once a second.
+    fn events(&self) -> Response<Body> {
+        let (sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(QUEUE);
+        tokio::spawn(self.clone().tell(sender));
+        let mut response = Response::new(StreamBody::new(ReceiverStream::new(receiver)).boxed());
+        decorate(&mut response, "text/event-stream");
+        response
+    }
+
+    async fn tell(mut self, sender: mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
+        let mut occurrences = self.control.occurrences();
+        let before: Vec<_> =
+            self.history.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect();
+        let shown = before.last().map_or(0, |occurrence| occurrence.number);
+        let mut pending: String =
+            before.iter().map(|occurrence| event("occurrence", &json(occurrence))).collect();
+        pending += &event("snapshot", &self.snapshots.borrow_and_update().clone());
+        loop {
+            // A page that does not read is not waited for beyond this: its queue is full, and so it waits by itself.
+            if !pending.is_empty() && sender.send(Ok(Frame::data(Bytes::from(pending)))).await.is_err() {
+                return;
+            }
+            pending = tokio::select! {
+                () = sender.closed() => return,
+                changed = self.snapshots.changed() => match changed {
+                    Ok(()) => event("snapshot", &self.snapshots.borrow_and_update().clone()),
+                    Err(_) => return,
+                },
+                received = occurrences.recv() => match received {
+                    Ok(occurrence) if occurrence.number <= shown => String::new(),
+                    Ok(occurrence) => event("occurrence", &json(&occurrence)),
+                    Err(RecvError::Lagged(missed)) => event("missed", &missed.to_string()),
+                    Err(RecvError::Closed) => return,
+                },
+            };
+        }
+    }
+}
+
+/// Remembers what happens, and takes a snapshot a second while a page is open.
+async fn observe(control: Control, history: Arc<Mutex<History>>, snapshots: watch::Sender<Arc<str>>) {
+    let mut occurrences = control.occurrences();
+    let mut ticks = tokio::time::interval(REFRESH);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            received = occurrences.recv() => match received {
+                Ok(occurrence) => {
+                    let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+                    history.counts.count(&occurrence);
+                    if history.last.len() == REMEMBERED {
+                        history.last.pop_front();
+                    }
+                    history.last.push_back(occurrence);
+                }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
+            _ = ticks.tick() => {
+                // The site holds one receiver itself; each page has another.
+                if snapshots.receiver_count() == 0 {
+                    return;
+                }
+                let Ok(snapshot) = control.snapshot(Scope::Live).await else { return };
+                let text: Arc<str> = serde_json::to_string(&snapshot).unwrap_or_default().into();
+                let _ = snapshots.send(text);
+            }
+        }
+    }
+}
+
+fn json(occurrence: &Occurrence) -> String {
+    serde_json::to_string(occurrence).unwrap_or_default()
+}
+
+/// One server-sent event. JSON has no line breaks in it.
+fn event(kind: &str, data: &str) -> String {
+    format!("event: {kind}\ndata: {data}\n\n")
+}
+
+fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed()
+}
+
+fn text(status: StatusCode, message: &'static str) -> Response<Body> {
+    let mut response = content("text/plain; charset=utf-8", message);
+    *response.status_mut() = status;
+    response
+}
+
+fn gone() -> Response<Body> {
+    text(StatusCode::SERVICE_UNAVAILABLE, "the controller is shutting down\n")
+}
+
+fn content(media_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(full(bytes));
+    decorate(&mut response, media_type);
+    response
+}
+
+fn decorate(response: &mut Response<Body>, media_type: &'static str) {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+}

@@ -1,0 +1,199 @@
+//! What a scrape sees, in the OpenMetrics text format.
+//!
+//! Everything but the counts of occurrences is read from a snapshot at each scrape, so nothing that is gone lingers. Names and labels
+//! are in docs/controller.md, and the dashboard in docs/grafana uses them; a test compares all three.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use netfold_controller::view::{JobView, Occurrence, Snapshot, SwitchView, TenantView};
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// The media type of a scrape.
+pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Kinds of occurrences and reasons of refusals that are counted apart. There are fewer; the bound keeps a mistake small.
+const KINDS_MAX: usize = 64;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Every metric: its name as a scrape has it, its labels and what it is.
+pub const METRICS: &[(&str, &[&str], &str)] = &[
+    ("netfold_sessions", &[], "sessions of workers that are open"),
+    ("netfold_epoch_next", &[], "the next epoch to be used"),
+    ("netfold_jobs", &["state"], "jobs that are known, by how they stand"),
+    ("netfold_job_slots", &["tenant", "job"], "slots that a job holds, over all trees and switches"),
+    ("netfold_job_epoch", &["tenant", "job"], "epoch of a job's newest place"),
+    (
+        "netfold_job_workers",
+        &["tenant", "job", "state"],
+        "workers of a job, each tree counted, by how they stand",
+    ),
+    ("netfold_tenant_slots", &["tenant"], "slots of a tenant's jobs"),
+    ("netfold_tenant_slots_max", &["tenant"], "slots that a tenant may have; absent without a limit"),
+    ("netfold_tenant_jobs", &["tenant"], "jobs of a tenant that form or run"),
+    ("netfold_tenant_workers", &["tenant"], "workers of a tenant's jobs"),
+    ("netfold_switch_up", &["switch", "kind"], "1 if the switch answers"),
+    ("netfold_switch_drained", &["switch"], "1 if the switch takes no more jobs"),
+    ("netfold_switch_slots", &["switch"], "slots of a switch"),
+    ("netfold_switch_slots_used", &["switch"], "slots of a switch that jobs hold"),
+    ("netfold_switch_ports", &["switch"], "ports of a switch"),
+    ("netfold_switch_ports_used", &["switch"], "ports of a switch that jobs hold"),
+    ("netfold_switch_groups", &["switch"], "multicast groups of a switch"),
+    ("netfold_switch_groups_used", &["switch"], "multicast groups of a switch that jobs hold"),
+    ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch by what became of them"),
+    ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
+    ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
+    ("netfold_occurrences_total", &["kind"], "what has happened since the controller started"),
+    (
+        "netfold_refusals_total",
+        &["reason"],
+        "workers and jobs that were refused since the controller started",
+    ),
+];
+
+/// What has been counted since the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counts {
+    kinds: BTreeMap<&'static str, u64>,
+    refusals: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    pub(crate) fn count(&mut self, occurrence: &Occurrence) {
+        add(&mut self.kinds, occurrence.kind);
+        if let Some(reason) = occurrence.reason {
+            add(&mut self.refusals, reason);
+        }
+    }
+}
+
+fn add(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
+    if counts.len() < KINDS_MAX || counts.contains_key(name) {
+        *counts.entry(name).or_default() += 1;
+    }
+}
+
+/// A scrape.
+///
+/// # Errors
+/// Never while memory lasts: the text is written to a string.
+pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt::Error> {
+    let mut sheet = Sheet::default();
+    sheet.set("netfold_sessions", [], snapshot.sessions);
+    sheet.set("netfold_epoch_next", [], snapshot.epoch_next);
+    let mut states: BTreeMap<&str, u32> = BTreeMap::new();
+    for job in &snapshot.jobs {
+        *states.entry(job.state.name()).or_default() += 1;
+    }
+    for (state, jobs) in states {
+        sheet.set("netfold_jobs", [state], jobs);
+    }
+    snapshot.jobs.iter().for_each(|job| sheet.job(job));
+    snapshot.tenants.iter().for_each(|tenant| sheet.tenant(tenant));
+    snapshot.switches.iter().for_each(|switch| sheet.switch(switch));
+    for link in &snapshot.links {
+        sheet.set("netfold_link_up", [link.a.as_str(), &link.b], u32::from(link.up));
+        sheet.set("netfold_link_trees", [link.a.as_str(), &link.b], link.trees);
+    }
+    for (kind, count) in &counts.kinds {
+        sheet.count("netfold_occurrences_total", [kind], *count);
+    }
+    for (reason, count) in &counts.refusals {
+        sheet.count("netfold_refusals_total", [reason], *count);
+    }
+    sheet.text()
+}
+
+/// Metrics that are being filled in.
+#[derive(Default)]
+struct Sheet {
+    gauges: BTreeMap<&'static str, Family<Labels, Gauge>>,
+    counters: BTreeMap<&'static str, Family<Labels, Counter>>,
+}
+
+impl Sheet {
+    fn set<'a>(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = &'a str>,
+        value: impl Into<i64>,
+    ) {
+        self.gauges.entry(name).or_default().get_or_create(&labels(name, values)).set(value.into());
+    }
+
+    fn count<'a>(&mut self, name: &'static str, values: impl IntoIterator<Item = &'a &'a str>, value: u64) {
+        let labels = labels(name, values.into_iter().copied());
+        self.counters.entry(name).or_default().get_or_create(&labels).inc_by(value);
+    }
+
+    fn job(&mut self, job: &JobView) {
+        if job.trees.is_empty() {
+            return;
+        }
+        let (tenant, name) = (job.name.tenant.as_str(), job.name.job.as_str());
+        let slots: i64 =
+            job.trees.iter().flat_map(|tree| &tree.places).map(|place| i64::from(place.slots)).sum();
+        self.set("netfold_job_slots", [tenant, name], slots);
+        self.set("netfold_job_epoch", [tenant, name], job.epoch);
+        let mut workers: BTreeMap<&str, u32> = BTreeMap::new();
+        for member in job.trees.iter().flat_map(|tree| &tree.members) {
+            *workers.entry(member.state).or_default() += 1;
+        }
+        for (state, count) in workers {
+            self.set("netfold_job_workers", [tenant, name, state], count);
+        }
+    }
+
+    fn tenant(&mut self, tenant: &TenantView) {
+        let name = [tenant.name.as_str()];
+        self.set("netfold_tenant_slots", name, tenant.used.slots);
+        self.set("netfold_tenant_jobs", name, tenant.used.jobs);
+        self.set("netfold_tenant_workers", name, tenant.used.workers);
+        if tenant.quota.slots != u32::MAX {
+            self.set("netfold_tenant_slots_max", name, tenant.quota.slots);
+        }
+    }
+
+    fn switch(&mut self, switch: &SwitchView) {
+        let name = [switch.name.as_str()];
+        self.set("netfold_switch_up", [switch.name.as_str(), &switch.kind], u32::from(switch.up));
+        self.set("netfold_switch_drained", name, u32::from(switch.drained));
+        self.set("netfold_switch_slots", name, switch.slots);
+        self.set("netfold_switch_slots_used", name, switch.slots_used);
+        self.set("netfold_switch_ports", name, switch.ports);
+        self.set("netfold_switch_ports_used", name, switch.ports_used);
+        self.set("netfold_switch_groups", name, switch.groups);
+        self.set("netfold_switch_groups_used", name, switch.groups_used);
+        for (result, packets) in &switch.packets {
+            self.count("netfold_switch_packets_total", [&switch.name.as_str(), &result.as_str()], *packets);
+        }
+    }
+
+    /// The text, in the order of the table.
+    fn text(mut self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        for (name, _, help) in METRICS {
+            if let Some(family) = self.gauges.remove(name) {
+                registry.register(*name, *help, family);
+            }
+            if let Some(family) = self.counters.remove(name) {
+                // The format adds the ending itself.
+                registry.register(name.trim_end_matches("_total"), *help, family);
+            }
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}
+
+/// The values with the names that the table has for them.
+fn labels<'a>(name: &'static str, values: impl IntoIterator<Item = &'a str>) -> Labels {
+    let names = METRICS.iter().find(|(known, ..)| *known == name).map_or(&[][..], |(_, names, _)| names);
+    names.iter().copied().zip(values.into_iter().map(str::to_owned)).collect()
+}

@@ -1,0 +1,229 @@
+//! Every call of the interface, as an administrator.
+
+use netfold_controller_api::v1;
+use netfold_controller_api::v1::jobs_client::JobsClient;
+use netfold_controller_api::v1::switches_client::SwitchesClient;
+use netfold_controller_api::v1::tenants_client::TenantsClient;
+use tokio_stream::StreamExt as _;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::plane::{Plane, Served};
+use crate::run;
+
+pub(crate) async fn channel(served: &Served) -> Channel {
+    Endpoint::from_shared(served.grpc()).unwrap().connect().await.unwrap()
+}
+
+pub(crate) fn reason(status: &Status) -> String {
+    let info = status.get_details_error_info().unwrap_or_else(|| panic!("no reason in {status:?}"));
+    assert_eq!(info.domain, "netfold.controller");
+    info.reason
+}
+
+pub(crate) fn name(tenant: &str, job: &str) -> Option<v1::JobName> {
+    Some(v1::JobName { tenant: tenant.into(), job: job.into() })
+}
+
+fn spec(world: u32, slots: u32) -> Option<v1::JobSpec> {
+    Some(v1::JobSpec { world, mode: v1::Mode::Bfp16.into(), slots, classes: 0, trees: 0 })
+}
+
+#[test]
+fn jobs_are_declared_described_ended_and_forgotten() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut jobs = JobsClient::new(channel(&served).await);
+        let request = v1::DeclareJobRequest { name: name("red", "next"), spec: spec(8, 0) };
+        let declared = jobs.declare(request.clone()).await.unwrap().into_inner();
+        assert_eq!((declared.state(), declared.declared), (v1::JobState::Declared, true));
+        let expected = v1::JobSpec { slots: 256, classes: 1, trees: 1, ..spec(8, 0).unwrap() };
+        assert_eq!(declared.spec, Some(expected));
+        let again = jobs.declare(request).await.unwrap_err();
+        assert_eq!((again.code(), reason(&again).as_str()), (Code::AlreadyExists, "EXISTS"));
+
+        let described =
+            jobs.describe(v1::DescribeJobRequest { name: name("red", "train") }).await.unwrap().into_inner();
+        assert_eq!((described.state(), described.slots_held), (v1::JobState::Running, 384));
+        let tree = &described.trees[0];
+        assert_eq!((tree.places[0].switch.as_str(), tree.places[1].parent.as_str()), ("spine1", "spine1"));
+        assert_eq!((tree.members.len(), tree.members[3].endpoint.as_str()), (4, "10.0.0.4:20038"));
+
+        let request = v1::EndJobRequest { name: name("red", "train"), message: "maintenance".into() };
+        jobs.end(request).await.unwrap();
+        let described =
+            jobs.describe(v1::DescribeJobRequest { name: name("red", "train") }).await.unwrap().into_inner();
+        assert_eq!((described.state(), described.last.as_str()), (v1::JobState::Ended, "maintenance"));
+
+        jobs.forget(v1::ForgetJobRequest { name: name("red", "train") }).await.unwrap();
+        let gone = jobs.describe(v1::DescribeJobRequest { name: name("red", "train") }).await.unwrap_err();
+        assert_eq!((gone.code(), reason(&gone).as_str()), (Code::NotFound, "NOT_FOUND"));
+        assert!(gone.message().contains("red/train"), "{gone}");
+    });
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_sentence() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut jobs = JobsClient::new(channel(&served).await);
+        let nameless = v1::JobSpec { mode: 0, ..spec(8, 64).unwrap() };
+        for (name, spec) in [
+            (None, spec(8, 64)),
+            (name("red", ""), spec(8, 64)),
+            (name("red", "x"), None),
+            (name("red", "x"), Some(nameless)),
+            (name("red", "x"), spec(100_000, 64)),
+            (name("red", "x"), spec(8, 65)),
+        ] {
+            let wrong = jobs.declare(v1::DeclareJobRequest { name, spec }).await.unwrap_err();
+            assert_eq!((wrong.code(), reason(&wrong).as_str()), (Code::InvalidArgument, "INVALID"));
+            assert!(wrong.message().len() > 10, "{wrong}");
+        }
+        let message = "two\nlines".to_owned();
+        let wrong = jobs.end(v1::EndJobRequest { name: name("red", "train"), message }).await.unwrap_err();
+        assert_eq!(wrong.code(), Code::InvalidArgument);
+        for request in [
+            v1::ListJobsRequest { page_size: 1_001, ..Default::default() },
+            v1::ListJobsRequest { page_token: "99:x".into(), ..Default::default() },
+        ] {
+            assert_eq!(jobs.list(request).await.unwrap_err().code(), Code::InvalidArgument);
+        }
+    });
+}
+
+#[test]
+fn lists_are_filtered_and_come_in_pages() {
+    let served = Served::open(Plane::large(7, 100));
+    run(async {
+        let mut jobs = JobsClient::new(channel(&served).await);
+        let mut names = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = v1::ListJobsRequest { page_size: 9, page_token, ..Default::default() };
+            let page = jobs.list(request).await.unwrap().into_inner();
+            assert!(page.jobs.len() <= 9 && page.total == 100);
+            names.extend(page.jobs.into_iter().map(|job| job.name.unwrap()));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(names.len(), 100);
+        assert!(names.is_sorted_by(|a, b| (&a.tenant, &a.job) < (&b.tenant, &b.job)), "{names:?}");
+
+        let of_one = v1::ListJobsRequest { tenant: Some("tenant-0003".into()), ..Default::default() };
+        let listed = jobs.list(of_one).await.unwrap().into_inner();
+        assert_eq!(listed.total, 14);
+        assert!(listed.jobs.iter().all(|job| job.name.as_ref().unwrap().tenant == "tenant-0003"));
+        let ninety = v1::ListJobsRequest { contains: "job-0009".into(), ..Default::default() };
+        assert_eq!(jobs.list(ninety).await.unwrap().into_inner().total, 10);
+        let states = vec![v1::JobState::Running as i32];
+        let running = v1::ListJobsRequest { states, ..Default::default() };
+        assert_eq!(jobs.list(running).await.unwrap().into_inner().total, 0);
+    });
+}
+
+#[test]
+fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let channel = channel(&served).await;
+        let mut jobs = JobsClient::new(channel.clone());
+        let request = v1::WatchRequest { tenant: Some("red".into()), job: "train".into() };
+        let mut watched = jobs.watch(request).await.unwrap().into_inner();
+        let first = watched.next().await.unwrap().unwrap();
+        assert!(first.occurrence.is_none());
+        let job = first.job.unwrap();
+        assert_eq!((job.epoch, job.trees[0].members.len()), (7, 4));
+
+        // Another job's end is not this watcher's business.
+        let end = |tenant, job| v1::EndJobRequest { name: name(tenant, job), message: "over".into() };
+        jobs.end(end("blue", "tune")).await.unwrap();
+        jobs.end(end("red", "train")).await.unwrap();
+        let next = watched.next().await.unwrap().unwrap();
+        let occurrence = next.occurrence.unwrap();
+        assert_eq!((occurrence.kind.as_str(), occurrence.message.as_str()), ("job_ended", "over"));
+        assert_eq!(occurrence.job, name("red", "train"));
+        assert_eq!(next.job.unwrap().state(), v1::JobState::Ended);
+
+        let absent = v1::WatchRequest { tenant: Some("red".into()), job: "absent".into() };
+        assert_eq!(jobs.watch(absent).await.unwrap_err().code(), Code::NotFound);
+        let nobodys = v1::WatchRequest { tenant: None, job: "train".into() };
+        assert_eq!(jobs.watch(nobodys).await.unwrap_err().code(), Code::InvalidArgument);
+    });
+}
+
+#[test]
+fn tenants_are_added_changed_and_removed() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut tenants = TenantsClient::new(channel(&served).await);
+        let quota = Some(v1::Quota { slots: Some(64), jobs: None, workers: Some(8) });
+        let add = v1::AddTenantRequest { name: "green".into(), quota, weight: 0, without_token: false };
+        let added = tenants.add(add.clone()).await.unwrap().into_inner();
+        assert!(added.token.starts_with("nf_") && added.token.len() == 46);
+        let tenant = added.tenant.unwrap();
+        assert_eq!((tenant.quota, tenant.weight, tenant.has_token), (quota, 1, true));
+        assert_eq!(tenants.add(add).await.unwrap_err().code(), Code::AlreadyExists);
+
+        let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 5 };
+        let tenant = tenants.set(set).await.unwrap().into_inner();
+        assert_eq!((tenant.quota, tenant.weight), (quota, 5), "what is not given stays");
+        let rotate = v1::RotateTokenRequest { name: "green".into() };
+        let rotated = tenants.rotate_token(rotate).await.unwrap().into_inner();
+        assert_ne!(rotated.token, added.token);
+
+        let remove = |name: &str| v1::RemoveTenantRequest { name: name.into() };
+        let busy = tenants.remove(remove("red")).await.unwrap_err();
+        assert_eq!((busy.code(), reason(&busy).as_str()), (Code::FailedPrecondition, "CONFLICT"));
+        tenants.remove(remove("green")).await.unwrap();
+        assert_eq!(tenants.remove(remove("green")).await.unwrap_err().code(), Code::NotFound);
+        let listed = tenants.list(v1::ListTenantsRequest::default()).await.unwrap().into_inner().tenants;
+        let names: Vec<&str> = listed.iter().map(|tenant| tenant.name.as_str()).collect();
+        assert_eq!(names, ["blue", "red"]);
+    });
+}
+
+#[test]
+fn switches_are_listed_described_and_drained() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut switches = SwitchesClient::new(channel(&served).await);
+        let listed = switches.list(v1::ListSwitchesRequest::default()).await.unwrap().into_inner();
+        assert_eq!((listed.switches.len(), listed.links.len()), (5, 6));
+        let request = v1::DescribeSwitchRequest { name: "leaf1".into(), tenant: None };
+        let leaf = switches.describe(request).await.unwrap().into_inner();
+        assert_eq!((leaf.slots_used, leaf.ranges.len(), leaf.packets["duplicate"]), (256, 2, 321));
+        assert_eq!(leaf.ranges[1].job, name("blue", "tune"));
+        let request = v1::DrainSwitchRequest { name: "leaf1".into(), drained: true, evict: false };
+        assert!(switches.drain(request).await.unwrap().into_inner().drained);
+        let request = v1::DescribeSwitchRequest { name: "leaf9".into(), tenant: None };
+        assert_eq!(switches.describe(request).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn the_interface_describes_itself() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    let served = Served::closed(Plane::populated());
+    run(async {
+        let mut reflection = ServerReflectionClient::new(channel(&served).await);
+        let message_request = Some(MessageRequest::ListServices(String::new()));
+        let request = ServerReflectionRequest { host: String::new(), message_request };
+        let mut answers =
+            reflection.server_reflection_info(tokio_stream::iter([request])).await.unwrap().into_inner();
+        let answer = answers.next().await.unwrap().unwrap();
+        let Some(MessageResponse::ListServicesResponse(listed)) = answer.message_response else {
+            panic!("{answer:?}");
+        };
+        let names: Vec<String> = listed.service.into_iter().map(|service| service.name).collect();
+        for service in ["Jobs", "Tenants", "Switches"] {
+            assert!(names.contains(&format!("netfold.controller.v1.{service}")), "{names:?}");
+        }
+    });
+}

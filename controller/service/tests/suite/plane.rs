@@ -1,0 +1,331 @@
+//! A control plane that is made up: two leaves under two spines, two tenants, and whatever jobs a test wants.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use netfold_controller::command::{Command, CommandError, Proof};
+use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord, TokenHash};
+use netfold_controller::server::{Control, Scope, StandIn};
+use netfold_controller::view::{
+    JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
+    TreeView,
+};
+use netfold_service::access::Access;
+use netfold_service::{Front, FrontConfig, Tls};
+use netfold_wire::control::{Mode, Numerics};
+
+pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";
+pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
+pub(crate) const RED: &str = "red-0123456789abcdef0123456789abcdef";
+pub(crate) const BLUE: &str = "blue-0123456789abcdef0123456789abcdef";
+
+/// When everything was last changed.
+const CHANGED_S: u64 = 1_750_000_000;
+
+/// The made-up control plane.
+pub(crate) struct Plane {
+    tenants: BTreeMap<String, TenantRecord>,
+    jobs: BTreeMap<JobName, JobView>,
+    drained: BTreeMap<String, bool>,
+    happened: u64,
+}
+
+pub(crate) fn name(tenant: &str, job: &str) -> JobName {
+    JobName { tenant: tenant.into(), job: job.into() }
+}
+
+fn tenant(name: &str, token: &str) -> TenantRecord {
+    let quota = Quota { slots: 512, jobs: 4, workers: u32::MAX };
+    TenantRecord { name: name.into(), quota, weight: 1, token: Some(TokenHash::of(token)) }
+}
+
+fn member(rank: u16, switch: &str) -> MemberView {
+    let endpoint = SocketAddr::from(([10, 0, 0, rank as u8 + 1], 20038));
+    MemberView { rank, endpoint, switch: Some(switch.into()), state: "here" }
+}
+
+/// A job over two leaves and a spine.
+fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
+    let place = |switch: &str, parent: Option<&str>, workers| PlaceView {
+        switch: switch.into(),
+        parent: parent.map(str::to_owned),
+        first_slot,
+        slots: 128,
+        workers,
+    };
+    JobView {
+        name: job,
+        spec: JobSpec { world: 4, mode: Mode::Bfp16, slots: 128, classes: 1, trees: 1 },
+        declared: false,
+        state: JobState::Running,
+        epoch: 7 + first_slot / 128,
+        changed_s: CHANGED_S,
+        last: None,
+        trees: vec![TreeView {
+            tree: 0,
+            phase: "running",
+            number: Some(1),
+            epoch: Some(7),
+            slots: Some(128),
+            places: vec![
+                place(spine, None, 0),
+                place("leaf1", Some(spine), 2),
+                place("leaf2", Some(spine), 2),
+            ],
+            members: vec![member(0, "leaf1"), member(1, "leaf1"), member(2, "leaf2"), member(3, "leaf2")],
+        }],
+    }
+}
+
+pub(crate) fn ended(job: JobName) -> JobView {
+    JobView {
+        state: JobState::Ended,
+        last: Some("all workers have left".into()),
+        trees: Vec::new(),
+        ..running(job, 0, "spine1")
+    }
+}
+
+impl Plane {
+    /// Two tenants with a running job each.
+    pub(crate) fn populated() -> Self {
+        let jobs = [
+            running(name("red", "train"), 0, "spine1"),
+            running(name("blue", "tune"), 128, "spine2"),
+            ended(name("red", "old")),
+        ];
+        Self::with(jobs, [tenant("red", RED), tenant("blue", BLUE)])
+    }
+
+    pub(crate) fn with(
+        jobs: impl IntoIterator<Item = JobView>,
+        tenants: impl IntoIterator<Item = TenantRecord>,
+    ) -> Self {
+        Self {
+            tenants: tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect(),
+            jobs: jobs.into_iter().map(|job| (job.name.clone(), job)).collect(),
+            drained: BTreeMap::new(),
+            happened: 0,
+        }
+    }
+
+    /// `tenants` tenants with `jobs` jobs in all.
+    pub(crate) fn large(tenants: u32, jobs: u32) -> Self {
+        let tenant_name = |number: u32| format!("tenant-{number:04}");
+        let all =
+            (0..jobs).map(|number| ended(name(&tenant_name(number % tenants), &format!("job-{number:05}"))));
+        Self::with(all, (0..tenants).map(|number| tenant(&tenant_name(number), RED)))
+    }
+
+    fn switch(&self, name: &str, role: &str) -> SwitchView {
+        let mut ranges: Vec<RangeView> = self
+            .jobs
+            .values()
+            .flat_map(|job| {
+                job.trees.iter().flat_map(move |tree| tree.places.iter().map(move |place| (job, place)))
+            })
+            .filter(|(_, place)| place.switch == name)
+            .map(|(job, place)| RangeView {
+                first: place.first_slot,
+                slots: place.slots,
+                job: job.name.clone(),
+                tree: 0,
+            })
+            .collect();
+        ranges.sort_by_key(|range| range.first);
+        let used = ranges.iter().map(|range| range.slots).sum();
+        SwitchView {
+            name: name.into(),
+            role: role.into(),
+            kind: "software".into(),
+            address: "127.0.0.1:9559".into(),
+            up: name != "leaf3",
+            down_reason: (name == "leaf3").then(|| "the connection was refused".into()),
+            drained: self.drained.get(name).copied().unwrap_or(false),
+            numerics: Numerics::Word,
+            slots: 1024,
+            slots_used: used,
+            ports: 64,
+            ports_used: 6,
+            groups: 64,
+            groups_used: 2,
+            ranges,
+            packets: vec![("none".into(), 1_000_000), ("duplicate".into(), 321), ("epoch".into(), 5)],
+        }
+    }
+
+    fn occurrence(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> Occurrence {
+        self.happened += 1;
+        Occurrence {
+            number: self.happened,
+            at_ms: CHANGED_S * 1000 + self.happened,
+            kind,
+            job,
+            switch: None,
+            epoch: None,
+            reason: (kind == "refused").then_some("quota"),
+            message: message.into(),
+        }
+    }
+
+    /// Tenants and jobs that a command names must be there.
+    fn existing(&self, name: &JobName) -> Result<(), CommandError> {
+        let known = self.jobs.contains_key(name);
+        known.then_some(()).ok_or(CommandError::NotFound { what: "job", name: name.to_string() })
+    }
+}
+
+impl StandIn for Plane {
+    fn snapshot(&self, scope: Scope) -> Snapshot {
+        let live = |job: &&JobView| scope == Scope::All || !job.trees.is_empty();
+        let link = |a: &str, b: &str| LinkView {
+            a: a.into(),
+            b: b.into(),
+            rate: Some(100_000_000_000),
+            up: a != "leaf3",
+            trees: u32::from(a != "leaf3"),
+        };
+        Snapshot {
+            taken_ms: CHANGED_S * 1000,
+            tenants: self
+                .tenants
+                .values()
+                .map(|tenant| TenantView {
+                    name: tenant.name.clone(),
+                    quota: tenant.quota,
+                    used: Quota { slots: 384, jobs: 1, workers: 4 },
+                    weight: tenant.weight,
+                    token: tenant.token.is_some(),
+                })
+                .collect(),
+            jobs: self.jobs.values().filter(live).cloned().collect(),
+            switches: [
+                ("spine1", "spine"),
+                ("spine2", "spine"),
+                ("leaf1", "leaf"),
+                ("leaf2", "leaf"),
+                ("leaf3", "leaf"),
+            ]
+            .map(|(name, role)| self.switch(name, role))
+            .to_vec(),
+            links: ["leaf1", "leaf2", "leaf3"]
+                .iter()
+                .flat_map(|leaf| [link(leaf, "spine1"), link(leaf, "spine2")])
+                .collect(),
+            sessions: 8,
+            epoch_next: 9,
+        }
+    }
+
+    fn job(&self, name: &JobName) -> Option<JobView> {
+        self.jobs.get(name).cloned()
+    }
+
+    fn verify(&self, proof: &Proof) -> bool {
+        let tenant = self.tenants.get(&proof.tenant);
+        tenant.is_some_and(|tenant| match (&tenant.token, &proof.token) {
+            (None, _) => true,
+            (Some(own), Some(shown)) => own.equals(shown),
+            (Some(_), None) => false,
+        })
+    }
+
+    fn execute(&mut self, command: Command) -> Result<Vec<Occurrence>, CommandError> {
+        let occurrence = match command {
+            Command::AddTenant(record) => {
+                let name = record.name.clone();
+                if self.tenants.insert(name.clone(), record).is_some() {
+                    return Err(CommandError::Exists { what: "tenant", name });
+                }
+                self.occurrence("tenant_changed", None, "was added")
+            }
+            Command::SetTenant { name, quota, weight, token } => {
+                let missing = CommandError::NotFound { what: "tenant", name: name.clone() };
+                let tenant = self.tenants.get_mut(&name).ok_or(missing)?;
+                tenant.quota = quota.unwrap_or(tenant.quota);
+                tenant.weight = weight.unwrap_or(tenant.weight);
+                tenant.token = token.or(tenant.token);
+                self.occurrence("tenant_changed", None, "was changed")
+            }
+            Command::RemoveTenant(name) => {
+                if self.jobs.keys().any(|job| job.tenant == name) {
+                    return Err(CommandError::Conflict(format!("tenant '{name}' has jobs: end them first")));
+                }
+                let missing = CommandError::NotFound { what: "tenant", name: name.clone() };
+                self.tenants.remove(&name).ok_or(missing)?;
+                self.occurrence("tenant_changed", None, "was removed")
+            }
+            Command::DeclareJob { name, spec } => {
+                if !spec.slots.is_power_of_two() {
+                    return Err(CommandError::Invalid(format!(
+                        "{} slots: ask for a power of two",
+                        spec.slots
+                    )));
+                }
+                let job = JobView {
+                    spec,
+                    declared: true,
+                    state: JobState::Declared,
+                    last: None,
+                    ..ended(name.clone())
+                };
+                if self.jobs.contains_key(&name) {
+                    return Err(CommandError::Exists { what: "job", name: name.to_string() });
+                }
+                self.jobs.insert(name.clone(), job);
+                self.occurrence("job_declared", Some(name), "was declared")
+            }
+            Command::EndJob { name, message } => {
+                self.existing(&name)?;
+                self.jobs
+                    .insert(name.clone(), JobView { last: Some(message.clone()), ..ended(name.clone()) });
+                self.occurrence("job_ended", Some(name), &message)
+            }
+            Command::ForgetJob(name) => {
+                self.existing(&name)?;
+                self.jobs.remove(&name);
+                self.occurrence("refused", Some(name), "was forgotten")
+            }
+            Command::Drain { switch, drained, .. } => {
+                self.drained.insert(switch.clone(), drained);
+                let drained = self.occurrence("switch_drained", None, "takes no more jobs");
+                Occurrence { switch: Some(switch), ..drained }
+            }
+        };
+        Ok(vec![occurrence])
+    }
+}
+
+/// A front over a made-up control plane, and the thread that answers for it.
+pub(crate) struct Served {
+    pub(crate) front: Front,
+    pub(crate) control: Control,
+}
+
+impl Served {
+    pub(crate) fn open(plane: Plane) -> Self {
+        Self::start(plane, Access::Open, None)
+    }
+
+    /// With tokens of an administrator and a reader.
+    pub(crate) fn closed(plane: Plane) -> Self {
+        let access =
+            Access::Tokens { admins: vec![TokenHash::of(ADMIN)], readers: vec![TokenHash::of(READER)] };
+        Self::start(plane, access, None)
+    }
+
+    pub(crate) fn start(plane: Plane, access: Access, tls: Option<Tls>) -> Self {
+        let (control, answering) = Control::of(plane);
+        std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answering);
+        });
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = FrontConfig { grpc: any, http: Some(any), access, tls };
+        let front = Front::start(config, control.clone()).unwrap();
+        Self { front, control }
+    }
+
+    pub(crate) fn grpc(&self) -> String {
+        format!("http://{}", self.front.grpc())
+    }
+}

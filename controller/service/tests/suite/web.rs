@@ -1,0 +1,181 @@
+//! The page's files, the metrics and the stream, over HTTP.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use netfold_controller::command::Command;
+use netfold_service::Reason;
+use netfold_service::metrics::METRICS;
+
+use crate::PATIENCE;
+use crate::plane::{ADMIN, Plane, READER, RED, Served, name};
+
+const PAGE: &str = include_str!("../../../../docs/controller.md");
+const DASHBOARD: &str = include_str!("../../../../docs/grafana/netfold.json");
+
+fn ask(address: SocketAddr, head: &str) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "{head}\r\nHost: netfold\r\nConnection: close\r\n\r\n").unwrap();
+    BufReader::new(stream)
+}
+
+fn answer(address: SocketAddr, head: &str) -> (String, String) {
+    let mut text = String::new();
+    ask(address, head).read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+    (head.to_owned(), body.to_owned())
+}
+
+/// Names of metrics and labels in a scrape.
+fn samples(scrape: &str) -> BTreeSet<(String, Vec<String>)> {
+    let lines = scrape.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, rest) = line.split_at(line.find(['{', ' ']).unwrap());
+        let labels =
+            rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map_or("", |(labels, _)| labels);
+        let labels =
+            labels.split(',').filter_map(|label| label.split_once('=')).map(|(label, _)| label.to_owned());
+        (name.to_owned(), labels.collect())
+    };
+    lines.map(sample).collect()
+}
+
+#[test]
+fn a_scrape_has_the_documented_metrics_and_no_others() {
+    let served = Served::open(Plane::populated());
+    let address = served.front.http().unwrap();
+    let control = served.control.clone();
+    crate::run(async {
+        control.execute(Command::ForgetJob(name("red", "old"))).await.unwrap();
+    });
+    // What happened is counted by another task.
+    let scrape = loop {
+        let (head, body) = answer(address, "GET /metrics HTTP/1.1");
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("openmetrics-text"), "{head}");
+        if body.contains("netfold_refusals_total") {
+            break body;
+        }
+    };
+    for line in [
+        "netfold_switch_slots_used{switch=\"leaf1\"} 256",
+        "netfold_switch_up{switch=\"leaf3\",kind=\"software\"} 0",
+        "netfold_switch_packets_total{switch=\"leaf1\",result=\"duplicate\"} 321",
+        "netfold_job_slots{tenant=\"red\",job=\"train\"} 384",
+        "netfold_job_workers{tenant=\"red\",job=\"train\",state=\"here\"} 4",
+        "netfold_tenant_slots_max{tenant=\"blue\"} 512",
+        "netfold_refusals_total{reason=\"quota\"} 1",
+        "netfold_sessions 8",
+    ] {
+        assert!(scrape.lines().any(|shown| shown == line), "no '{line}' in\n{scrape}");
+    }
+    assert!(scrape.ends_with("# EOF\n"));
+    let table: BTreeSet<(String, Vec<String>)> = METRICS
+        .iter()
+        .map(|(name, labels, _)| {
+            ((*name).to_owned(), labels.iter().map(|label| (*label).to_owned()).collect())
+        })
+        .collect();
+    assert_eq!(samples(&scrape), table);
+}
+
+#[test]
+fn metrics_and_reasons_are_documented() {
+    for (name, labels, _) in METRICS {
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{name}`")));
+        let row = row.unwrap_or_else(|| panic!("docs/controller.md has no row for {name}"));
+        assert!(labels.iter().all(|label| row.contains(&format!("`{label}`"))), "{row}");
+    }
+    for reason in Reason::ALL {
+        assert!(
+            PAGE.contains(&format!("| `{}`", reason.name())),
+            "docs/controller.md has no row for {reason:?}"
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_uses_metrics_that_there_are() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let queries = panels.iter().flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default());
+    let words: BTreeSet<String> = queries
+        .map(|target| target["expr"].as_str().unwrap().to_owned())
+        .flat_map(|query| {
+            let words = query.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+            words.filter(|word| word.starts_with("netfold_")).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(words.len() >= 10, "{words:?}");
+    for word in words {
+        assert!(METRICS.iter().any(|(name, ..)| *name == word), "{word} is no metric");
+    }
+}
+
+#[test]
+fn the_page_is_served_whole_and_loads_nothing_from_elsewhere() {
+    let served = Served::open(Plane::populated());
+    let address = served.front.http().unwrap();
+    for (path, media_type) in [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
+    {
+        let (head, body) = answer(address, &format!("GET {path} HTTP/1.1"));
+        let head = head.to_lowercase();
+        assert!(head.starts_with("http/1.1 200") && head.contains(media_type), "{head}");
+        assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+        assert!(!body.replace("http://www.w3.org/2000/svg", "").contains("//www"), "{path}");
+        assert!(!body.contains("https:"), "{path}");
+    }
+    let (_, body) = answer(address, "GET /snapshot HTTP/1.1");
+    let snapshot: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(snapshot["switches"][2]["name"], "leaf1");
+    assert!(answer(address, "GET /elsewhere HTTP/1.1").0.starts_with("HTTP/1.1 404"));
+    assert!(answer(address, "POST / HTTP/1.1").0.starts_with("HTTP/1.1 405"));
+    assert!(answer(address, "GET /../../etc/passwd HTTP/1.1").0.starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn pages_and_metrics_ask_for_a_token_where_grpc_does() {
+    let served = Served::closed(Plane::populated());
+    let address = served.front.http().unwrap();
+    for path in ["/", "/metrics", "/snapshot", "/events", "/elsewhere"] {
+        let (head, body) = answer(address, &format!("GET {path} HTTP/1.1"));
+        assert!(head.starts_with("HTTP/1.1 401") && head.contains("Basic"), "{head}");
+        assert!(!body.contains("leaf1"));
+        let (head, _) = answer(address, &format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {RED}"));
+        assert!(head.starts_with("HTTP/1.1 401"), "a tenant's token does not show everything: {head}");
+    }
+    for token in [ADMIN, READER] {
+        let (head, _) = answer(address, &format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}"));
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
+}
+
+#[test]
+fn the_stream_tells_what_was_what_is_and_what_happens() {
+    let served = Served::open(Plane::populated());
+    let address = served.front.http().unwrap();
+    let end = |message: &str| {
+        let command = Command::EndJob { name: name("red", "train"), message: message.into() };
+        let control = served.control.clone();
+        crate::run(async move { control.execute(command).await.unwrap() });
+    };
+    end("before");
+    // Remembered by another task: a page that comes now may be a little early.
+    while !answer(address, "GET /metrics HTTP/1.1")
+        .1
+        .contains("netfold_occurrences_total{kind=\"job_ended\"} 1")
+    {}
+    let mut lines = ask(address, "GET /events HTTP/1.1").lines().map(Result::unwrap);
+    let mut next = |kind: &str| loop {
+        let line = lines.next().expect("the stream goes on");
+        if line == format!("event: {kind}") {
+            let data = lines.next().unwrap();
+            break serde_json::from_str::<serde_json::Value>(data.strip_prefix("data: ").unwrap()).unwrap();
+        }
+    };
+    assert_eq!(next("occurrence")["message"], "before");
+    while next("snapshot")["switches"][2]["name"] != "leaf1" {}
+    end("after");
+    assert_eq!(next("occurrence")["message"], "after");
+}
