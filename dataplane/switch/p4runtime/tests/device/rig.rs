@@ -1,7 +1,7 @@
 //! A switch without a program, its server, and a client that sends whatever a test wants.
 
 use std::net::SocketAddr;
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::Duration;
 
 use netfold_io::udp::{UdpConfig, UdpIo};
@@ -20,6 +20,7 @@ use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 use prost::Message;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -41,7 +42,7 @@ pub(crate) struct Device {
     pub(crate) server: Option<Server>,
     pub(crate) handle: Handle,
     pub(crate) workers: Vec<loopback::Loopback>,
-    thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
+    thread: Option<thread::JoinHandle<Result<SwitchCounters, IoError>>>,
 }
 
 impl Device {
@@ -73,7 +74,7 @@ impl Device {
     fn serving(io: Box<dyn PacketIo>, workers: Vec<loopback::Loopback>, config: ServerConfig) -> Self {
         let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), io);
         let handle = switch.handle();
-        let thread = Some(std::thread::spawn(move || switch.run()));
+        let thread = Some(thread::spawn(move || switch.run()));
         let server = Server::start(([127, 0, 0, 1], 0).into(), config, handle.clone()).unwrap();
         Self { server: Some(server), handle, workers, thread }
     }
@@ -187,7 +188,15 @@ pub(crate) struct Client {
 /// An open stream.
 pub(crate) struct Stream {
     requests: mpsc::Sender<v1::StreamMessageRequest>,
-    answers: Result<Streaming<v1::StreamMessageResponse>, Status>,
+    answers: Answers,
+}
+
+type Opened = Result<Streaming<v1::StreamMessageResponse>, Status>;
+
+/// Some servers open their side of a stream with their first message only.
+enum Answers {
+    Opening(JoinHandle<Opened>),
+    Open(Opened),
 }
 
 impl Client {
@@ -242,8 +251,11 @@ impl Client {
         let mut grpc = self.grpc().unwrap();
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
         let codec = ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
-        let call = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec);
-        let answers = self.runtime.block_on(call).map(tonic::Response::into_inner);
+        let call = async move {
+            let call = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec).await;
+            call.map(tonic::Response::into_inner)
+        };
+        let answers = Answers::Opening(self.runtime.spawn(call));
         self.stream.insert(Stream { requests, answers })
     }
 
@@ -264,11 +276,18 @@ impl Client {
 
     /// As [`Self::hear`]; `None` when nothing comes for so long.
     pub(crate) fn hear_within(&mut self, wait: Duration) -> Option<Result<StreamResponse, Status>> {
-        let answers = match &mut self.stream.as_mut().unwrap().answers {
-            Ok(answers) => answers,
-            Err(status) => return Some(Err(status.clone())),
+        let answers = &mut self.stream.as_mut().unwrap().answers;
+        let hear = async {
+            if let Answers::Opening(opening) = answers {
+                *answers = Answers::Open(opening.await.unwrap());
+            }
+            match answers {
+                Answers::Open(Ok(open)) => open.message().await,
+                Answers::Open(Err(status)) => Err(status.clone()),
+                Answers::Opening(_) => unreachable!(),
+            }
         };
-        let heard = self.runtime.block_on(async { tokio::time::timeout(wait, answers.message()).await });
+        let heard = self.runtime.block_on(async { tokio::time::timeout(wait, hear).await });
         heard.ok().map(|message| match message? {
             Some(message) => Ok(message.update.unwrap()),
             None => Err(Status::ok("the end")),
