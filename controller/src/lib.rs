@@ -20,6 +20,7 @@
 //! | [`executor`], [`driver`] | makes it so on the switches; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
 //! | [`plane`] | which switches a control port admits to, and how they are driven | topology, drivers |
+//! | [`bfrt`] | a driver for Tofino switches, over BF Runtime | tonic |
 //! | [`p4runtime`] | a driver for switches that offer P4Runtime | tonic |
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
@@ -53,6 +54,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod bfrt;
 pub mod command;
 pub mod driver;
 pub mod executor;

@@ -1,11 +1,15 @@
 //! Control of switches over P4Runtime: bmv2 today, and whatever else offers it.
 //!
+//! - [`Managed`]: a switch that is kept as the control plane wants it, over broken connections, restarts of either side and
+//!   other controllers; [`connect()`] makes one of a switch in a topology. What a controller uses.
+//! - [`Pipeline`]: what such a switch is to run. [`Places`] and [`Attachment`]: how it gets to its peers.
 //! - [`Client`]: the calls of one controller to one switch, in blocking form; it stays in charge by its open stream.
-//! - [`P4RuntimeDriver`]: a [`SwitchDriver`](crate::SwitchDriver) on top: pushes the pipeline, keeps entries and
-//!   multicast groups, addresses copies.
-//! - [`ControlPort`]: where the driver's ADVANCE and PROBE packets go in and out; over UDP with [`UdpControlPort`].
+//! - [`P4RuntimeDriver`]: a [`SwitchDriver`](crate::SwitchDriver) on top that takes a switch over by emptying it; what the testbed
+//!   uses for switches of its own.
+//! - [`ControlPort`]: where ADVANCE and PROBE packets go in and out, if not over the stream; over UDP with
+//!   [`UdpControlPort`].
 //!
-//! # Life of a driver
+//! # Life of a driver that empties
 //!
 //! 1. [`Client::connect`] waits for the switch and becomes its primary controller.
 //! 2. [`P4RuntimeDriver::start`] empties the switch of multicast groups, pushes the pipeline (which empties the tables)
@@ -45,11 +49,16 @@ mod state;
 mod stream;
 mod tables;
 
+pub(crate) use advance::advance;
+pub(crate) use client::Executor;
 pub use client::{Client, ClientConfig, ELECTION_ID};
 pub use connect::{ConnectError, LANE_WORDS_DEFAULT, configure, connect, neighbourhood};
 pub use control::{ControlPort, UdpControlPort};
 pub use driver::{DeviceFormat, DriverConfig, Neighbour, Neighbours, P4RuntimeDriver};
 pub use error::{P4RuntimeError, Rpc, UpdateFailure};
+pub(crate) use managed::{Bound, Desired, port_error};
 pub use managed::{CPU_PORT, Counts, Managed, ManagedConfig, Repaired, SwitchEvent};
 pub use pipeline::{Pipeline, PipelineError};
+pub(crate) use places::PortProblem;
 pub use places::{Attachment, Neighbourhood, Places};
+pub(crate) use state::Key;

@@ -40,7 +40,7 @@ struct Round<'c> {
 
 /// Moves every set of the slots on to `chunk` and returns the newest chunk stored, as
 /// [`crate::SwitchDriver::advance`] wants it. `nonce` is a number that no recent call had.
-pub(super) fn advance(
+pub(crate) fn advance(
     control: &mut dyn ControlPort,
     nonce: u32,
     first_slot: u32,

@@ -259,7 +259,7 @@ impl Shared {
 }
 
 /// A thread that runs one switch's calls.
-struct Executor {
+pub(crate) struct Executor {
     handle: Handle,
     switch: String,
     stop: Option<oneshot::Sender<()>>,
@@ -267,7 +267,7 @@ struct Executor {
 }
 
 impl Executor {
-    fn start(switch: &str) -> Result<Self, P4RuntimeError> {
+    pub(crate) fn start(switch: &str) -> Result<Self, P4RuntimeError> {
         let failed = |source| P4RuntimeError::Thread { switch: switch.to_owned(), source };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
@@ -286,16 +286,23 @@ impl Executor {
         &self,
         call: impl Future<Output = Result<T, P4RuntimeError>> + Send + 'static,
     ) -> Result<T, P4RuntimeError> {
+        self.run(call)?
+    }
+
+    /// Runs something on the thread and waits for it.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, P4RuntimeError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
             // Nobody waits for it when the caller is gone.
             let _ = reply.send(call.await);
         });
-        let gone = |_| P4RuntimeError::Thread {
+        answer.recv().map_err(|_| P4RuntimeError::Thread {
             switch: self.switch.clone(),
             source: std::io::Error::other("the switch's thread has ended"),
-        };
-        answer.recv().map_err(gone)?
+        })
     }
 }
 

@@ -44,7 +44,7 @@ use super::pipeline::Pipeline;
 use super::places::Attachment;
 use crate::driver::{DriverError, Held, Limits, SwitchDriver};
 use call::{Answer, Call, Reply, Request};
-use desired::Desired;
+pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::Keeper;
 
 /// Port by which bmv2, Tofino and the software switch exchange packets with a controller, unless told otherwise.

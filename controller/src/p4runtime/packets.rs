@@ -64,10 +64,12 @@ impl PacketLine {
     fn send(&self, payload: Vec<u8>) -> io::Result<()> {
         let packet = PacketOut { payload, metadata: Vec::new() };
         let request = StreamMessageRequest { update: Some(StreamRequest::Packet(packet)) };
-        match self.inner().requests.as_ref().map(|requests| requests.try_send(request)) {
+        let inner = self.inner();
+        let Some(requests) = &inner.requests else { return Err(gone()) };
+        match requests.try_send(request) {
             // No room is a lost packet.
-            Some(Ok(()) | Err(TrySendError::Full(_))) => Ok(()),
-            Some(Err(TrySendError::Closed(_))) | None => Err(gone()),
+            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(gone()),
         }
     }
 

@@ -56,7 +56,7 @@ impl Places for Neighbourhood {
 
 /// Why a port cannot be bound.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PortProblem {
+pub(crate) enum PortProblem {
     #[error("no peer is bound to it")]
     Unbound,
     #[error("the switch takes no port of that number")]

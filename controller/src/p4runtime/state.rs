@@ -11,14 +11,14 @@ use netfold_p4_runtime::{Schema, SchemaError};
 
 /// By what a table knows an entry: table, key fields in order of their ids, priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(crate) struct Key {
     table: u32,
     matches: Vec<FieldMatch>,
     priority: i32,
 }
 
 impl Key {
-    pub(super) fn of(entry: &TableEntry) -> Self {
+    pub(crate) fn of(entry: &TableEntry) -> Self {
         let mut matches = entry.matches.clone();
         matches.sort_unstable();
         Self { table: entry.table, matches, priority: entry.priority }
@@ -27,7 +27,7 @@ impl Key {
 
 /// Entries by their keys, groups by their ids with copies in order of port and instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) entries: BTreeMap<Key, TableEntry>,
     pub(super) groups: BTreeMap<u16, Vec<Replica>>,
 }

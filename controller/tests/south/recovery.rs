@@ -119,16 +119,14 @@ impl Model {
                     self.ports.insert(port);
                     Ok(())
                 }),
-            0 | 1 | 2 if bound && !self.groups.contains_key(&job) => {
+            0..=2 if bound && !self.groups.contains_key(&job) => {
                 switch.set_group(job, &replicas(ports)).map(|()| {
                     self.groups.insert(job, ports);
                 })
             }
-            0 | 1 | 2 if bound && !self.jobs.contains(&job) => {
-                switch.insert(&entries(job, ports)).map(|()| {
-                    self.jobs.insert(job);
-                })
-            }
+            0..=2 if bound && !self.jobs.contains(&job) => switch.insert(&entries(job, ports)).map(|()| {
+                self.jobs.insert(job);
+            }),
             3 if self.jobs.contains(&job) => switch.delete(&entries(job, ports)).map(|()| {
                 self.jobs.remove(&job);
             }),

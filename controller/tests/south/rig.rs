@@ -191,10 +191,13 @@ pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<Held> {
     bound.into_iter().chain(rest).collect()
 }
 
+/// A table entry that can be put in order: table, key, priority, action, parameters.
+type Comparable = (u32, Vec<FieldMatch>, i32, u32, Vec<u64>);
+
 /// Entries, groups and ports of a switch, comparable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Holding {
-    pub(crate) entries: BTreeSet<(u32, Vec<FieldMatch>, i32, u32, Vec<u64>)>,
+    pub(crate) entries: BTreeSet<Comparable>,
     pub(crate) groups: BTreeMap<u32, BTreeSet<(u16, u16)>>,
     pub(crate) ports: BTreeMap<String, u32>,
 }

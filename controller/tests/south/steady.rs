@@ -27,8 +27,13 @@ pub(crate) fn admit(switch: &mut impl SwitchDriver, job: u16, ports: [u16; 2]) {
 fn a_switch_that_runs_our_pipeline_is_adopted_without_a_write() {
     let device = Device::start();
     let mut first = Watched::start(config(device.address()), Vec::new());
-    let (fresh, boot) = first.up();
+    let (fresh, boot, data) = first.wait(|event| match event {
+        SwitchEvent::Up { fresh, boot, data, .. } => Some((*fresh, boot.clone(), *data)),
+        _ => None,
+    });
     assert!(fresh, "it had no pipeline");
+    assert_eq!(data, Some(device.data));
+    first.eventually_up();
     assert_eq!(first.switch.counts().pushes, 1);
     admit(&mut first.switch, 1, [0, 1]);
     admit(&mut first.switch, 2, [2, 3]);
@@ -52,6 +57,20 @@ fn a_switch_that_runs_our_pipeline_is_adopted_without_a_write() {
     (0..2).for_each(|port| second.switch.unbind_port(port).unwrap());
     let after = raw.holding();
     assert_eq!((after.entries.len(), after.groups.len(), after.ports.len()), (2 + 11, 1, 2));
+}
+
+#[test]
+fn slots_are_moved_on_over_the_stream() {
+    let device = Device::start();
+    let mut watched = Watched::start(config(device.address()), Vec::new());
+    watched.up();
+    let switch = &mut watched.switch;
+    assert_eq!(switch.limits().slots, 64);
+    assert_eq!(switch.advance(0, 64, 40).unwrap(), 40);
+    assert_eq!(switch.advance(8, 1, 50).unwrap(), 50);
+    assert_eq!(switch.advance(0, 16, 45).unwrap(), 50, "a newer chunk stays");
+    assert_eq!(switch.advance(16, 48, 41).unwrap(), 41);
+    assert!(matches!(switch.advance(60, 8, 1), Err(DriverError::Entry(_))), "there are 64 slots");
 }
 
 #[test]

@@ -15,26 +15,26 @@ use crate::driver::{DriverError, Held};
 
 /// A peer at a port of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bound {
-    pub(super) peer: SocketAddr,
+pub(crate) struct Bound {
+    pub(crate) peer: SocketAddr,
     /// Unknown until the switch has said which port it makes of the peer.
-    pub(super) at: Option<Neighbour>,
+    pub(crate) at: Option<Neighbour>,
 }
 
 /// Everything asked for and not taken back, by the control plane's ports.
 #[derive(Debug)]
-pub(super) struct Desired {
+pub(crate) struct Desired {
     /// What the switch calls itself in copies that it sends; `None` where the pipeline does not see outer headers.
     from: Option<Address>,
-    pub(super) cpu_port: u16,
-    pub(super) ports: BTreeMap<u16, Bound>,
-    pub(super) entries: BTreeMap<Key, TableEntry>,
-    pub(super) groups: BTreeMap<u16, Vec<Replica>>,
+    pub(crate) cpu_port: u16,
+    pub(crate) ports: BTreeMap<u16, Bound>,
+    pub(crate) entries: BTreeMap<Key, TableEntry>,
+    pub(crate) groups: BTreeMap<u16, Vec<Replica>>,
 }
 
 impl Desired {
     /// `from` as in the field.
-    pub(super) fn new(from: Option<Address>, cpu_port: u16, held: Vec<Held>) -> Self {
+    pub(crate) fn new(from: Option<Address>, cpu_port: u16, held: Vec<Held>) -> Self {
         let mut desired = Self {
             from,
             cpu_port,
@@ -55,7 +55,7 @@ impl Desired {
     }
 
     /// Whether every port that is named has a peer, and every group's copies can be told apart.
-    pub(super) fn check(&self) -> Result<(), DriverError> {
+    pub(crate) fn check(&self) -> Result<(), DriverError> {
         let fields = self.entries.values().filter(|entry| entry.table == table_id(id::JOB));
         let fields = fields.flat_map(|entry| &entry.matches).filter(|field| field.field == id::key::PORT);
         let replicas = self.groups.values().flatten();
@@ -70,7 +70,7 @@ impl Desired {
     }
 
     /// The switch has lost it all, and so have we.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.ports.clear();
         self.entries.clear();
         self.groups.clear();
@@ -82,7 +82,7 @@ impl Desired {
     }
 
     /// An entry with the switch's port in place of the control plane's.
-    pub(super) fn placed(&self, entry: &TableEntry) -> Result<TableEntry, DriverError> {
+    pub(crate) fn placed(&self, entry: &TableEntry) -> Result<TableEntry, DriverError> {
         let mut entry = entry.clone();
         if entry.table == table_id(id::JOB) {
             for field in entry.matches.iter_mut().filter(|field| field.field == id::key::PORT) {
@@ -94,7 +94,7 @@ impl Desired {
     }
 
     /// Whether the copies of a group can be told apart: no instance is 0, stands twice or is another group's.
-    pub(super) fn check_group(&self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+    pub(crate) fn check_group(&self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
         let others = || self.groups.iter().filter(|(other, _)| **other != group).flat_map(|(_, held)| held);
         for (index, replica) in replicas.iter().enumerate() {
             let same = |other: &Replica| other.instance == replica.instance;
@@ -106,7 +106,7 @@ impl Desired {
     }
 
     /// The copies of a group, by the switch's ports, and the entries that address them.
-    pub(super) fn placed_group(
+    pub(crate) fn placed_group(
         &self,
         replicas: &[Replica],
     ) -> Result<(Vec<Replica>, Vec<TableEntry>), DriverError> {
@@ -124,7 +124,7 @@ impl Desired {
     }
 
     /// All that the switch is to hold.
-    pub(super) fn state(&self) -> Result<State, DriverError> {
+    pub(crate) fn state(&self) -> Result<State, DriverError> {
         let mut state = State::default();
         for kind in [Kind::Advance, Kind::Probe] {
             state.add(controller_entry(self.cpu_port, kind));
@@ -141,6 +141,6 @@ impl Desired {
     }
 }
 
-pub(super) fn port_error(port: u16, problem: PortProblem) -> DriverError {
+pub(crate) fn port_error(port: u16, problem: PortProblem) -> DriverError {
     DriverError::Port { port, source: Box::new(problem) }
 }

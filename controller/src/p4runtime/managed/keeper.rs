@@ -250,7 +250,8 @@ impl Keeper {
             self.desired.cpu_port = cpu_port;
         }
         let pushed = session.load(&self.pipeline).await?;
-        let observed = session.observe(&self.pipeline).await?;
+        let observed = session.observe(&self.pipeline).await;
+        let observed = observed.map_err(|error| if pushed { misfit(error) } else { error })?;
         let rebooted = self.config.boot.is_some() && self.config.boot != described.boot;
         let emptied = !self.desired.entries.is_empty() && observed.is_empty();
         let fresh = pushed || rebooted || emptied;
@@ -401,6 +402,17 @@ impl Keeper {
 
 pub(super) fn describe(failure: &Failure) -> String {
     failure.lost.clone().unwrap_or_else(|| failure.error.chain())
+}
+
+/// The error for a switch that takes a pipeline and then has none of its tables. bmv2 does that with any JSON object.
+fn misfit(error: P4RuntimeError) -> P4RuntimeError {
+    match error {
+        P4RuntimeError::Refused { switch, code, message, .. } => {
+            let message = format!("the device configuration is not that of the program: {message}");
+            P4RuntimeError::Pipeline { switch, code, message }
+        }
+        error => error,
+    }
 }
 
 /// Connects and bids.
