@@ -51,7 +51,7 @@ fn headless(browser: &PathBuf, profile: &Profile) -> Command {
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
             "--window-size=1360,1180",
-            "--virtual-time-budget=4000",
+            "--timeout=8000",
         ])
         .arg(format!("--user-data-dir={}", profile.0.display()))
         .stdin(Stdio::null())

@@ -66,7 +66,7 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
         "netfold_job_workers{tenant=\"red\",job=\"train\",state=\"here\"} 4",
         "netfold_tenant_slots_max{tenant=\"blue\"} 512",
         "netfold_refusals_total{reason=\"quota\"} 1",
-        "netfold_sessions 8",
+        "netfold_sessions{} 8",
     ] {
         assert!(scrape.lines().any(|shown| shown == line), "no '{line}' in\n{scrape}");
     }
