@@ -436,7 +436,7 @@ impl Rig {
     }
 
     fn add_tenant(&mut self, name: &str) -> bool {
-        let added = self.command(&["tenant", "add", name, "--no-token"]).output();
+        let added = self.command(&["tenant", "add", name, "--without-token"]).output();
         added.is_ok_and(|output| output.status.success()) || self.tenants().contains(name)
     }
 
