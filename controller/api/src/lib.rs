@@ -25,6 +25,12 @@ pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/controll
 
 /// Version 1 of the interface, as the file has it.
 pub mod v1 {
-    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; documented in the file")]
+    #![allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        reason = "generated; documented in the file"
+    )]
     tonic::include_proto!("netfold.controller.v1");
 }

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netfold_controller::server::Control;
+use netfold_controller::view::Occurrence;
 use tokio::runtime::Builder;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
 use tonic::transport::Server;
 
@@ -87,6 +90,8 @@ pub struct Front {
 struct Listeners {
     grpc: TcpListener,
     http: Option<TcpListener>,
+    /// Everything that happens from the start on.
+    occurrences: Receiver<Arc<Occurrence>>,
 }
 
 impl Front {
@@ -98,7 +103,8 @@ impl Front {
         let (grpc, grpc_address) = listen(config.grpc)?;
         let http = config.http.map(listen).transpose()?;
         let http_address = http.as_ref().map(|(_, address)| *address);
-        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener) };
+        let occurrences = control.occurrences();
+        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), occurrences };
         if let Some(tls) = &config.tls {
             // Both would be told from the thread only, when nobody listens.
             tls.for_http().map_err(FrontError::Tls)?;
@@ -190,7 +196,7 @@ async fn serve(
     if let Some(listener) = listeners.http {
         let door = Door::new(tokio::net::TcpListener::from_std(listener).map_err(FrontError::Thread)?);
         let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontError::Tls)?;
-        let (site, observed) = Site::new(control, config.access);
+        let (site, observed) = Site::new(control, config.access, listeners.occurrences);
         tasks.push(tokio::spawn(observed));
         tasks.push(tokio::spawn(site.serve(door, tls)));
     }

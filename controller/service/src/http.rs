@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use netfold_controller::server::{Control, Scope};
 use netfold_controller::view::Occurrence;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -70,11 +71,15 @@ struct History {
 
 impl Site {
     /// A site over a control plane, and the task that keeps it up to date until the control plane is gone.
-    pub(crate) fn new(control: Control, access: Access) -> (Self, impl Future<Output = ()>) {
+    pub(crate) fn new(
+        control: Control,
+        access: Access,
+        occurrences: Receiver<Arc<Occurrence>>,
+    ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
         let site = Self { control: control.clone(), access, history: history.clone(), snapshots };
-        (site, observe(control, history, sender))
+        (site, observe(control, occurrences, history, sender))
     }
 
     /// Serves until the task is dropped.
@@ -188,8 +193,12 @@ impl Site {
 }
 
 /// Remembers what happens, and takes a snapshot a second while a page is open.
-async fn observe(control: Control, history: Arc<Mutex<History>>, snapshots: watch::Sender<Arc<str>>) {
-    let mut occurrences = control.occurrences();
+async fn observe(
+    control: Control,
+    mut occurrences: Receiver<Arc<Occurrence>>,
+    history: Arc<Mutex<History>>,
+    snapshots: watch::Sender<Arc<str>>,
+) {
     let mut ticks = tokio::time::interval(REFRESH);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -1,8 +1,15 @@
-//! The page in a headless browser: what is drawn, live.
+//! The page in a headless browser: what is drawn, live. The browser is driven by its own debugging protocol over a pipe, since a
+//! page whose stream of events never ends is never done loading.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 use crate::PATIENCE;
 use crate::plane::{Plane, Served};
@@ -20,65 +27,101 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A folder for a browser's own files, removed in the end.
-struct Profile(PathBuf);
+/// A browser with one page open, ended and cleaned up after in the end.
+struct Browser {
+    child: Child,
+    calls: ChildStdin,
+    answers: Receiver<Value>,
+    called: u64,
+    /// The page's debugging session.
+    session: Option<String>,
+    profile: PathBuf,
+}
 
-impl Profile {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("netfold-page-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+impl Browser {
+    fn open(program: &Path, name: &str, url: &str) -> Self {
+        let profile = std::env::temp_dir().join(format!("netfold-page-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&profile).unwrap();
+        // The protocol is on the descriptors 3 and 4.
+        let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .arg(program)
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"])
+            .args(["--disable-background-networking", "--disable-dev-shm-usage", "--window-size=1360,1180"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .args(["--remote-debugging-pipe", "about:blank"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let calls = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while output.read_until(0, &mut message).is_ok_and(|len| len > 0) {
+                message.pop();
+                if sender.send(serde_json::from_slice(&message).unwrap_or_default()).is_err() {
+                    return;
+                }
+                message.clear();
+            }
+        });
+        let mut browser = Self { child, calls, answers, called: 0, session: None, profile };
+        let target = browser.call("Target.createTarget", json!({ "url": url }))["targetId"].clone();
+        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        browser
     }
-}
 
-impl Drop for Profile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn headless(browser: &PathBuf, profile: &Profile) -> Command {
-    let mut command = Command::new(browser);
-    command
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
-        .args([
-            "--disable-dev-shm-usage",
-            "--hide-scrollbars",
-            "--window-size=1360,1180",
-            "--timeout=8000",
-        ])
-        .arg(format!("--user-data-dir={}", profile.0.display()))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    command
-}
-
-/// Waits for a browser's end, which must come in time.
-fn finished(mut child: Child) -> bool {
-    let deadline = Instant::now() + 2 * PATIENCE;
-    while Instant::now() < deadline {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.called += 1;
+        let mut call = json!({ "id": self.called, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            call["sessionId"] = json!(session);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        self.calls.write_all(&[call.to_string().as_bytes(), &[0]].concat()).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = self.answers.recv_timeout(left).unwrap_or_else(|error| panic!("{method}: {error}"));
+            if answer["id"] == self.called {
+                assert!(answer.get("error").is_none(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
     }
-    let _ = child.kill();
-    let _ = child.wait();
-    false
+
+    fn evaluate(&mut self, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "returnByValue": true });
+        self.call("Runtime.evaluate", params)["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    fn wait_for(&mut self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.evaluate(expression) != true {
+            assert!(Instant::now() < deadline, "never: {expression}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
-#[test]
-fn the_page_draws_switches_slots_jobs_and_events() {
-    let Some(browser) = browser() else {
-        println!("skipped: no chromium");
-        return;
-    };
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.profile);
+    }
+}
+
+/// That a snapshot is drawn, and the events that were before.
+const DRAWN: &str =
+    "document.body.dataset.drawn === '1750000000000' && document.querySelectorAll('#events li').length === 2";
+
+/// A front with two events behind it.
+fn populated() -> Served {
     let served = Served::open(Plane::populated());
     let control = served.control.clone();
     crate::run(async {
@@ -87,14 +130,19 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         control.execute(Command::Drain { switch, drained: true, evict: false }).await.unwrap();
         control.execute(Command::ForgetJob(crate::plane::name("red", "old"))).await.unwrap();
     });
-    let profile = Profile::new("drawn");
-    let url = format!("http://{}/", served.front.http().unwrap());
-    let drawn = profile.0.join("drawn.html");
-    let file = std::fs::File::create(&drawn).unwrap();
-    let child = headless(&browser, &profile).args(["--dump-dom", &url]).stdout(file).spawn().unwrap();
-    assert!(finished(child), "the browser failed or did not end");
-    let page = std::fs::read_to_string(&drawn).unwrap();
-    assert!(page.contains("data-drawn=\"1750000000000\""), "nothing was drawn:\n{page}");
+    served
+}
+
+#[test]
+fn the_page_draws_switches_slots_jobs_and_events() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let served = populated();
+    let mut page = Browser::open(&browser, "drawn", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for(DRAWN);
+    let page = page.evaluate("document.documentElement.outerHTML").as_str().unwrap().to_owned();
     assert!(page.contains("4 of 5 switches up, 2 jobs form or run, 8 workers' sessions"), "{page}");
     for (what, times) in [
         ("<line ", 6),
@@ -121,18 +169,15 @@ fn a_screenshot_shows_the_page() {
         println!("skipped: no chromium");
         return;
     };
-    let served = Served::open(Plane::populated());
-    let profile = Profile::new("shot");
-    let url = format!("http://{}/", served.front.http().unwrap());
-    let shot = profile.0.join("controller.png");
-    let argument = format!("--screenshot={}", shot.display());
-    let child = headless(&browser, &profile).args([&argument, &url]).stdout(Stdio::null()).spawn().unwrap();
-    assert!(finished(child), "the browser failed or did not end");
-    let image = std::fs::read(&shot).unwrap();
+    let served = populated();
+    let mut page = Browser::open(&browser, "shot", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for(DRAWN);
+    let shot = page.call("Page.captureScreenshot", json!({ "format": "png" }));
+    let image = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
     assert!(image.starts_with(b"\x89PNG") && image.len() > 20_000, "{} bytes", image.len());
     if std::env::var_os(SCREENSHOT).is_some() {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/controller.png");
-        std::fs::copy(&shot, docs).unwrap();
+        std::fs::write(docs, &image).unwrap();
         println!("drawn: {docs}");
     }
 }

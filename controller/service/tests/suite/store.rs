@@ -240,9 +240,8 @@ fn a_killed_writer_loses_nothing_and_leaves_no_half() {
         all += steps - before;
         acknowledged = steps;
     }
-    println!(
-        "{KILLS} kills, {died_in_creation} before the file was there; {acknowledged} steps in the last file"
-    );
+    println!("{KILLS} kills in {all} steps, {died_in_creation} of them before the file was there");
+    assert!(all > 0, "the writer never wrote: the machine is too slow for this test");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use netfold_controller::command::Command;
 use netfold_service::Reason;
@@ -46,12 +47,13 @@ fn samples(scrape: &str) -> BTreeSet<(String, Vec<String>)> {
 fn a_scrape_has_the_documented_metrics_and_no_others() {
     let served = Served::open(Plane::populated());
     let address = served.front.http().unwrap();
-    let control = served.control.clone();
     crate::run(async {
-        control.execute(Command::ForgetJob(name("red", "old"))).await.unwrap();
+        served.control.execute(Command::ForgetJob(name("red", "old"))).await.unwrap();
     });
     // What happened is counted by another task.
+    let deadline = Instant::now() + PATIENCE;
     let scrape = loop {
+        assert!(Instant::now() < deadline, "what happened was not counted");
         let (head, body) = answer(address, "GET /metrics HTTP/1.1");
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("openmetrics-text"), "{head}");
         if body.contains("netfold_refusals_total") {
@@ -162,10 +164,11 @@ fn the_stream_tells_what_was_what_is_and_what_happens() {
     };
     end("before");
     // Remembered by another task: a page that comes now may be a little early.
-    while !answer(address, "GET /metrics HTTP/1.1")
-        .1
-        .contains("netfold_occurrences_total{kind=\"job_ended\"} 1")
-    {}
+    let counted = "netfold_occurrences_total{kind=\"job_ended\"} 1";
+    let deadline = Instant::now() + PATIENCE;
+    while !answer(address, "GET /metrics HTTP/1.1").1.contains(counted) {
+        assert!(Instant::now() < deadline, "what happened was not counted");
+    }
     let mut lines = ask(address, "GET /events HTTP/1.1").lines().map(Result::unwrap);
     let mut next = |kind: &str| loop {
         let line = lines.next().expect("the stream goes on");
