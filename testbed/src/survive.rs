@@ -426,8 +426,11 @@ impl Rig {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
+    /// The jobs that run, as the controller sees them; none, if it does not answer.
     fn live(&self) -> Vec<Value> {
-        self.ask(&["job", "list", "--state", "running"])
+        let names = self.jobs.iter().map(Job::name);
+        let told = names.flat_map(|name| self.ask(&["job", "describe", &name]));
+        told.filter(|job| job.get("state").and_then(Value::as_str) == Some("running")).collect()
     }
 
     fn tenants(&self) -> BTreeSet<String> {

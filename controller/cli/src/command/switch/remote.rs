@@ -59,7 +59,7 @@ impl Action {
             Self::List { reach } => list(output, &reach),
             Self::Describe { name, reach } => {
                 let client = reach.connect()?;
-                let request = v1::DescribeSwitchRequest { name, tenant: reach.tenant.clone() };
+                let request = v1::DescribeSwitchRequest { name, tenant: reach.tenant };
                 describe(output, &client.wait(client.switches().describe(request))?)
             }
             Self::Drain { name, evict, reach } => drain(output, &reach, name, true, evict),

@@ -194,6 +194,7 @@ pub(crate) struct Stream {
 type Opened = Result<Streaming<v1::StreamMessageResponse>, Status>;
 
 /// Some servers open their side of a stream with their first message only.
+#[expect(clippy::large_enum_variant, reason = "there are a few in a test")]
 enum Answers {
     Opening(JoinHandle<Opened>),
     Open(Opened),
