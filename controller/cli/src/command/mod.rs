@@ -46,7 +46,7 @@ pub(crate) struct Cli {
 #[expect(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
     Demo(demo::Demo),
-    Switch(switch::SwitchCommand),
+    Switch(Box<switch::SwitchCommand>),
     Worker(worker::Worker),
     Bench(bench::Bench),
     P4(p4::P4),
