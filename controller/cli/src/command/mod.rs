@@ -43,7 +43,7 @@ pub(crate) struct Cli {
 
 /// What to do. The commands describe themselves.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it in a process")]
+#[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
     Demo(demo::Demo),
     Switch(Box<switch::SwitchCommand>),
