@@ -9,7 +9,7 @@
 //!
 //! # How
 //!
-//! One table for each kind of record, by name or number; a value is [one byte of version and JSON](row), so that a dump can be read
+//! One table for each kind of record, by name or number; a value is one byte of version and JSON, so that a dump can be read
 //! and a field can be added. The table `meta` holds the schema's version and the next epoch. One transaction for each
 //! [`apply`](Store::apply), on the disk when it returns: a crash at any instant leaves all of it or nothing. The file is made
 //! under another name and renamed, so that a file that is there is whole; only its owner may read it; one process has it open.
