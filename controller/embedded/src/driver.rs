@@ -15,12 +15,14 @@ pub const PORTS_MAX: u16 = 1024;
 pub struct LocalDriver {
     handle: Handle,
     limits: Limits,
+    numerics: Numerics,
 }
 
 impl LocalDriver {
-    /// Control by a switch's handle; `limits` are what the switch was built for.
-    pub fn new(handle: Handle, limits: Limits) -> Self {
-        Self { handle, limits }
+    /// Control by a switch's handle; `limits` and `numerics` are what the switch was built for. It may be made before the
+    /// switch runs.
+    pub fn new(handle: Handle, limits: Limits, numerics: Numerics) -> Self {
+        Self { handle, limits, numerics }
     }
 
     fn call<R: Send + 'static>(
@@ -52,8 +54,7 @@ impl SwitchDriver for LocalDriver {
     }
 
     fn numerics(&self) -> Numerics {
-        // A switch that is gone refuses whatever is asked of it next.
-        self.call(|core| core.pipeline().info().numerics).unwrap_or(Numerics::Word)
+        self.numerics
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {

@@ -195,7 +195,7 @@ impl Builder {
         let handle = switch.handle();
         let server = match &self.bare {
             Some(_) => None,
-            None => Some(self.control(data, &handle, info.lane_words)?),
+            None => Some(self.control(data, &handle, &info)?),
         };
         let server = server.map(|server| match self.hook.take() {
             Some(hook) => server.on_event(hook),
@@ -220,10 +220,10 @@ impl Builder {
     }
 
     /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
-    fn control(&self, data: SocketAddr, handle: &Handle, lane_words: u32) -> Result<Server, EmbeddedError> {
+    fn control(&self, data: SocketAddr, handle: &Handle, info: &PipelineInfo) -> Result<Server, EmbeddedError> {
         let limits = Limits {
             slots: self.slots,
-            lane_words,
+            lane_words: info.lane_words,
             ports_max: PORTS_MAX,
             groups_max: GROUPS_MAX as u16,
             udp_port: data.port(),
@@ -232,8 +232,8 @@ impl Builder {
         let bind = |address| {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = self.join_timeout;
-            config.jobs_max = Profile::software(lane_words).jobs as usize;
-            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), limits)))
+            config.jobs_max = Profile::software(info.lane_words).jobs as usize;
+            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), limits, info.numerics)))
         };
         let server = match bind(data) {
             Err(ServerError::Bind { .. }) if self.listen.port() == 0 => bind(SocketAddr::new(data.ip(), 0)),

@@ -85,7 +85,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
     for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
         let switch = Switch::new(pipeline, faulty(io, config, index as u64));
         let handle = switch.handle();
-        drivers.push(Box::new(LocalDriver::new(handle.clone(), limits)));
+        drivers.push(Box::new(LocalDriver::new(handle.clone(), limits, config.mode.numerics())));
         let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());
         threads.0.push((handle, Some(thread.map_err(RunError::Thread)?)));
     }
