@@ -148,6 +148,16 @@ fn one_switch_is_there_for_every_address() {
     assert_eq!((error.line, error.problem), (None, Problem::Name));
 }
 
+#[test]
+fn the_examples_of_the_documentation_can_be_used() {
+    let page = include_str!("../../../docs/topology.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let switches: Vec<usize> =
+        examples.iter().map(|text| Topology::from_toml(text).expect("an example").switches().len()).collect();
+    assert_eq!(switches, [1, 1, 4]);
+}
+
 /// Reads a file with one change and returns what is said of it.
 fn spoilt(text: &str, from: &str, to: &str) -> TopologyError {
     assert!(text.contains(from), "{from}");
