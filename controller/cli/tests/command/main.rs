@@ -8,6 +8,7 @@ mod demo;
 mod documentation;
 mod jobs;
 mod p4;
+mod p4runtime;
 mod process;
 mod switch;
 mod testbed;
