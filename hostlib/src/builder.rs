@@ -27,6 +27,9 @@ const JOB_NAME_LEN_MAX: usize = 64;
 /// How long a rank that lives may do nothing, where nothing is set.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a controller is asked for a first place that it refuses for what passes by itself.
+const ASKING: Duration = Duration::from_secs(10);
+
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
     job: Option<String>,
@@ -233,7 +236,9 @@ impl Builder {
     /// [tenant](Self::tenant). They may give jobs a grace time, for which the controller itself may be away: packets go on
     /// meanwhile, and sessions are resumed ([`ControlStats`](crate::ControlStats) counts).
     ///
-    /// What a controller refuses is [`Error::Refused`] with a reason for programs; with a [`rendezvous`](Self::rendezvous) the
+    /// What passes by itself, a switch that is not up yet or the slots of the same job's last run, is asked for again, for 10
+    /// seconds or the [join timeout](Self::join_timeout), whichever is shorter. What a controller refuses then is
+    /// [`Error::Refused`] with a reason for programs; with a [`rendezvous`](Self::rendezvous) the
     /// hosts do without it, unless they must not [fall back](Self::fall_back).
     ///
     /// # Errors
@@ -463,10 +468,11 @@ impl Builder {
             return Ok(vec![Uplink::new(io, admission, (rank, world), &self.tuning())?]);
         }
         let again = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
+        let patience = if self.controlled { self.join_timeout.min(ASKING) } else { Duration::ZERO };
         let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree));
         let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
         let join = |joiner: Joiner, middleware: Option<Middleware>| {
-            let mut uplink = joiner.join(&|| false, middleware)?;
+            let mut uplink = joiner.join_within(patience, middleware)?;
             uplink.joiner = again.then_some(joiner);
             Ok(uplink)
         };

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold_io::PacketIo;
 use netfold_proto::WorkerConfig;
-use netfold_wire::control::{Admission, Join, Mode};
+use netfold_wire::control::{Admission, Join, Mode, Refusal};
 
 use crate::carry_on::Peers;
 use crate::engine::{Engine, Ties, Tree};
@@ -23,6 +23,9 @@ use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
+
+/// Shortest and longest pause between requests for a first place.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Wraps a transport.
 pub(crate) type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
@@ -90,6 +93,36 @@ impl Joiner {
         given_up: &dyn Fn() -> bool,
         middleware: Option<Middleware>,
     ) -> Result<Uplink, Error> {
+        self.ask(given_up)?.uplink(self, middleware)
+    }
+
+    /// The same, again and again for so long while it is refused for what passes by itself: a switch that is not up yet, or the
+    /// same job's last run, which is being cleared away.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Joiner::join`].
+    pub(crate) fn join_within(
+        &self,
+        patience: Duration,
+        middleware: Option<Middleware>,
+    ) -> Result<Uplink, Error> {
+        let deadline = Instant::now() + patience;
+        let mut pause = PAUSES.0;
+        loop {
+            match self.ask(&|| false) {
+                Ok(admitted) => return admitted.uplink(self, middleware),
+                Err(error) if passes(&error) && Instant::now() + pause < deadline => {
+                    log::debug!("rank {}: no place at a switch yet: {error}", self.join.rank);
+                }
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn ask(&self, given_up: &dyn Fn() -> bool) -> Result<Admitted, Error> {
         let mut session = Session::connect(&self.addresses)?;
         let from = match self.join.address {
             Some(address) => SocketAddr::new(address, 0),
@@ -97,11 +130,31 @@ impl Joiner {
         };
         let udp = udp::Socket::bind(from)?;
         let join = Join { udp_port: udp.port(), ..self.join.clone() };
-        let place = (join.rank, join.world);
         let admission = session.join(join, self.timeout, given_up)?;
+        Ok(Admitted { session, udp, admission })
+    }
+}
+
+/// Whether a refusal passes by itself, in seconds.
+fn passes(error: &Error) -> bool {
+    let Error::Refused { reason, .. } = error else { return false };
+    matches!(reason, Refusal::Unavailable | Refusal::Busy | Refusal::JobRunning | Refusal::RankTaken)
+}
+
+/// What an admission comes with.
+struct Admitted {
+    session: Session,
+    udp: udp::Socket,
+    admission: Admission,
+}
+
+impl Admitted {
+    fn uplink(self, joiner: &Joiner, middleware: Option<Middleware>) -> Result<Uplink, Error> {
+        let Self { session, udp, admission } = self;
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
         let io = wrapped(udp.towards(switch)?, middleware);
-        Uplink::new(io, admission, place, &self.tuning).map(|uplink| Uplink {
+        let place = (joiner.join.rank, joiner.join.world);
+        Uplink::new(io, admission, place, &joiner.tuning).map(|uplink| Uplink {
             control: Some(session.peer()),
             session: Some(session),
             switch: Some(switch),
