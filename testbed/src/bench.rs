@@ -1,5 +1,6 @@
 //! Benchmarks. Each compares two things in one run and reports ratios, medians and spread.
 
+pub mod admission;
 pub mod all_reduce;
 pub mod fold;
 pub mod perf;

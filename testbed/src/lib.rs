@@ -15,6 +15,7 @@ pub mod bmv2;
 pub mod differential;
 pub mod model;
 mod netns;
+mod process;
 pub mod run;
 pub mod sim;
 pub mod stf;

@@ -10,7 +10,6 @@
 //! - a *worker*: the rest of its job must be told, may start again with one worker less, and the other job must not notice.
 
 mod jobs;
-mod process;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,8 +23,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
+use crate::process::{Process, Said};
 use jobs::Job;
-use process::{Process, Said};
 
 /// Longest time for anything to be as it was before a kill.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +41,7 @@ pub struct Config {
     pub folder: PathBuf,
     /// Kills of the controller, of the switch, and of workers.
     pub kills: [u32; 3],
-    /// Workers of each job, 2 or more.
+    /// Workers of each job, 3 or more: it is started with one less after a death, and one alone needs no switch.
     pub workers: u16,
     /// Tensor bytes of each all-reduce.
     pub bytes: u64,
@@ -211,7 +210,8 @@ impl Rig {
     fn spawn(&mut self, arguments: &[String]) -> Result<(u64, Process), SurviveError> {
         self.started += 1;
         let who = self.started;
-        Ok((who, Process::start(&self.config.program, arguments, who, self.sender.clone())?))
+        let process = Process::start(&self.config.program, arguments, who, self.sender.clone());
+        Ok((who, process.map_err(|source| SurviveError::Start { source })?))
     }
 
     fn start_switch(&mut self) -> Result<(), SurviveError> {

@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 
 use netfold_controller::ServerError;
 use netfold_io::IoError;
+use netfold_testbed::bench::admission::AdmissionError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
 use netfold_testbed::run::RunError;
@@ -73,6 +74,9 @@ pub(crate) enum CliError {
     /// The pipeline's benchmark could not be run.
     #[error("the pipeline's benchmark could not be run")]
     Fold(#[from] FoldError),
+    /// Admission could not be measured.
+    #[error("admission could not be measured")]
+    Admission(#[source] Box<AdmissionError>),
     /// bmv2 could not be measured.
     #[error("bmv2 could not be measured")]
     Bmv2(#[source] Box<netfold_testbed::differential::RigError>),
@@ -166,7 +170,11 @@ impl CliError {
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",
-            Self::Testbed(_) | Self::Bmv2(_) | Self::Survive(_) | Self::Survived { .. } => "testbed",
+            Self::Testbed(_)
+            | Self::Bmv2(_)
+            | Self::Admission(_)
+            | Self::Survive(_)
+            | Self::Survived { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::process::{Process, Said};
 use super::words;
+use crate::process::{Process, Said};
 
 /// All-reduces that a worker does: more than there is time for.
 const ITERATIONS: u32 = 1_000_000_000;

@@ -1,9 +1,8 @@
 //! `netfold bench`: the keys that scripts rely on.
 
 use std::process::Stdio;
-use std::time::Instant;
 
-use crate::process::{PATIENCE, Process, netfold, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 #[test]
 fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
@@ -31,7 +30,7 @@ fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
 /// Two jobs at once by processes of their own, and a third for which there is no room: any control port will do.
 #[test]
 fn benchmarks_that_join_a_controller_share_its_switch() {
-    let (_switch, control) = Process::switch("--slots 512");
+    let (mut switch, control) = Process::switch("--slots 512");
     let bench = |job: &str, more: &str| {
         Process::start(&format!(
             "bench all-reduce --controller {control} --tenant {job} --token x --job {job} --workers 2 {more}"
@@ -40,16 +39,12 @@ fn benchmarks_that_join_a_controller_share_its_switch() {
     let long = "--bytes 64KiB --iterations 1000000";
     let mut held = [bench("first", long), bench("second", long)];
     let short = "--bytes 4KiB --iterations 1";
-    let deadline = Instant::now() + PATIENCE;
-    let refused = loop {
-        // Until both have their slots.
-        let mut third = bench("third", short);
-        if !third.wait().success() {
-            break third.event("error");
-        }
-        assert!(Instant::now() < deadline, "room for everybody");
-    };
-    assert_eq!(text(&refused, "kind"), "slots", "{refused}");
+    for _ in &held {
+        assert_eq!(number(&switch.event("job_started"), "slots"), 256.0);
+    }
+    let mut third = bench("third", short);
+    let refused = third.event("error");
+    assert_eq!((text(&refused, "kind"), third.wait().success()), ("slots", false), "{refused}");
     held.iter_mut().for_each(|held| held.signal("KILL"));
     drop(held);
     for mut more in
@@ -87,6 +82,22 @@ fn quantize_lines_have_their_keys() {
         assert!(["bfp32", "bfp16"].contains(&text(line, "mode")));
         assert!(number(line, "ratio_to_memcpy") > 0.0, "{line}");
     }
+}
+
+#[test]
+fn admission_is_timed_through_a_tree_and_at_one_switch() {
+    for (arguments, switches) in [("--workers 5 --switches 3", 3.0), ("--workers 2 --switches 1", 1.0)] {
+        let (code, lines) = run(&format!("bench admission --rounds 3 --slots 64 {arguments}"));
+        assert_eq!((code, lines.len()), (Some(0), 1), "{lines:?}");
+        let row = &lines[0];
+        assert_eq!((text(row, "event"), number(row, "switches")), ("admission", switches));
+        assert_eq!((number(row, "slots"), number(row, "rounds")), (64.0, 3.0), "{row}");
+        assert!(number(row, "median_ms") <= number(row, "p90_ms"), "{row}");
+        assert!(number(row, "p90_ms") <= number(row, "longest_ms"), "{row}");
+        assert!(number(row, "own_median_ms") > 0.0 && number(row, "ratio_to_own") > 0.0, "{row}");
+    }
+    let (code, lines) = run("bench admission --switches 2");
+    assert_eq!((code, text(&lines[0], "kind")), (Some(2), "usage"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `netfold bench`: measurements, each against a bound taken in the same run.
 
+mod admission;
 mod all_reduce;
 mod fold;
 mod perf;
@@ -24,6 +25,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Admission(admission::Admission),
     AllReduce(all_reduce::AllReduce),
     Fold(fold::Fold),
     Perf(perf::Perf),
@@ -42,6 +44,7 @@ struct Tagged<'a, T> {
 impl Bench {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self.what {
+            What::Admission(bench) => bench.run(output),
             What::AllReduce(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
             What::Perf(bench) => bench.run(output),

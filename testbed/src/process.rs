@@ -1,6 +1,6 @@
 //! Processes of the program under test, killed without warning.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -9,20 +9,18 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::SurviveError;
-
 /// Something that a process printed, or its end.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(crate) struct Said {
     /// Which process: the number that it was started with.
-    pub(super) who: u64,
+    pub(crate) who: u64,
     /// One line of its JSON; `None` when it will print no more.
-    pub(super) line: Option<Value>,
+    pub(crate) line: Option<Value>,
 }
 
 /// A running process. Dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// Held open as long as the process is to live.
     _stdin: Option<ChildStdin>,
@@ -31,16 +29,16 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts `PROGRAM --json ARGUMENTS`; what it prints is sent on, under the number `who`.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: &Path,
         arguments: &[String],
         who: u64,
         news: Sender<Said>,
-    ) -> Result<Self, SurviveError> {
+    ) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.arg("--json").args(arguments);
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().map_err(|source| SurviveError::Start { source })?;
+        let mut child = piped.spawn()?;
         let stdin = child.stdin.take();
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || {
@@ -73,19 +71,19 @@ impl Process {
     }
 
     /// SIGKILL: it can do nothing about it.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // One that has ended already is as dead.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// What it wrote on standard error last.
-    pub(super) fn errors(&self) -> String {
+    pub(crate) fn errors(&self) -> String {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
     }
 
     /// Whether it has ended.
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 }

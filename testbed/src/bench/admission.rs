@@ -1,0 +1,376 @@
+//! How long a job waits for its admission.
+//!
+//! Switches and controllers are processes of the program under test on this machine. A round admits one job of so many workers twice:
+//! through a controller with a database, which lays a tree over software switches that it drives over P4Runtime, a spine and leaves
+//! below it; and, as the bound, at the control port that a software switch has itself, with nothing between it and its tables. Workers
+//! are TCP sessions that are open already; the time runs from the first request until the last of them is told that it is admitted, when
+//! all slots are cleared and all tables written.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use netfold_wire::control::{Credentials, Event, Join, Mode, Request};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::process::{Process, Said};
+
+/// Longest time for a process to start, or for a job to be admitted.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The tenant whose jobs they are.
+const TENANT: &str = "bench";
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The program under test.
+    pub program: PathBuf,
+    /// A folder for the topology and the database, made if it is not there.
+    pub folder: PathBuf,
+    /// Workers of the job.
+    pub workers: u16,
+    /// Switches of its tree: one, or a spine and leaves below it, 3 or more.
+    pub switches: u16,
+    /// Slots of the job, a power of two.
+    pub slots: u32,
+    /// Admissions to measure of each kind.
+    pub rounds: u32,
+}
+
+/// What came of it; times in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Workers of the job.
+    pub workers: u16,
+    /// Switches of its tree.
+    pub switches: u16,
+    /// Slots that it got at each.
+    pub slots: u32,
+    /// Admissions measured of each kind.
+    pub rounds: u32,
+    /// Through the controller: median, and 9 of 10 took no longer.
+    pub median_ms: f64,
+    /// As above.
+    pub p90_ms: f64,
+    /// The longest.
+    pub longest_ms: f64,
+    /// Median at the software switch's own control port.
+    pub own_median_ms: f64,
+    /// Median of the rounds' ratios of the two.
+    pub ratio_to_own: f64,
+}
+
+/// Why nothing is measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdmissionError {
+    /// A process, a file or a connection cannot be had.
+    #[error("cannot {what}")]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A process ended, or did not say what it should.
+    #[error("{name} did not say '{event}' within {PATIENCE:?}{}", Errors(.errors))]
+    Silent {
+        /// Which process.
+        name: &'static str,
+        /// What was waited for.
+        event: &'static str,
+        /// The last it wrote on standard error.
+        errors: String,
+    },
+    /// A worker was told something else.
+    #[error("rank {rank} was not admitted: {said}")]
+    Refused {
+        /// Which worker.
+        rank: u16,
+        /// What it was told.
+        said: String,
+    },
+}
+
+struct Errors<'a>(&'a str);
+
+impl std::fmt::Display for Errors<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> AdmissionError {
+    move |source| AdmissionError::Io { what, source }
+}
+
+/// A process with what it says.
+struct Running {
+    process: Process,
+    name: &'static str,
+    said: Receiver<Said>,
+}
+
+impl Running {
+    fn start(config: &Config, name: &'static str, arguments: &str) -> Result<Self, AdmissionError> {
+        let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let (sender, said): (Sender<Said>, _) = mpsc::channel();
+        let process = Process::start(&config.program, &words, 0, sender);
+        Ok(Self { process: process.map_err(cannot("start the program under test"))?, name, said })
+    }
+
+    /// The next line that is `wanted`.
+    fn wait(
+        &mut self,
+        event: &'static str,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, AdmissionError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Said { line: Some(line), .. }) if wanted(&line) => return Ok(line),
+                Ok(Said { line: Some(_), .. }) => {}
+                Ok(Said { line: None, .. }) | Err(_) => {
+                    let errors = self.process.errors();
+                    return Err(AdmissionError::Silent { name: self.name, event, errors });
+                }
+            }
+        }
+    }
+
+    /// An address that the next line of a kind has.
+    fn address(&mut self, event: &'static str, key: &str) -> Result<SocketAddr, AdmissionError> {
+        let line = self.wait(event, |line| line["event"] == event)?;
+        let address = line[key].as_str().and_then(|text| text.parse().ok());
+        let errors = || AdmissionError::Silent { name: self.name, event, errors: line.to_string() };
+        address.ok_or_else(errors)
+    }
+}
+
+/// Switches and controllers, and how to join at them.
+struct Rig {
+    own: Running,
+    own_address: SocketAddr,
+    controller: Running,
+    controller_address: SocketAddr,
+    credentials: Credentials,
+    _switches: Vec<Running>,
+}
+
+impl Rig {
+    fn start(config: &Config) -> Result<Self, AdmissionError> {
+        let mut own = Running::start(config, "the switch", "switch --listen 127.0.0.1:0")?;
+        let own_address = own.address("listening", "control")?;
+        let mut switches = Vec::new();
+        let mut at = Vec::new();
+        for _ in 0..config.switches {
+            let mut switch =
+                Running::start(config, "a switch", "switch --listen 127.0.0.1:0 --p4runtime 127.0.0.1:0")?;
+            at.push(switch.address("listening", "p4runtime")?);
+            switches.push(switch);
+        }
+        std::fs::create_dir_all(&config.folder).map_err(cannot("make a folder for the database"))?;
+        let file = config.folder.join("topology.toml");
+        std::fs::write(&file, topology(config, &at)).map_err(cannot("write the topology"))?;
+        let mut controller = Running::start(
+            config,
+            "the controller",
+            &format!(
+                "controller --insecure --topology {} --state {} --workers 127.0.0.1:0 --listen 127.0.0.1:0 \
+                 --http 127.0.0.1:0 --exit-with-stdin",
+                file.display(),
+                config.folder.join("state.redb").display()
+            ),
+        )?;
+        let controlling = controller.wait("controlling", |line| line["event"] == "controlling")?;
+        let address = |key: &str| controlling[key].as_str().unwrap_or_default().to_owned();
+        let controller_address = address("workers").parse().map_err(|_| AdmissionError::Silent {
+            name: "the controller",
+            event: "controlling",
+            errors: controlling.to_string(),
+        })?;
+        let mut up = 0;
+        controller.wait("switch_up", |line| {
+            up += u16::from(line["kind"] == "switch_up");
+            up == config.switches
+        })?;
+        let add = format!("tenant add {TENANT} --controller {}", address("grpc"));
+        let mut added = Running::start(config, "tenant add", &add)?;
+        let token = added.wait("tenant_added", |line| line["event"] == "tenant_added")?;
+        let token = token["token"].as_str().unwrap_or_default().to_owned();
+        let credentials = Credentials { tenant: TENANT.into(), token };
+        Ok(Self { own, own_address, controller, controller_address, credentials, _switches: switches })
+    }
+}
+
+/// A spine and leaves, with the workers' loopback addresses dealt to the leaves; or one switch.
+fn topology(config: &Config, at: &[SocketAddr]) -> String {
+    let mut text = String::new();
+    for (number, p4runtime) in at.iter().enumerate() {
+        let role = match (number, at.len()) {
+            (_, 1) => "any",
+            (0, _) => "spine",
+            _ => "leaf",
+        };
+        let _ = writeln!(
+            text,
+            "[[switch]]\nname = \"s{number}\"\np4runtime = \"{p4runtime}\"\nrole = \"{role}\"\n"
+        );
+        if number > 0 {
+            let _ = writeln!(text, "[[link]]\na = \"s0\"\nb = \"s{number}\"\n");
+        }
+    }
+    for rank in 0..config.workers {
+        let (address, switch) = (address(rank), switch_of(config, rank));
+        let _ = writeln!(
+            text,
+            "[[host]]\nname = \"h{rank}\"\naddresses = [\"{address}\"]\nswitch = \"s{switch}\"\n"
+        );
+    }
+    text
+}
+
+/// Where a rank says that it is; no packet goes there.
+fn address(rank: u16) -> Ipv4Addr {
+    let [high, low] = (rank + 2).to_be_bytes();
+    Ipv4Addr::new(127, 78, high, low)
+}
+
+fn switch_of(config: &Config, rank: u16) -> u16 {
+    match config.switches {
+        1 => 0,
+        switches => 1 + rank % (switches - 1),
+    }
+}
+
+/// Sessions that are open, and have not joined yet.
+struct Sessions(Vec<BufReader<TcpStream>>);
+
+impl Sessions {
+    fn open(workers: u16, to: SocketAddr) -> Result<Self, AdmissionError> {
+        let session = |_| {
+            let stream = TcpStream::connect(to)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
+            Ok(BufReader::new(stream))
+        };
+        let sessions: io::Result<Vec<_>> = (0..workers).map(session).collect();
+        sessions.map(Self).map_err(cannot("connect to a control port"))
+    }
+
+    /// Joins with all, and returns how long it took and the slots that were granted.
+    fn admit(&mut self, requests: &[Request]) -> Result<(Duration, u32), AdmissionError> {
+        let mut lines = Vec::with_capacity(requests.len());
+        for request in requests {
+            let line = serde_json::to_string(request).map_err(|error| cannot("write JSON")(error.into()))?;
+            lines.push(line + "\n");
+        }
+        let begun = Instant::now();
+        for (session, line) in self.0.iter_mut().zip(&lines) {
+            session.get_mut().write_all(line.as_bytes()).map_err(cannot("join"))?;
+        }
+        let mut slots = 0;
+        for (rank, session) in (0..).zip(&mut self.0) {
+            let mut line = String::new();
+            loop {
+                line.clear();
+                session.read_line(&mut line).map_err(cannot("hear from a control port"))?;
+                match serde_json::from_str(&line) {
+                    Ok(Event::Admitted(admission)) => {
+                        slots = admission.slots;
+                        break;
+                    }
+                    Ok(Event::Alive {}) => {}
+                    _ => return Err(AdmissionError::Refused { rank, said: line }),
+                }
+            }
+        }
+        Ok((begun.elapsed(), slots))
+    }
+
+    /// Leaves with all, and waits until that is heard.
+    fn leave(mut self) -> Result<(), AdmissionError> {
+        let mut line = serde_json::to_vec(&Request::Leave {}).unwrap_or_default();
+        line.push(b'\n');
+        for session in &mut self.0 {
+            session.get_mut().write_all(&line).map_err(cannot("leave"))?;
+        }
+        for session in &mut self.0 {
+            // Whatever is said still, until the end.
+            let mut said = String::new();
+            while session.read_line(&mut said).is_ok_and(|bytes| bytes > 0) {}
+        }
+        Ok(())
+    }
+}
+
+/// The ranks' requests.
+fn requests(config: &Config, job: &str, credentials: Option<&Credentials>) -> Vec<Request> {
+    let request = |rank: u16| {
+        let mut join = Join::new(job, (rank, config.workers), Mode::Bfp16, config.slots, 40_000 + rank);
+        join.credentials = credentials.cloned();
+        // A switch of its own knows workers by where they come from.
+        join.address = credentials.map(|_| address(rank).into());
+        Request::Join(join)
+    };
+    (0..config.workers).map(request).collect()
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Measures; `tell` is called after each round.
+///
+/// # Errors
+///
+/// [`AdmissionError`], with nothing left running.
+pub fn run(config: &Config, mut tell: impl FnMut(u32)) -> Result<Row, AdmissionError> {
+    let mut rig = Rig::start(config)?;
+    let mut times: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
+    let mut granted = 0;
+    // The first round of each connects what is connected once.
+    for round in 0..=config.rounds {
+        let job = format!("job-{round}");
+        for through in [true, false] {
+            let (to, running) = match through {
+                true => (rig.controller_address, &mut rig.controller),
+                false => (rig.own_address, &mut rig.own),
+            };
+            let mut sessions = Sessions::open(config.workers, to)?;
+            let requests = requests(config, &job, through.then_some(&rig.credentials));
+            let (time, slots) = sessions.admit(&requests)?;
+            sessions.leave()?;
+            running.wait("job_ended", |line| line["event"] == "job_ended" || line["kind"] == "job_ended")?;
+            if round > 0 {
+                times.entry(through).or_default().push(time.as_secs_f64() * 1e3);
+            }
+            granted = if through { slots } else { granted };
+        }
+        tell(round);
+    }
+    let (through, own) = (times.remove(&true).unwrap_or_default(), times.remove(&false).unwrap_or_default());
+    let ratios: Vec<f64> = through.iter().zip(&own).map(|(through, own)| through / own).collect();
+    let mut sorted = through.clone();
+    sorted.sort_by(f64::total_cmp);
+    Ok(Row {
+        workers: config.workers,
+        switches: config.switches,
+        slots: granted,
+        rounds: config.rounds,
+        median_ms: median(&through),
+        p90_ms: sorted.get(sorted.len() * 9 / 10).copied().unwrap_or(0.0),
+        longest_ms: sorted.last().copied().unwrap_or(0.0),
+        own_median_ms: median(&own),
+        ratio_to_own: median(&ratios),
+    })
+}
