@@ -220,7 +220,12 @@ impl Builder {
     }
 
     /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
-    fn control(&self, data: SocketAddr, handle: &Handle, info: &PipelineInfo) -> Result<Server, EmbeddedError> {
+    fn control(
+        &self,
+        data: SocketAddr,
+        handle: &Handle,
+        info: &PipelineInfo,
+    ) -> Result<Server, EmbeddedError> {
         let limits = Limits {
             slots: self.slots,
             lane_words: info.lane_words,

@@ -154,3 +154,17 @@ fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
     assert!(text(&error, "message").contains("switch 0"), "{error}");
     assert_eq!(process.wait().code(), Some(1));
 }
+
+#[test]
+fn jobs_survive_a_controller_a_switch_and_a_worker() {
+    let (code, lines) =
+        run("testbed survive --controllers 2 --switches 1 --workers 1 --bytes 16KiB --seed 3");
+    assert_eq!(code, Some(0), "{lines:?}");
+    let killed: Vec<_> = lines.iter().map(|line| (text(line, "what"), number(line, "times"))).collect();
+    assert_eq!(killed, [("controller", 2.0), ("switch", 1.0), ("worker", 1.0)], "{lines:?}");
+    for line in &lines {
+        assert_eq!((number(line, "wrong"), number(line, "lost")), (0.0, 0.0), "{line}");
+        assert!(line["failures"].as_array().unwrap().is_empty(), "{line}");
+        assert!(number(line, "median_ms") <= number(line, "longest_ms"), "{line}");
+    }
+}

@@ -32,8 +32,8 @@ pub(super) struct Survive {
     /// Kills of a worker.
     #[arg(long, default_value_t = 10)]
     workers: u32,
-    /// Workers of each of the two jobs.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=8))]
+    /// Workers of each of the two jobs. A job goes on with one less after a death, and one alone needs no switch.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=8))]
     world: u16,
     /// Tensor bytes of each all-reduce.
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
