@@ -149,7 +149,7 @@ pub enum P4RuntimeError {
         highest: u128,
     },
     /// The switch cannot run the pipeline. What it ran before, it may have lost.
-    #[error("switch {switch} refuses the pipeline: {message} ({})", code.name())]
+    #[error("switch {switch} refuses the pipeline: {message} ({}){}", code.name(), device_hint(message))]
     Pipeline {
         /// The switch.
         switch: String,
@@ -253,5 +253,13 @@ impl fmt::Display for First<'_> {
             Some(failure) => failure.fmt(f),
             None => Ok(()),
         }
+    }
+}
+
+/// What to do about bmv2's words for a device number that is not its own, which do not name it.
+fn device_hint(message: &str) -> &'static str {
+    match message.contains("assign device") {
+        true => "; start bmv2 with --device-id as the topology's device_id, which is 1 unless given",
+        false => "",
     }
 }

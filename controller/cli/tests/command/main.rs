@@ -10,5 +10,6 @@ mod jobs;
 mod p4;
 mod p4runtime;
 mod process;
+mod shared_switch;
 mod switch;
 mod testbed;

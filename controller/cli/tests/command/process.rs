@@ -1,6 +1,7 @@
 //! A running `netfold --json` and what it has printed so far.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -16,6 +17,23 @@ pub(crate) fn netfold(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netfold"));
     command.args(arguments.split_whitespace()).stdin(Stdio::null());
     command
+}
+
+/// The same in a network namespace.
+pub(crate) fn netfold_within(namespace: &str, arguments: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_netfold")]).stdin(Stdio::null());
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// Whether this is root, who alone makes network namespaces; says that the test is skipped if not.
+pub(crate) fn is_root() -> bool {
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        println!("skipped: no root, which network namespaces need");
+    }
+    root
 }
 
 /// Runs `netfold --json` to its end; returns its exit code and its lines.
@@ -37,7 +55,12 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(arguments: &str) -> Self {
-        let mut child = netfold(arguments).arg("--json").stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(netfold(arguments))
+    }
+
+    /// A command of netfold's, to which `--json` is added.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
