@@ -31,9 +31,11 @@ fn mask(len: u8) -> u128 {
 impl Prefix {
     /// The addresses that share their first `len` bits with this one; `None` when it has fewer.
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        if len > width(address) {
+            return None;
+        }
         let kept = bits(address) & mask(len);
         let address = match address {
-            _ if len > width(address) => return None,
             IpAddr::V4(_) => Ipv4Addr::from_bits((kept >> 96) as u32).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(kept).into(),
         };
