@@ -48,6 +48,7 @@ mod places;
 mod state;
 mod stream;
 mod tables;
+mod tls;
 
 pub(crate) use advance::advance;
 pub(crate) use client::Executor;
@@ -62,3 +63,4 @@ pub use pipeline::{Pipeline, PipelineError};
 pub(crate) use places::PortProblem;
 pub use places::{Attachment, Neighbourhood, Places};
 pub(crate) use state::Key;
+pub use tls::TlsError;

@@ -47,7 +47,7 @@ mod process;
 pub use compile::{CompileError, Compiled, compile, compile_text};
 pub use control::FrameControlPort;
 pub use dataplane::{DataPlane, DataPlaneError, FramePort};
-pub use process::{Bmv2, Bmv2Config, Bmv2Error};
+pub use process::{Bmv2, Bmv2Config, Bmv2Error, Bmv2Tls};
 
 use std::path::PathBuf;
 

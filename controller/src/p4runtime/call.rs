@@ -13,6 +13,8 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::error::{P4RuntimeError, Rpc, UpdateFailure};
+use super::tls::{Connector, Fault};
+use crate::topology::Tls;
 
 /// Largest message taken from a switch, in bytes: a P4Info with a compiled pipeline, or all entries of a table.
 const MESSAGE_LEN_MAX: usize = 64 << 20;
@@ -37,18 +39,74 @@ pub(super) struct Remote {
     pub(super) switch: String,
     pub(super) device_id: u64,
     pub(super) within: Duration,
+    address: String,
     channel: Channel,
+    fault: Fault,
 }
 
-fn endpoint(address: &str, connect_within: Duration) -> Result<Endpoint, P4RuntimeError> {
-    let uri = if address.starts_with("unix:") { address.into() } else { format!("http://{address}") };
-    let endpoint = Endpoint::from_shared(uri)
-        .map_err(|source| P4RuntimeError::Address { address: address.to_owned(), source })?;
-    Ok(endpoint
-        .connect_timeout(connect_within)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Some(KEEPALIVE))
-        .http2_max_header_list_size(TRAILERS_LEN_MAX))
+/// Whom to connect to, and how.
+pub(super) struct Reach<'a> {
+    pub(super) switch: String,
+    pub(super) device_id: u64,
+    /// `host:port` or `unix:path`.
+    pub(super) address: &'a str,
+    pub(super) tls: Option<&'a Tls>,
+    pub(super) connect_within: Duration,
+    /// Time for each call.
+    pub(super) within: Duration,
+}
+
+impl Reach<'_> {
+    fn endpoint(&self) -> Result<Endpoint, P4RuntimeError> {
+        let Self { address, .. } = *self;
+        let wrong = |source| P4RuntimeError::Address { address: address.to_owned(), source };
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let unix = address.starts_with("unix:");
+        // The connector does what TLS there is.
+        let uri = if unix { address.into() } else { format!("http://{address}") };
+        let endpoint = Endpoint::from_shared(uri).map_err(wrong)?;
+        let authority = if unix { "localhost" } else { address };
+        let origin = format!("{scheme}://{authority}").parse().map_err(|_| self.malformed())?;
+        Ok(endpoint
+            .connect_timeout(self.connect_within)
+            .origin(origin)
+            .http2_max_header_list_size(TRAILERS_LEN_MAX))
+    }
+
+    fn malformed(&self) -> P4RuntimeError {
+        let what = format!("{} is not an address: write host:port or unix:path", self.address);
+        P4RuntimeError::Config { switch: self.switch.clone(), what }
+    }
+
+    /// One attempt, of at most `connect_within` and before `deadline`; `None` when nothing is known of how it failed.
+    async fn attempt(
+        &self,
+        endpoint: &Endpoint,
+        deadline: tokio::time::Instant,
+    ) -> Result<Remote, (Option<tonic::transport::Error>, Option<P4RuntimeError>)> {
+        let fault = Fault::default();
+        let connector = Connector::new(self.address, self.tls, self.connect_within, KEEPALIVE, fault.clone());
+        let connecting = endpoint.connect_with_connector(connector);
+        let source = match tokio::time::timeout_at(deadline, connecting).await {
+            Ok(Ok(channel)) => {
+                let (switch, address) = (self.switch.clone(), self.address.to_owned());
+                let (device_id, within) = (self.device_id, self.within);
+                return Ok(Remote { switch, device_id, within, address, channel, fault });
+            }
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        let (switch, address) = (self.switch.clone(), self.address.to_owned());
+        Err((
+            source,
+            fault.get().map(|source| P4RuntimeError::Tls { switch, address, source: Box::new(source) }),
+        ))
+    }
+
+    fn unanswered(self, source: Option<tonic::transport::Error>) -> P4RuntimeError {
+        let (switch, address) = (self.switch, self.address.to_owned());
+        P4RuntimeError::Connect { switch, address, within: self.connect_within, source }
+    }
 }
 
 pub(super) const fn path(rpc: Rpc) -> &'static str {
@@ -65,42 +123,43 @@ pub(super) const fn path(rpc: Rpc) -> &'static str {
 
 impl Remote {
     /// Connects, again and again until `connect_within` is over.
-    pub(super) async fn connect(
-        switch: String,
-        device_id: u64,
-        address: &str,
-        connect_within: Duration,
-        within: Duration,
-    ) -> Result<Self, P4RuntimeError> {
-        let endpoint = endpoint(address, connect_within)?;
-        let deadline = tokio::time::Instant::now() + connect_within;
+    ///
+    /// What TLS has against the connection does not pass by waiting, and is told at once.
+    pub(super) async fn connect(reach: Reach<'_>) -> Result<Self, P4RuntimeError> {
+        let endpoint = reach.endpoint()?;
+        let deadline = tokio::time::Instant::now() + reach.connect_within;
         let mut last = None;
         while tokio::time::Instant::now() < deadline {
-            match tokio::time::timeout_at(deadline, endpoint.connect()).await {
-                Ok(Ok(channel)) => return Ok(Self { switch, device_id, within, channel }),
-                Ok(Err(error)) => last = Some(error),
-                Err(_) => break,
+            match reach.attempt(&endpoint, deadline).await {
+                Ok(remote) => return Ok(remote),
+                Err((_, Some(fault))) => return Err(fault),
+                Err((source, None)) => last = source.or(last),
             }
             tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + RETRY)).await;
         }
-        Err(P4RuntimeError::Connect { switch, address: address.into(), within: connect_within, source: last })
+        Err(reach.unanswered(last))
     }
 
     /// Connects, in one attempt of at most `connect_within`.
-    pub(super) async fn connect_once(
-        switch: String,
-        device_id: u64,
-        address: &str,
-        connect_within: Duration,
-        within: Duration,
-    ) -> Result<Self, P4RuntimeError> {
-        let endpoint = endpoint(address, connect_within)?;
-        let source = match tokio::time::timeout(connect_within, endpoint.connect()).await {
-            Ok(Ok(channel)) => return Ok(Self { switch, device_id, within, channel }),
-            Ok(Err(error)) => Some(error),
-            Err(_) => None,
-        };
-        Err(P4RuntimeError::Connect { switch, address: address.into(), within: connect_within, source })
+    pub(super) async fn connect_once(reach: Reach<'_>) -> Result<Self, P4RuntimeError> {
+        let endpoint = reach.endpoint()?;
+        let deadline = tokio::time::Instant::now() + reach.connect_within;
+        match reach.attempt(&endpoint, deadline).await {
+            Ok(remote) => Ok(remote),
+            Err((_, Some(fault))) => Err(fault),
+            Err((source, None)) => Err(reach.unanswered(source)),
+        }
+    }
+
+    /// A connection that broke: what TLS has against it, if that was why.
+    pub(super) fn broken(&self, rpc: Rpc, message: String) -> P4RuntimeError {
+        let switch = self.switch.clone();
+        match self.fault.get() {
+            Some(source) => {
+                P4RuntimeError::Tls { switch, address: self.address.clone(), source: Box::new(source) }
+            }
+            None => P4RuntimeError::Broken { switch, rpc, message },
+        }
     }
 
     /// A client for one call, ready to send.
@@ -108,9 +167,7 @@ impl Remote {
         let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LEN_MAX);
         match grpc.ready().await {
             Ok(()) => Ok(grpc),
-            Err(error) => {
-                Err(P4RuntimeError::Broken { switch: self.switch.clone(), rpc, message: chain(&error) })
-            }
+            Err(error) => Err(self.broken(rpc, chain(&error))),
         }
     }
 
@@ -255,10 +312,8 @@ impl Remote {
         let message = status.message().to_owned();
         let from_transport = std::error::Error::source(status).is_some();
         match (rpc, code) {
-            (_, Code::Unavailable | Code::Cancelled) => {
-                P4RuntimeError::Broken { switch, rpc, message: chain(status) }
-            }
-            _ if from_transport => P4RuntimeError::Broken { switch, rpc, message: chain(status) },
+            (_, Code::Unavailable | Code::Cancelled) => self.broken(rpc, chain(status)),
+            _ if from_transport => self.broken(rpc, chain(status)),
             (_, Code::DeadlineExceeded) => P4RuntimeError::Timeout { switch, rpc, within: self.within },
             (Rpc::Write | Rpc::Read | Rpc::GetPipeline, Code::FailedPrecondition) => {
                 P4RuntimeError::NoPipeline { switch, rpc }

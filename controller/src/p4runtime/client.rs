@@ -11,9 +11,11 @@ use netfold_p4_runtime::{Schema, v1};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-use super::call::{BATCH_MAX, Remote};
+use super::call::{BATCH_MAX, Reach, Remote};
 use super::error::P4RuntimeError;
 use super::stream::Stream;
+use super::tls;
+use crate::topology::Tls;
 
 /// Election id unless told otherwise: above those that the usual shells take (2^64).
 pub const ELECTION_ID: u128 = 1 << 65;
@@ -31,6 +33,8 @@ pub struct ClientConfig {
     pub connect_within: Duration,
     /// How long to wait for each call. Pushing a large pipeline takes seconds on some switches.
     pub call_within: Duration,
+    /// How the connection is secured; `None`: not at all. Files are read for each connection.
+    pub tls: Option<Tls>,
 }
 
 impl Default for ClientConfig {
@@ -42,6 +46,7 @@ impl Default for ClientConfig {
             election_id: ELECTION_ID,
             connect_within: Duration::from_secs(10),
             call_within: Duration::from_secs(30),
+            tls: None,
         }
     }
 }
@@ -68,13 +73,28 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`P4RuntimeError`], when nobody answers in time or another controller is in charge.
+    /// [`P4RuntimeError`], when nobody answers in time, TLS cannot be agreed on or another controller is in charge.
     pub fn connect(address: &str, config: ClientConfig) -> Result<Self, P4RuntimeError> {
+        if let Some(wanted) = &config.tls {
+            tls::check(wanted, address).map_err(|source| P4RuntimeError::Tls {
+                switch: config.name.clone(),
+                address: address.to_owned(),
+                source: Box::new(source),
+            })?;
+        }
         let executor = Executor::start(&config.name)?;
         let address = address.to_owned();
         let shared = executor.wait(async move {
-            let ClientConfig { name, device_id, election_id, connect_within, call_within } = config;
-            let remote = Remote::connect(name, device_id, &address, connect_within, call_within).await?;
+            let ClientConfig { name, device_id, election_id, connect_within, call_within, tls } = config;
+            let reach = Reach {
+                switch: name,
+                device_id,
+                address: &address,
+                tls: tls.as_ref(),
+                connect_within,
+                within: call_within,
+            };
+            let remote = Remote::connect(reach).await?;
             let shared =
                 Shared { remote, election_id, stream: AsyncMutex::new(None), schema: Mutex::new(None) };
             shared.primary().await.map(|_| shared)

@@ -12,6 +12,7 @@ use super::error::P4RuntimeError;
 use super::managed::{Managed, ManagedConfig, SwitchEvent};
 use super::pipeline::{Pipeline, PipelineError};
 use super::places::{Attachment, Neighbourhood};
+use super::tls::{self, TlsError};
 use crate::driver::Held;
 use crate::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
 
@@ -33,9 +34,15 @@ pub enum ConnectError {
         /// Its kind.
         kind: Kind,
     },
-    /// Secured connections to switches are not offered yet.
-    #[error("switch {0} is to be reached over TLS, which is not offered yet: leave out its `tls`")]
-    Tls(String),
+    /// The files that its `tls` names are of no use.
+    #[error("switch {switch} cannot be reached over TLS")]
+    Tls {
+        /// The switch.
+        switch: String,
+        /// Why, and what to do.
+        #[source]
+        source: Box<TlsError>,
+    },
     /// The compiled program cannot be read.
     #[error(
         "cannot read the compiled program of switch {switch}, {}: make it with \
@@ -87,8 +94,9 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
     if switch.kind == Kind::Tofino {
         return Err(ConnectError::Kind { switch: name(), kind: switch.kind });
     }
-    if switch.tls.is_some() {
-        return Err(ConnectError::Tls(name()));
+    if let Some(wanted) = &switch.tls {
+        let failed = |source| ConnectError::Tls { switch: name(), source: Box::new(source) };
+        tls::check(wanted, &address).map_err(failed)?;
     }
     let pipeline = pipeline(switch)?;
     let attachment = match switch.kind {
@@ -96,6 +104,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
         _ => Attachment::Known(Box::new(neighbourhood(topology, id))),
     };
     let mut config = ManagedConfig::new(name(), address, attachment);
+    config.tls.clone_from(&switch.tls);
     config.device_id = switch.device_id;
     config.cpu_port = switch.cpu_port;
     config.slots = switch.slots;

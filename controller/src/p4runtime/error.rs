@@ -6,6 +6,8 @@ use std::time::Duration;
 use netfold_p4_runtime::SchemaError;
 use netfold_p4_runtime::google::Code;
 
+use super::tls::TlsError;
+
 /// A call of P4Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rpc {
@@ -106,6 +108,17 @@ pub enum P4RuntimeError {
         /// The last attempt.
         #[source]
         source: Option<tonic::transport::Error>,
+    },
+    /// The connection is not secured as the configuration asks for.
+    #[error("TLS with switch {switch} at {address} fails")]
+    Tls {
+        /// The switch.
+        switch: String,
+        /// Where it is.
+        address: String,
+        /// Why, and what to do.
+        #[source]
+        source: Box<TlsError>,
     },
     /// The switch cannot be used at the moment; it is tried again in the background.
     #[error("switch {switch} is down: {reason}")]
@@ -240,7 +253,7 @@ pub enum P4RuntimeError {
 impl P4RuntimeError {
     /// Whether it is unknown if the switch has done what was asked.
     pub const fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::Broken { .. } | Self::Malformed { .. })
+        matches!(self, Self::Timeout { .. } | Self::Broken { .. } | Self::Tls { .. } | Self::Malformed { .. })
     }
 }
 

@@ -42,7 +42,9 @@ use super::error::P4RuntimeError;
 use super::packets::{PacketControlPort, PacketLine};
 use super::pipeline::Pipeline;
 use super::places::Attachment;
+use super::tls;
 use crate::driver::{DriverError, Held, Limits, SwitchDriver};
+use crate::topology::Tls;
 use call::{Answer, Call, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::Keeper;
@@ -56,6 +58,8 @@ pub struct ManagedConfig {
     pub name: String,
     /// Where its P4Runtime server listens: `host:port` or `unix:path`.
     pub address: String,
+    /// How the connection is secured; `None`: not at all. Files are read for each connection, and must be there when it starts.
+    pub tls: Option<Tls>,
     /// Device number of the switch, above 0.
     pub device_id: u64,
     /// Election id, the upper half in the upper 64 bits: the controller with the greatest is in charge. Where nobody is and a
@@ -94,6 +98,7 @@ impl ManagedConfig {
         Self {
             name: name.into(),
             address: address.into(),
+            tls: None,
             device_id: 1,
             election_id: ELECTION_ID,
             attachment,
@@ -262,8 +267,8 @@ impl Managed {
     ///
     /// # Errors
     ///
-    /// [`P4RuntimeError`] when the configuration makes no sense, `held` names peers that are nowhere, or the system refuses a
-    /// thread. Whether the switch is there is told by events.
+    /// [`P4RuntimeError`] when the configuration makes no sense, a file that it names is of no use, `held` names peers that are
+    /// nowhere, or the system refuses a thread. Whether the switch is there is told by events.
     pub fn start(
         mut config: ManagedConfig,
         pipeline: Pipeline,
@@ -274,6 +279,14 @@ impl Managed {
         if config.cpu_port == 0 {
             let what = "the CPU port is 0, which P4Runtime does not have: use another".into();
             return Err(P4RuntimeError::Config { switch, what });
+        }
+        if let Some(wanted) = &config.tls {
+            let (name, address) = (switch.clone(), config.address.clone());
+            tls::check(wanted, &config.address).map_err(|source| P4RuntimeError::Tls {
+                switch: name,
+                address,
+                source: Box::new(source),
+            })?;
         }
         let profile = pipeline.profile();
         let limits = limits(profile, &config);

@@ -202,7 +202,7 @@ impl Stream {
 }
 
 fn broken(remote: &Remote, message: String) -> P4RuntimeError {
-    P4RuntimeError::Broken { switch: remote.switch.clone(), rpc: Rpc::Stream, message }
+    remote.broken(Rpc::Stream, message)
 }
 
 async fn timely<T>(remote: &Remote, answer: impl Future<Output = T>) -> Result<T, P4RuntimeError> {

@@ -8,3 +8,4 @@ mod proxy;
 mod recovery;
 mod rig;
 mod steady;
+mod tls;

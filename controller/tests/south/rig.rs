@@ -19,7 +19,7 @@ use netfold_p4_runtime::schema::{decode_replica, encode_replica};
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
-use netfold_switch_p4runtime::{Server, ServerConfig};
+use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
 use netfold_wire::header;
 use tokio::runtime::{Builder, Runtime};
 use tonic::Request;
@@ -60,6 +60,16 @@ impl Device {
 
     /// With its server at an address.
     pub(crate) fn at(address: SocketAddr) -> Self {
+        Self::served(address, ServerConfig::default())
+    }
+
+    /// With TLS, anywhere.
+    pub(crate) fn encrypted(tls: Tls) -> Self {
+        let config = ServerConfig { tls: Some(tls), ..ServerConfig::default() };
+        Self::served(([127, 0, 0, 1], 0).into(), config)
+    }
+
+    fn served(address: SocketAddr, config: ServerConfig) -> Self {
         let datagram_len_max = header::LEN + LANE_WORDS as usize * 4;
         let udp = UdpConfig { datagram_len_max, ..UdpConfig::default() };
         let io = UdpIo::bind(([127, 0, 0, 1], 0).into(), udp).unwrap();
@@ -67,7 +77,7 @@ impl Device {
         let switch = Switch::bare(Box::new(EmptyPipeline::new(LANE_WORDS)), Box::new(io));
         let handle = switch.handle();
         let thread = Some(std::thread::spawn(move || switch.run()));
-        let server = Some(Server::start(address, ServerConfig::default(), handle.clone()).unwrap());
+        let server = Some(Server::start(address, config, handle.clone()).unwrap());
         Self { server, data, handle, thread }
     }
 

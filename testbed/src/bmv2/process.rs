@@ -20,14 +20,28 @@ pub struct Bmv2Config {
     pub namespace: Option<String>,
     /// Whether every packet and table hit is logged: slow, and kept for error messages.
     pub log: bool,
+    /// How P4Runtime is secured, as far as the switch was built with that; `None`: not at all.
+    pub tls: Option<Bmv2Tls>,
     /// How long the switch may take to listen.
     pub ready_within: Duration,
+}
+
+/// Files (PEM) by which a switch is known and knows its controllers. The packet server has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bmv2Tls {
+    /// The switch's certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authority whose certificates controllers must have; `None`: they need none.
+    pub client_ca: Option<PathBuf>,
 }
 
 impl Default for Bmv2Config {
     /// Packets over gRPC, in this process' namespace.
     fn default() -> Self {
-        Self { interfaces: Vec::new(), namespace: None, log: false, ready_within: Duration::from_secs(20) }
+        let ready_within = Duration::from_secs(20);
+        Self { interfaces: Vec::new(), namespace: None, log: false, tls: None, ready_within }
     }
 }
 
@@ -205,6 +219,20 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
     }
     command.extend(["--", "--grpc-server-addr", p4runtime].map(String::from));
     command.extend(["--cpu-port".into(), CPU_PORT.to_string()]);
+    if let Some(Bmv2Tls { certificate, key, client_ca }) = &config.tls {
+        let file = |path: &PathBuf| path.display().to_string();
+        command.push("--grpc-server-ssl".into());
+        command.extend([
+            "--grpc-server-cert".into(),
+            file(certificate),
+            "--grpc-server-key".into(),
+            file(key),
+        ]);
+        if let Some(authority) = client_ca {
+            command.extend(["--grpc-server-cacert".into(), file(authority)]);
+            command.push("--grpc-server-with-client-auth".into());
+        }
+    }
     if let Some(address) = data_plane {
         command.extend(["--dp-grpc-server-addr", address].map(String::from));
     }

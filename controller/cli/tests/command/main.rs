@@ -13,3 +13,4 @@ mod process;
 mod shared_switch;
 mod switch;
 mod testbed;
+mod tls;

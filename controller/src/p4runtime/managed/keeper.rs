@@ -16,7 +16,7 @@ use netfold_p4_runtime::v1::UpdateType;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::super::call::{Remote, chain};
+use super::super::call::{Reach, Remote, chain};
 use super::super::driver::{Neighbour, refused};
 use super::super::error::P4RuntimeError;
 use super::super::pipeline::Pipeline;
@@ -417,14 +417,15 @@ fn misfit(error: P4RuntimeError) -> P4RuntimeError {
 
 /// Connects and bids.
 async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4RuntimeError> {
-    let remote = Remote::connect_once(
-        shared.name.clone(),
-        config.device_id,
-        &config.address,
-        config.connect_within,
-        config.call_within,
-    )
-    .await?;
+    let reach = Reach {
+        switch: shared.name.clone(),
+        device_id: config.device_id,
+        address: &config.address,
+        tls: config.tls.as_ref(),
+        connect_within: config.connect_within,
+        within: config.call_within,
+    };
+    let remote = Remote::connect_once(reach).await?;
     let stream = Stream::enter(&remote, config.election_id, Arc::clone(&shared.line)).await?;
     Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
 }
