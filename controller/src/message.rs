@@ -3,6 +3,9 @@
 use netfold_wire::control::{Event, LINE_LEN_MAX, Refusal, Request};
 use serde_json::Value;
 
+/// First byte of what a TLS client says; no line of JSON begins with it.
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
+
 /// Why a worker is turned away: a reason for programs, a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -90,8 +93,14 @@ impl Lines {
     /// The next whole line without its newline, if there is one.
     ///
     /// # Errors
-    /// [`Refused`] when the line is longer than [`LINE_LEN_MAX`]; the session must end.
+    /// [`Refused`] when the line is longer than [`LINE_LEN_MAX`], or the greeting of a TLS client, for which nobody need wait; the
+    /// session must end.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Refused> {
+        if self.bytes.first() == Some(&TLS_HANDSHAKE) {
+            return Err(Refused::protocol(
+                "this port does not speak TLS: leave out the certificate (NETFOLD_CA)",
+            ));
+        }
         let found = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n');
         let len = found.map_or(self.bytes.len(), |at| self.searched + at + 1);
         if len > LINE_LEN_MAX || (found.is_none() && len == LINE_LEN_MAX) {
@@ -136,6 +145,16 @@ mod tests {
         assert_eq!(lines.next_line().unwrap().unwrap().len(), LINE_LEN_MAX - 1);
         lines.push(&vec![b'x'; LINE_LEN_MAX]);
         assert_eq!(lines.next_line().unwrap_err().reason, Refusal::Protocol);
+    }
+
+    #[test]
+    fn a_tls_greeting_is_refused_at_its_first_byte() {
+        let mut lines = Lines::default();
+        lines.push(b"{}\n");
+        lines.push(&[TLS_HANDSHAKE]);
+        assert_eq!(lines.next_line().unwrap().unwrap(), b"{}");
+        let refused = lines.next_line().unwrap_err();
+        assert!(refused.message.contains("does not speak TLS"), "{refused}");
     }
 
     proptest! {

@@ -9,10 +9,12 @@
 //! Every queue is bounded: what a session may leave unread (`OUTBOX_LINES`), lines on their way to the hub
 //! (`INPUTS`; sessions wait in turn), tasks for the switch (by the number of jobs and members). A line has
 //! [`LINE_LEN_MAX`](netfold_wire::control::LINE_LEN_MAX) bytes at most. Sessions above the limit are told so and closed,
-//! or only closed when even that would cost too much.
+//! or only closed when even that would cost too much. With TLS, 256 handshakes may be under way, of 5 seconds each; they count as no
+//! sessions.
 
 mod accept;
 mod control;
+mod guests;
 mod hub;
 mod occurrence;
 mod session;
@@ -38,6 +40,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 /// Called on the server's thread for every event; must not block.
 type Hook = Box<dyn FnMut(&JobEvent) + Send>;
@@ -51,6 +54,7 @@ pub struct Server {
     hook: Hook,
     asks: mpsc::Receiver<control::Ask>,
     control: Control,
+    tls: Option<TlsAcceptor>,
 }
 
 /// Why a control port does not serve.
@@ -110,7 +114,8 @@ impl Server {
         let (sender, asks) = mpsc::channel(control::ASKS);
         let (occurrences, _) = broadcast::channel(control::OCCURRENCES);
         let control = Control { asks: sender, occurrences };
-        Ok(Self { listener, local_addr, config, plane, hook: Box::new(|_| {}), asks, control })
+        let hook = Box::new(|_: &JobEvent| {});
+        Ok(Self { listener, local_addr, config, plane, hook, asks, control, tls: None })
     }
 
     /// A handle for snapshots, commands and what happens.
@@ -122,6 +127,13 @@ impl Server {
     #[must_use]
     pub fn on_event(mut self, hook: impl FnMut(&JobEvent) + Send + 'static) -> Self {
         self.hook = Box::new(hook);
+        self
+    }
+
+    /// Has sessions begin with a TLS handshake. Workers that speak in plain text are told so and turned away.
+    #[must_use]
+    pub fn encrypted(mut self, acceptor: TlsAcceptor) -> Self {
+        self.tls = Some(acceptor);
         self
     }
 
@@ -157,6 +169,7 @@ impl Server {
             asks: self.asks,
             occurrences: self.control.occurrences,
             switches: count,
+            tls: self.tls,
         };
         drop(self.control.asks);
         hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, heard, shutdown).await

@@ -1,6 +1,7 @@
 //! How a communicator comes about.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::join::{Joiner, Middleware, Tuning, Uplink, plant, wrapped};
 use crate::lower::Place;
 use crate::path::{Network, Path, PathBoard};
 use crate::quantize::Rounding;
+use crate::session::Security;
 use crate::split::Heritage;
 use crate::tensors::Coding;
 
@@ -43,6 +45,9 @@ pub struct Builder {
     switch: Vec<SocketAddr>,
     /// Whether that is a controller's.
     controlled: bool,
+    /// The controller as it was named, and the authorities of its certificate.
+    controller: String,
+    controller_ca: Option<PathBuf>,
     credentials: Option<Credentials>,
     bind: Vec<IpAddr>,
     trees: u8,
@@ -84,6 +89,8 @@ impl Builder {
             small: 0,
             switch: Vec::new(),
             controlled: false,
+            controller: String::new(),
+            controller_ca: None,
             credentials: None,
             bind: Vec::new(),
             trees: 1,
@@ -110,6 +117,8 @@ impl Builder {
             credentials: heritage.credentials.clone(),
             bind: heritage.bind.clone(),
             controlled: heritage.controlled,
+            controller: heritage.controller.clone(),
+            controller_ca: heritage.controller_ca.clone(),
             trees: heritage.trees,
             rejoin: heritage.rejoin,
             job: Some(job),
@@ -141,6 +150,8 @@ impl Builder {
             credentials: self.credentials.clone(),
             bind: self.bind.clone(),
             controlled: self.controlled,
+            controller: self.controller.clone(),
+            controller_ca: self.controller_ca.clone(),
             trees: self.trees,
             rejoin: self.rejoin,
             host: self.host.clone(),
@@ -246,8 +257,20 @@ impl Builder {
     /// [`Error::Address`] when it cannot be resolved.
     pub fn controller(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
         self.switch = resolve(&address)?;
+        self.controller = address.to_string();
         self.controlled = true;
         Ok(self)
+    }
+
+    /// Has the [controller](Self::controller) be talked to by TLS, and its certificate be signed by an authority in this file (PEM)
+    /// and be for the host in the controller's address. Sets nothing for a [`switch`](Self::switch) of one's own, which has no TLS.
+    /// The file is read for each connection.
+    ///
+    /// A port that does not speak TLS, or shows another certificate, is [`Error::Tls`]; nothing is said to it.
+    #[must_use]
+    pub fn controller_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.controller_ca = Some(file.into());
+        self
     }
 
     /// The tenant whose job it is, and its token, as the controller's administrator gave them. A switch's own control port takes no
@@ -382,7 +405,7 @@ impl Builder {
     /// # Errors
     ///
     /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`]. The way to the switch:
-    /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
+    /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         self.check_rounding()?;
@@ -527,8 +550,10 @@ impl Builder {
             trees: self.trees,
             ..join
         };
+        let security = self.controller_ca.as_ref().filter(|_| self.controlled);
+        let security = security.map(|file| Security::new(file, &self.controller));
         let addresses = self.switch.clone();
-        Ok(Joiner { addresses, join, timeout: self.join_timeout, tuning: self.tuning() })
+        Ok(Joiner { addresses, security, join, timeout: self.join_timeout, tuning: self.tuning() })
     }
 
     /// Rank and world size, checked.

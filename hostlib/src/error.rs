@@ -11,6 +11,8 @@ use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
 use netfold_shared::SharedError;
 use netfold_wire::control::{Mode, Refusal};
 
+use crate::session::TlsFault;
+
 use crate::ReduceOp;
 
 /// Why a call failed. The message says the cause and what to do; [`Error::kind`] is for programs.
@@ -93,6 +95,14 @@ pub enum Error {
         /// The system's reason.
         #[source]
         source: Arc<io::Error>,
+    },
+    /// The controller cannot be reached by TLS as it was asked for.
+    #[error("cannot reach the control port at {address} by TLS: {fault}")]
+    Tls {
+        /// The address tried last.
+        address: String,
+        /// Why, and what to do.
+        fault: Box<TlsFault>,
     },
     /// The switch does not take this worker.
     #[error("the switch refused this worker: {message}")]
@@ -303,7 +313,8 @@ impl Error {
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
             Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } => "argument",
             Self::Address { .. } => "address",
-            Self::Connect { .. } => "connect",
+            Self::Tls { fault, .. } if fault.is_argument() => "argument",
+            Self::Connect { .. } | Self::Tls { .. } => "connect",
             Self::Refused { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",

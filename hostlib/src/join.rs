@@ -18,7 +18,7 @@ use crate::news::News;
 use crate::path::{PathBoard, SwitchPlace};
 use crate::report::ControlCounters;
 use crate::route::Route;
-use crate::session::Session;
+use crate::session::{Security, Session};
 use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
@@ -75,6 +75,8 @@ impl Tuning {
 pub(crate) struct Joiner {
     /// The control port's.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whom to trust to be there, by TLS.
+    pub(crate) security: Option<Security>,
     /// What is asked for, but for this side's UDP port.
     pub(crate) join: Join,
     pub(crate) timeout: Duration,
@@ -86,7 +88,7 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// [`Error::Connect`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`],
+    /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`],
     /// [`Error::Control`]; [`Error::Io`]; and an admission that no worker can run by.
     pub(crate) fn join(
         &self,
@@ -123,7 +125,7 @@ impl Joiner {
     }
 
     fn ask(&self, given_up: &dyn Fn() -> bool) -> Result<Admitted, Error> {
-        let mut session = Session::connect(&self.addresses)?;
+        let mut session = Session::connect(&self.addresses, self.security.as_ref())?;
         let from = match self.join.address {
             Some(address) => SocketAddr::new(address, 0),
             None => session.local(),

@@ -90,4 +90,5 @@ pub use netfold_reduce::ReduceOp;
 pub use netfold_wire::control::{Admission, Mode};
 pub use path::{Network, Path, SwitchPlace};
 pub use report::{ControlStats, OpReport, Stats};
+pub use session::TlsFault;
 pub use work::Work;

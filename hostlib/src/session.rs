@@ -1,6 +1,6 @@
 //! The control session: joins a job at a control port, a switch's own or a controller's, and watches over it.
 //!
-//! One TCP connection of JSON lines ([`netfold_wire::control`]). A small thread sends signs of life and reads the port's; it
+//! One TCP connection of JSON lines ([`netfold_wire::control`]), by TLS where the builder says whom to trust. A small thread sends signs of life and reads the port's; it
 //! tells the engine when a peer or the switch is gone. Closing the connection without a farewell tells the others
 //! that this rank is lost.
 //!
@@ -8,11 +8,13 @@
 //! thread connects again and resumes the session. What happened meanwhile the controller tells afterwards. A rank that wants
 //! to leave while the controller is away leaves when it is back, by the same thread.
 
+mod connection;
 mod events;
 mod line;
+mod security;
 
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,9 +24,12 @@ use crate::error::Error;
 use crate::news::News;
 use crate::report::ControlCounters;
 
+use connection::{Connection, Unopened};
 use events::{Events, Heard};
 use line::Ending;
 pub(crate) use line::Line;
+pub(crate) use security::Security;
+pub use security::TlsFault;
 
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
@@ -53,6 +58,7 @@ pub(crate) struct Session {
     local: SocketAddr,
     /// Where the control port may be found again.
     addresses: Vec<SocketAddr>,
+    security: Option<Security>,
     membership: Option<Membership>,
 }
 
@@ -77,7 +83,7 @@ enum Outcome {
 
 /// What became of an attempt to resume.
 enum Attempt {
-    Resumed(TcpStream, Events),
+    Resumed(Connection, Events),
     /// Not now.
     Failed,
     /// Never.
@@ -85,18 +91,16 @@ enum Attempt {
 }
 
 impl Session {
-    /// Connects to the first of `addresses` that answers.
-    pub(crate) fn connect(addresses: &[SocketAddr]) -> Result<Self, Error> {
-        let (stream, peer, local) = connect(addresses, CONNECT_TIMEOUT)?;
-        let sender = stream
-            .try_clone()
-            .map_err(|source| Error::Connect { address: peer.to_string(), source: Arc::new(source) })?;
+    /// Connects to the first of `addresses` that answers; by TLS, if `security` says whom to trust.
+    pub(crate) fn connect(addresses: &[SocketAddr], security: Option<&Security>) -> Result<Self, Error> {
+        let (stream, peer, local) = connect(addresses, security, CONNECT_TIMEOUT)?;
         Ok(Self {
-            events: Events::new(stream),
-            line: Line::new(sender),
+            events: Events::new(stream.clone()),
+            line: Line::new(stream),
             peer,
             local,
             addresses: addresses.to_vec(),
+            security: security.cloned(),
             membership: None,
         })
     }
@@ -287,10 +291,10 @@ impl Session {
 
     fn attempt(&mut self, resume: &Resume, timeout: Duration, news: &News) -> Attempt {
         let start = Instant::now();
-        let Ok((mut stream, ..)) = connect(&self.addresses, timeout) else { return Attempt::Failed };
-        let Ok(reader) = stream.try_clone() else { return Attempt::Failed };
-        let mut events = Events::new(reader);
-        if line::write(&mut stream, &Request::Resume(resume.clone())).is_err() {
+        let connected = connect(&self.addresses, self.security.as_ref(), timeout);
+        let Ok((stream, ..)) = connected else { return Attempt::Failed };
+        let mut events = Events::new(stream.clone());
+        if line::write(&stream, &Request::Resume(resume.clone())).is_err() {
             return Attempt::Failed;
         }
         while let Some(left) = timeout.checked_sub(start.elapsed()) {
@@ -322,27 +326,19 @@ impl Session {
 /// A connection to the first of `addresses` that answers, with the addresses of its ends.
 fn connect(
     addresses: &[SocketAddr],
+    security: Option<&Security>,
     timeout: Duration,
-) -> Result<(TcpStream, SocketAddr, SocketAddr), Error> {
-    let open = |address: &SocketAddr| -> io::Result<_> {
-        let stream = TcpStream::connect_timeout(address, timeout.min(CONNECT_TIMEOUT))?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-        if peer == local {
-            // TCP can connect a port to itself where nobody listens.
-            return Err(ErrorKind::ConnectionRefused.into());
-        }
-        Ok((stream, peer, local))
-    };
-    let mut last = (String::new(), io::Error::from(ErrorKind::AddrNotAvailable));
+) -> Result<(Connection, SocketAddr, SocketAddr), Error> {
+    let unreached = |address: String, source| Error::Connect { address, source: Arc::new(source) };
+    let mut last = unreached(String::new(), ErrorKind::AddrNotAvailable.into());
     for address in addresses {
-        match open(address) {
+        last = match Connection::open(address, timeout.min(CONNECT_TIMEOUT), security) {
             Ok(opened) => return Ok(opened),
-            Err(source) => last = (address.to_string(), source),
-        }
+            Err(Unopened::Tcp(source)) => unreached(address.to_string(), source),
+            Err(Unopened::Tls(fault)) => Error::Tls { address: address.to_string(), fault: Box::new(fault) },
+        };
     }
-    Err(Error::Connect { address: last.0, source: Arc::new(last.1) })
+    Err(last)
 }
 
 /// The end of the job, if the event is one.

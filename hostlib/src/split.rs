@@ -1,6 +1,7 @@
 //! Communicators of some of a communicator's ranks.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use netfold_mesh::TcpRendezvous;
@@ -24,6 +25,8 @@ pub(crate) struct Heritage {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) bind: Vec<IpAddr>,
     pub(crate) controlled: bool,
+    pub(crate) controller: String,
+    pub(crate) controller_ca: Option<PathBuf>,
     pub(crate) trees: u8,
     pub(crate) rejoin: Option<bool>,
     pub(crate) host: Option<String>,

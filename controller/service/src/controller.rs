@@ -12,6 +12,7 @@ use netfold_controller::{Plane, Server, ServerError, ServerHandle};
 
 use crate::front::{Front, FrontConfig, FrontError};
 use crate::store::{Database, OpenError};
+use crate::tls::Tls;
 
 /// What a controller controls, and where it is reached.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct ControllerConfig {
     pub state: PathBuf,
     /// Address of the workers' port; port 0 takes any free one.
     pub workers: SocketAddr,
-    /// gRPC, page and metrics.
+    /// gRPC, page and metrics, and how they and the workers' port are encrypted.
     pub front: FrontConfig,
     /// How long a job waits for its workers, from the first.
     pub join_timeout: Duration,
@@ -67,7 +68,12 @@ impl Controller {
             // The database has the next epoch; its floor is what a lost one would begin at.
             ..Config::controller(u32::try_from(now).unwrap_or(u32::MAX), now)
         };
-        let server = Server::over(config.workers, admission, plane).map_err(ControllerError::Workers)?;
+        let tls = config.front.tls.as_ref().map(Tls::for_workers).transpose();
+        let tls = tls.map_err(|error| ControllerError::Front(FrontError::Tls(error)))?;
+        let mut server = Server::over(config.workers, admission, plane).map_err(ControllerError::Workers)?;
+        if let Some(tls) = tls {
+            server = server.encrypted(tls);
+        }
         let control = server.control();
         // Before the workers' port serves: an address that is taken must not cost anybody a session.
         let front = Front::start(config.front, control)?;

@@ -1,4 +1,4 @@
-//! Certificates and keys, for gRPC and for the page.
+//! Certificates and keys, for gRPC, for the page and for the workers' port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +58,15 @@ impl Tls {
     }
 
     pub(crate) fn for_http(&self) -> Result<TlsAcceptor, TlsError> {
+        self.acceptor(self.client_ca.as_deref(), &[b"http/1.1"])
+    }
+
+    /// Workers show a token; certificates are not asked of them.
+    pub(crate) fn for_workers(&self) -> Result<TlsAcceptor, TlsError> {
+        self.acceptor(None, &[])
+    }
+
+    fn acceptor(&self, client_ca: Option<&[u8]>, protocols: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&self.certificate)
             .collect::<Result<_, _>>()
             .map_err(failed("the certificate"))?;
@@ -66,7 +75,7 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(failed("TLS"))?;
-        let builder = match &self.client_ca {
+        let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(authority) => {
                 let mut roots = RootCertStore::empty();
@@ -82,7 +91,7 @@ impl Tls {
         };
         let mut config =
             builder.with_single_cert(chain, key).map_err(failed("the certificate or the key"))?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }

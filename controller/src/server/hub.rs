@@ -1,6 +1,7 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
 use super::control::{Ask, Scope};
+use super::guests::{self, Guest};
 use super::occurrence::occurrence;
 use super::session::{self, Ear, Said};
 use super::switches::Notice;
@@ -14,14 +15,14 @@ use crate::view::{Occurrence, Snapshot};
 use netfold_wire::control::Event;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Lines that a session may leave unread before it counts as slow.
 const OUTBOX_LINES: usize = 16;
@@ -47,6 +48,8 @@ pub(super) struct Parts {
     pub(super) occurrences: broadcast::Sender<Arc<Occurrence>>,
     /// Number of switches.
     pub(super) switches: usize,
+    /// How sessions are encrypted, if they are.
+    pub(super) tls: Option<TlsAcceptor>,
 }
 
 /// Owner of the coordinator.
@@ -62,6 +65,7 @@ pub(super) struct Hub {
     /// What each switch has counted.
     packets: Vec<Vec<(String, u64)>>,
     started: Instant,
+    tls: Option<TlsAcceptor>,
     /// Twice this without a turn means that the process was not running.
     heartbeat: Duration,
     outboxes: BTreeMap<SessionId, mpsc::Sender<Vec<u8>>>,
@@ -76,7 +80,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(coordinator: Coordinator, config: &Config, parts: Parts) -> Self {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
-        let Parts { hook, tasks, store, asks, occurrences, switches } = parts;
+        let Parts { hook, tasks, store, asks, occurrences, switches, tls } = parts;
         let sessions_max = config.sessions_max;
         Self {
             coordinator,
@@ -88,6 +92,7 @@ impl Hub {
             unix_ms: config.unix_s * 1000,
             packets: vec![Vec::new(); switches],
             started: Instant::now(),
+            tls,
             heartbeat: config.heartbeat,
             outboxes: BTreeMap::new(),
             connections: Arc::new(Semaphore::new(
@@ -113,8 +118,10 @@ impl Hub {
             self.note(notice);
             self.deliver()?;
         }
-        let (sender, mut accepted) = mpsc::channel(1);
+        let (sender, connections) = mpsc::channel(1);
         tokio::spawn(accept::run(async move || listener.accept().await, sender));
+        let (sender, mut accepted) = mpsc::channel(1);
+        tokio::spawn(guests::run(connections, self.tls.take(), sender));
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
         // No lease is judged before this.
@@ -125,7 +132,7 @@ impl Hub {
                 () = &mut shutdown => break,
                 Some((id, said)) = self.inputs_queue.recv() => self.hear(id, said),
                 outcome = outcomes.recv() => self.finish_task(outcome)?,
-                Some((stream, peer)) = accepted.recv() => self.open(stream, peer),
+                Some(guest) = accepted.recv() => self.open(guest),
                 Some(notice) = notices.recv() => self.note(notice),
                 Some(ask) = self.asks.recv() => self.answer(ask)?,
                 () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => {
@@ -194,10 +201,8 @@ impl Hub {
         snapshot
     }
 
-    fn open(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn open(&mut self, Guest { stream, peer }: Guest) {
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else { return };
-        // Lines are short and wanted at once; a connection that is broken already says so when it is read.
-        let _ = stream.set_nodelay(true);
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
         let opened = self.coordinator.open(self.now(), peer);
         let ear = match opened {

@@ -6,3 +6,4 @@ mod durable;
 mod fake;
 mod random;
 mod server;
+mod tls;

@@ -287,6 +287,21 @@ pub unsafe extern "C" fn netfold_builder_set_controller(
     }
 }
 
+/// Has the controller be talked to by TLS: its certificate must be signed by an authority in this file (PEM) and be for the host in
+/// the controller's address. The file is read for each connection. Sets nothing for a switch's own port, which has no TLS.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `file` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_controller_ca(
+    builder: *mut netfold_builder,
+    file: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.controller_ca(text(file, "file")?))) }
+}
+
 /// The tenant whose job it is, and its token, as the controller's administrator gave them.
 ///
 /// # Safety

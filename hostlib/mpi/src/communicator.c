@@ -178,6 +178,8 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     SET(exchange)(builder, gather, meeting);
     if (settings->controller[0] != '\0')
         SET(controller)(builder, settings->controller);
+    if (getenv("NETFOLD_CA") != NULL)
+        SET(controller_ca)(builder, getenv("NETFOLD_CA"));
     if (getenv("NETFOLD_TENANT") != NULL)
         SET(tenant)(builder, getenv("NETFOLD_TENANT"), getenv("NETFOLD_TOKEN") != NULL ? getenv("NETFOLD_TOKEN") : "");
 #undef SET

@@ -104,6 +104,9 @@ pub(crate) fn connect(
             Err(error) => log::warn!("{}", Failure::from(error)),
         }
     }
+    if let Some(file) = &settings.controller_ca {
+        builder = builder.controller_ca(file);
+    }
     if let Some((tenant, token)) = &settings.tenant {
         builder = builder.tenant(tenant, token);
     }

@@ -9,6 +9,8 @@ use netfold::Mode;
 pub(crate) struct Settings {
     /// `NETFOLD_CONTROLLER`: the controller's port for workers, or a switch's own, `HOST:PORT`.
     pub(crate) controller: Option<String>,
+    /// `NETFOLD_CA`: file of the authorities that the controller's certificate may be of.
+    pub(crate) controller_ca: Option<String>,
     /// `NETFOLD_TENANT` and `NETFOLD_TOKEN`: whose job it is.
     pub(crate) tenant: Option<(String, String)>,
     /// `NETFOLD_MODE`: how floating-point tensors travel.
@@ -52,6 +54,7 @@ impl Settings {
         let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
         Ok(Self {
             controller: text("NETFOLD_CONTROLLER"),
+            controller_ca: text("NETFOLD_CA"),
             tenant: text("NETFOLD_TENANT").map(|tenant| (tenant, text("NETFOLD_TOKEN").unwrap_or_default())),
             mode,
             require_switch,

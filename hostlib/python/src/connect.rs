@@ -18,6 +18,7 @@ pub(crate) struct Options {
     job: Option<String>,
     switch: Option<String>,
     controller: Option<String>,
+    controller_ca: Option<String>,
     tenant: Option<String>,
     token: Option<String>,
     trees: Option<u8>,
@@ -46,6 +47,7 @@ impl Options {
             job: None,
             switch: None,
             controller: None,
+            controller_ca: None,
             tenant: None,
             token: None,
             trees: None,
@@ -73,6 +75,7 @@ impl Options {
                 "job" => options.job = Some(value.extract()?),
                 "switch" => options.switch = Some(value.extract()?),
                 "controller" => options.controller = Some(value.extract()?),
+                "controller_ca" => options.controller_ca = Some(value.extract()?),
                 "tenant" => options.tenant = Some(value.extract()?),
                 "token" => options.token = Some(value.extract()?),
                 "trees" => options.trees = Some(value.extract()?),
@@ -137,6 +140,9 @@ impl Options {
         }
         if let Some(address) = self.controller {
             builder = py.detach(|| builder.controller(address)).map_err(failed)?;
+        }
+        if let Some(file) = self.controller_ca {
+            builder = builder.controller_ca(file);
         }
         if let Some(tenant) = self.tenant {
             builder = builder.tenant(tenant, self.token.unwrap_or_default());

@@ -1,17 +1,17 @@
 //! The receiving side of a control session.
 
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use netfold_wire::control::{Event, LINE_LEN_MAX};
 
+use super::connection::Connection;
 use crate::error::Error;
 
 /// Events from the port, cut into lines.
 #[derive(Debug)]
 pub(super) struct Events {
-    stream: TcpStream,
+    stream: Connection,
     buffer: Vec<u8>,
     /// Bytes of the buffer that hold data.
     filled: usize,
@@ -29,7 +29,7 @@ pub(super) enum Heard {
 }
 
 impl Events {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: Connection) -> Self {
         Self { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 }
     }
 
@@ -45,11 +45,7 @@ impl Events {
             if self.filled == self.buffer.len() {
                 return Err(Error::Control { what: "a line without end" });
             }
-            // A timeout of zero would mean none.
-            if self.stream.set_read_timeout(Some(timeout.max(Duration::from_millis(1)))).is_err() {
-                return Ok(Heard::Broken);
-            }
-            match self.stream.read(&mut self.buffer[self.filled..]) {
+            match self.stream.read(&mut self.buffer[self.filled..], timeout) {
                 Ok(0) => return Ok(Heard::End),
                 Ok(count) => self.filled += count,
                 Err(error) => match error.kind() {

@@ -1,11 +1,12 @@
 //! The sending side of a control session.
 
-use std::io::{self, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use netfold_wire::control::Request;
+
+use super::connection::Connection;
 
 /// The sending side of a session; any thread may use it. It outlives the connections that a session goes through.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ struct LineState {
 #[derive(Debug)]
 struct State {
     /// The connection; none while the control port is away.
-    stream: Option<TcpStream>,
+    stream: Option<Connection>,
     /// How this side wants the session to end, if it does.
     ending: Option<Ending>,
     /// The farewell went to a port that was there.
@@ -39,7 +40,7 @@ pub(crate) enum Ending {
 }
 
 impl Line {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: Connection) -> Self {
         let state = State { stream: Some(stream), ending: None, told: false, over: false };
         Self(Arc::new(LineState { state: Mutex::new(state), changed: Condvar::new() }))
     }
@@ -70,7 +71,7 @@ impl Line {
             state.ending = Some(Ending::HangUp);
         }
         if let Some(stream) = &state.stream {
-            let _ = stream.shutdown(Shutdown::Both);
+            stream.hang_up();
         }
         self.0.changed.notify_all();
     }
@@ -90,7 +91,7 @@ impl Line {
     }
 
     /// Goes on over another connection; says the farewell if that was wanted meanwhile.
-    pub(super) fn plug(&self, stream: TcpStream) {
+    pub(super) fn plug(&self, stream: Connection) {
         let mut state = self.lock();
         state.stream = Some(stream);
         match state.ending {
@@ -125,7 +126,7 @@ impl Line {
 
 impl State {
     fn send(&mut self, request: &Request) -> io::Result<()> {
-        match &mut self.stream {
+        match &self.stream {
             Some(stream) => write(stream, request),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -135,25 +136,18 @@ impl State {
         // When it fails the connection is broken, and the session's thread has noticed or will.
         self.told = !self.is_cut() && self.send(&Request::Leave {}).is_ok();
         if let Some(stream) = &self.stream {
-            let _ = stream.shutdown(Shutdown::Write);
+            stream.finish();
         }
     }
 
-    /// Whether the port has closed the connection already. The session's thread, if it reads meanwhile, finds nothing to read.
+    /// Whether the port has closed the connection already.
     fn is_cut(&self) -> bool {
-        let Some(stream) = &self.stream else { return true };
-        let _ = stream.set_nonblocking(true);
-        let peeked = stream.peek(&mut [0]);
-        let _ = stream.set_nonblocking(false);
-        match peeked {
-            Ok(len) => len == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
+        self.stream.as_ref().is_none_or(Connection::is_cut)
     }
 }
 
 /// Sends one request.
-pub(super) fn write(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+pub(super) fn write(stream: &Connection, request: &Request) -> io::Result<()> {
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)

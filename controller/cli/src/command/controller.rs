@@ -66,13 +66,13 @@ pub(crate) struct ControllerCommand {
     /// Allow what is not safe: no tokens of administrators, no TLS, and with --dev other addresses than loopback.
     #[arg(long)]
     insecure: bool,
-    /// Certificate of gRPC and the page, with those between it and the root (PEM).
+    /// Certificate of gRPC, the page and the workers' port, with those between it and the root (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Ask clients for certificates of this authority (PEM).
+    /// Ask clients of gRPC and the page for certificates of this authority (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
     /// Seconds that a job waits for its workers, from the first.
@@ -218,7 +218,8 @@ impl ControllerCommand {
             "tenants": tenants, "dev": self.dev,
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold controller")))?;
-        output.line(format_args!("  workers   TCP {workers}"))?;
+        let encrypted = if self.tls_cert.is_some() { "TLS over " } else { "" };
+        output.line(format_args!("  workers   {encrypted}TCP {workers}"))?;
         output.line(format_args!("  gRPC      {grpc}"))?;
         output.line(format_args!("  page      {page}, metrics at {page}metrics"))?;
         output.line(format_args!("  state     {state}"))?;

@@ -1,6 +1,7 @@
 //! How workers join a controller's job: arguments that `worker` and `bench all-reduce` share, and what they say of the outcome.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use netfold::{Builder, Path, SwitchPlace};
@@ -16,6 +17,9 @@ pub(crate) struct Joining {
     /// A controller's port for workers, HOST:PORT: it chooses the switch.
     #[arg(long, value_name = "ADDR")]
     pub(crate) controller: Option<String>,
+    /// Certificate of the authority that the controller's is of (PEM): talk to it by TLS. The variable NETFOLD_CA if not given.
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    ca: Option<PathBuf>,
     /// Tenant whose job it is; the variable NETFOLD_TENANT if not given.
     #[arg(long, value_name = "NAME", requires = "controller")]
     tenant: Option<String>,
@@ -48,12 +52,17 @@ impl Joining {
         Some((tenant, from(&self.token, "NETFOLD_TOKEN").unwrap_or_default()))
     }
 
+    fn authority(&self) -> Option<PathBuf> {
+        let set = || std::env::var_os("NETFOLD_CA").filter(|file| !file.is_empty());
+        self.ca.clone().or_else(|| set().map(PathBuf::from))
+    }
+
     /// How the workers of a benchmark join a job of this name, if they join a controller's.
     pub(crate) fn controlled(&self, job: &str, rendezvous: bool) -> Option<Controlled> {
         let controller = self.controller.clone()?;
         let bind = self.bind.iter().map(|addresses| addresses.0.clone()).collect();
         let (tenant, trees, job) = (self.tenancy(), self.trees, job.to_owned());
-        Some(Controlled { controller, tenant, job, trees, bind, rendezvous })
+        Some(Controlled { controller, ca: self.authority(), tenant, job, trees, bind, rendezvous })
     }
 
     /// The builder of one worker that joins through the controller, if one is named.
@@ -64,6 +73,9 @@ impl Joining {
     pub(crate) fn apply(&self, builder: Builder) -> Result<Builder, netfold::Error> {
         let Some(controller) = &self.controller else { return Ok(builder) };
         let mut builder = builder.controller(controller.as_str())?.trees(self.trees);
+        if let Some(file) = self.authority() {
+            builder = builder.controller_ca(file);
+        }
         if let Some((tenant, token)) = self.tenancy() {
             builder = builder.tenant(tenant, token);
         }

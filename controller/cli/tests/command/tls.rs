@@ -125,3 +125,34 @@ fn a_file_that_is_not_there_ends_the_start() {
     assert_eq!(code, Some(1), "{error}");
     assert!(error.to_string().contains(&files.path("gone.pem")), "{error}");
 }
+
+#[test]
+fn workers_join_a_controller_by_tls_and_not_without() {
+    let (files, other) = (Certificates::new("workers"), Certificates::new("workers-other"));
+    files.issue("controller");
+    let any = "127.0.0.1:0";
+    let mut controller = Process::start(&format!(
+        "controller --dev --workers {any} --listen {any} --http {any} --tls-cert {} --tls-key {}",
+        files.path("controller.pem"),
+        files.path("controller.key")
+    ));
+    let controlling = controller.event("controlling");
+    let workers = text(&controlling, "workers");
+    let bench = |how: &str| {
+        run(&format!(
+            "bench all-reduce --controller {workers} --tenant red --workers 2 --bytes 64KiB --warmup 1 --iterations 5 {how}"
+        ))
+    };
+    let (code, lines) = bench(&format!("--ca {}", files.path("ca.pem")));
+    assert_eq!(code, Some(0), "{lines:?}");
+    let (_, jobs) =
+        run(&format!("job list --controller {} --ca {}", text(&controlling, "grpc"), files.path("ca.pem")));
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+
+    let (code, lines) = bench("");
+    let error = lines.last().unwrap();
+    assert!(code == Some(1) && error.to_string().contains("this port speaks TLS"), "{error}");
+    let (code, lines) = bench(&format!("--ca {}", other.path("ca.pem")));
+    let error = lines.last().unwrap();
+    assert!(code == Some(1) && error.to_string().contains("is not signed by an authority in"), "{error}");
+}

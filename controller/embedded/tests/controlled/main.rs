@@ -6,6 +6,7 @@ mod deaf;
 mod losses;
 mod sessions;
 mod stand_in;
+mod tls;
 mod trees;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -477,6 +477,15 @@ netfold_result netfold_builder_set_controller(netfold_builder *builder,
                                               const char *address);
 
 /**
+ * Has the controller be talked to by TLS: its certificate must be signed by an authority in this file (PEM) and be for the host in
+ * the controller's address. The file is read for each connection. Sets nothing for a switch's own port, which has no TLS.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `file` is null or a C string.
+ */
+netfold_result netfold_builder_set_controller_ca(netfold_builder *builder,
+                                                 const char *file);
+
+/**
  * The tenant whose job it is, and its token, as the controller's administrator gave them.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `name` and `token` are null or C strings.

@@ -42,6 +42,7 @@ class Communicator:
         job: str = "netfold",
         switch: Optional[str] = None,
         controller: Optional[str] = None,
+        controller_ca: Optional[str] = None,
         tenant: Optional[str] = None,
         token: Optional[str] = None,
         trees: Optional[int] = None,
@@ -64,7 +65,8 @@ class Communicator:
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
         ``HOST:PORT``; instead of a switch's own control port, ``controller`` names a controller's port for workers, which chooses the
-        switches (and as many ``trees`` of them, 1 to 8) and may ask for a ``tenant`` and its ``token``. ``mode`` is how
+        switches (and as many ``trees`` of them, 1 to 8) and may ask for a ``tenant`` and its ``token``;
+        with ``controller_ca``, a file of certificates (PEM), it is talked to by TLS. ``mode`` is how
         floating-point tensors travel over them: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
         ``rounding`` is how numbers are rounded to what travels: ``nearest`` (default), or ``stochastic``, up or down by chance so that
         the expected value is the number; the same ``seed`` (default 0) gives the same results. Hosts round nothing off.
@@ -87,6 +89,7 @@ class Communicator:
             job=job,
             switch=switch,
             controller=controller,
+            controller_ca=controller_ca,
             tenant=tenant,
             token=token,
             trees=trees,

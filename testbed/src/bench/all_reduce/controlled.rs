@@ -1,6 +1,7 @@
 //! Workers of a benchmark that join through a control port, at whatever switches it gives them.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::thread;
 
 use netfold::{Communicator, Error};
@@ -12,6 +13,8 @@ use super::{BenchError, Config, STALL};
 pub struct Controlled {
     /// The control port, a controller's or a switch's own: `HOST:PORT`.
     pub controller: String,
+    /// File (PEM) of the authorities of its certificate, where it is talked to by TLS.
+    pub ca: Option<PathBuf>,
     /// Tenant and token, where the control port asks for them.
     pub tenant: Option<(String, String)>,
     /// Name of the job.
@@ -45,6 +48,9 @@ pub(super) fn join(config: &Config, how: &Controlled) -> Result<Vec<Communicator
             .shared_memory(false)
             .trees(how.trees)
             .controller(how.controller.as_str())?;
+        if let Some(file) = &how.ca {
+            builder = builder.controller_ca(file);
+        }
         if let Some((tenant, token)) = &how.tenant {
             builder = builder.tenant(tenant, token);
         }

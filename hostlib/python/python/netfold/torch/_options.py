@@ -18,6 +18,8 @@ class Options:
     #: ``HOST:PORT`` of a controller's port for workers, or of a switch's (``NETFOLD_CONTROLLER``). Without it and without a switch, rank 0
     #: of the group runs a software switch.
     controller: Optional[str] = None
+    #: File (PEM) of the authorities that the controller's certificate may be of: it is talked to by TLS (``NETFOLD_CA``).
+    controller_ca: Optional[str] = None
     #: The tenant whose job it is at the controller (``NETFOLD_TENANT``), and its token (``NETFOLD_TOKEN``).
     tenant: Optional[str] = None
     token: Optional[str] = None
@@ -71,6 +73,7 @@ class Options:
         return Options(
             switch=self.switch,
             controller=address,
+            controller_ca=text(self.controller_ca, "NETFOLD_CA"),
             tenant=tenant,
             token=token,
             trees=trees,

@@ -89,6 +89,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             job=job,
             switch=address if kind == "switch" else None,
             controller=address if kind == "controller" else None,
+            controller_ca=options.controller_ca,
             tenant=options.tenant,
             token=options.token,
             trees=options.trees if kind == "controller" else None,

@@ -1,0 +1,202 @@
+//! The connection of a control session: TCP, or TLS over it. One thread reads; any thread writes.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::ClientConnection;
+
+use super::WRITE_TIMEOUT;
+use super::security::{Security, TlsFault};
+
+/// Bytes of TLS records that are read at once.
+const RECORD_BYTES: usize = 4096;
+
+/// An open connection; clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Connection(Arc<Ends>);
+
+#[derive(Debug)]
+struct Ends {
+    tcp: TcpStream,
+    /// Never locked while the socket is waited for to have something to read.
+    tls: Option<Mutex<ClientConnection>>,
+    /// The other end has closed, as far as was read.
+    ended: AtomicBool,
+}
+
+/// Why there is no connection.
+pub(super) enum Unopened {
+    Tcp(io::Error),
+    Tls(TlsFault),
+}
+
+impl From<io::Error> for Unopened {
+    fn from(error: io::Error) -> Self {
+        Self::Tcp(error)
+    }
+}
+
+impl Connection {
+    /// Connects, and shakes hands where `security` says with whom, within `timeout` for each of the two.
+    pub(super) fn open(
+        address: &SocketAddr,
+        timeout: Duration,
+        security: Option<&Security>,
+    ) -> Result<(Self, SocketAddr, SocketAddr), Unopened> {
+        // A file that is no use is told before anybody is asked.
+        let greeting = security.map(|security| security.begin().map_err(Unopened::Tls)).transpose()?;
+        let tcp = TcpStream::connect_timeout(address, timeout)?;
+        tcp.set_nodelay(true)?;
+        tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
+        if peer == local {
+            // TCP can connect a port to itself where nobody listens.
+            return Err(io::Error::from(ErrorKind::ConnectionRefused).into());
+        }
+        let tls = match (security, greeting) {
+            (Some(security), Some(mut tls)) => {
+                shake_hands(&tcp, &mut tls, timeout, security).map_err(Unopened::Tls)?;
+                Some(Mutex::new(tls))
+            }
+            _ => None,
+        };
+        Ok((Self(Arc::new(Ends { tcp, tls, ended: AtomicBool::new(false) })), peer, local))
+    }
+
+    /// Reads what comes within `timeout`; nothing when the other end has closed.
+    pub(super) fn read(&self, bytes: &mut [u8], timeout: Duration) -> io::Result<usize> {
+        let start = Instant::now();
+        let mut record = [0; RECORD_BYTES];
+        let mut waited = false;
+        loop {
+            if let Some(mut tls) = self.tls() {
+                let read = tls.reader().read(bytes);
+                drop(tls);
+                match read {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Ok(0) => return Ok(self.end()),
+                    read => return read,
+                }
+            }
+            // Records may come in which there is nothing to read.
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() && waited {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            waited = true;
+            // A timeout of zero would mean none.
+            self.0.tcp.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            let Some(_) = &self.0.tls else { return (&self.0.tcp).read(bytes) };
+            let count = (&self.0.tcp).read(&mut record)?;
+            if count == 0 {
+                return Ok(self.end());
+            }
+            self.digest(&record[..count])?;
+        }
+    }
+
+    /// Takes in bytes of records, and answers what they ask for by themselves.
+    fn digest(&self, mut records: &[u8]) -> io::Result<()> {
+        let Some(mut tls) = self.tls() else { return Ok(()) };
+        while !records.is_empty() {
+            tls.read_tls(&mut records)?;
+            let digested = tls.process_new_packets();
+            flush(&self.0.tcp, &mut tls)?;
+            digested.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> usize {
+        self.0.ended.store(true, Ordering::Relaxed);
+        0
+    }
+
+    fn tls(&self) -> Option<MutexGuard<'_, ClientConnection>> {
+        let tls = self.0.tls.as_ref()?;
+        Some(tls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.tls() {
+            None => (&self.0.tcp).write_all(bytes),
+            Some(mut tls) => {
+                tls.writer().write_all(bytes)?;
+                flush(&self.0.tcp, &mut tls)
+            }
+        }
+    }
+
+    /// Says that nothing more will be written.
+    pub(super) fn finish(&self) {
+        if let Some(mut tls) = self.tls() {
+            tls.send_close_notify();
+            // The other end sees the end of the connection all the same.
+            let _ = flush(&self.0.tcp, &mut tls);
+        }
+        let _ = self.0.tcp.shutdown(Shutdown::Write);
+    }
+
+    /// Closes both ways at once.
+    pub(super) fn hang_up(&self) {
+        let _ = self.0.tcp.shutdown(Shutdown::Both);
+    }
+
+    /// Whether the other end has closed already. The thread that reads, if it does so meanwhile, finds nothing to read.
+    pub(super) fn is_cut(&self) -> bool {
+        let Ends { tcp, ended, .. } = &*self.0;
+        let _ = tcp.set_nonblocking(true);
+        let peeked = tcp.peek(&mut [0]);
+        let _ = tcp.set_nonblocking(false);
+        ended.load(Ordering::Relaxed)
+            || match peeked {
+                Ok(len) => len == 0,
+                Err(error) => error.kind() != ErrorKind::WouldBlock,
+            }
+    }
+}
+
+fn flush(mut tcp: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(&mut tcp)?;
+    }
+    Ok(())
+}
+
+/// The handshake, within `timeout`.
+fn shake_hands(
+    mut tcp: &TcpStream,
+    tls: &mut ClientConnection,
+    timeout: Duration,
+    security: &Security,
+) -> Result<(), TlsFault> {
+    let start = Instant::now();
+    // What it was that failed shows in what is read or written next.
+    let ended = |_| TlsFault::Closed;
+    while tls.is_handshaking() {
+        if tls.wants_write() {
+            tls.write_tls(&mut tcp).map_err(ended)?;
+            continue;
+        }
+        let left = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
+        tcp.set_read_timeout(Some(left.ok_or(TlsFault::Silent)?)).map_err(ended)?;
+        match tls.read_tls(&mut tcp) {
+            Ok(0) => return Err(TlsFault::Closed),
+            Ok(_) => {}
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(TlsFault::Silent),
+                ErrorKind::Interrupted => continue,
+                _ => return Err(TlsFault::Closed),
+            },
+        }
+        if let Err(error) = tls.process_new_packets() {
+            // An alert tells the other end why.
+            let _ = flush(tcp, tls);
+            return Err(security.meaning(error));
+        }
+    }
+    flush(tcp, tls).map_err(ended)
+}

@@ -1,0 +1,146 @@
+//! TLS to a controller: whom to trust, and what it means when the two do not agree.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, RootCertStore};
+
+/// Longest file of certificates that is read, in bytes.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// Why a controller cannot be reached by TLS, and what to do. See [`Error::Tls`](crate::Error::Tls).
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// The file of certificates cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The file holds no certificate that can stand for an authority.
+    #[error("{} holds no certificate of an authority in PEM; give the one that the controller's is signed by", path.display())]
+    NoAuthority {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What the controller is called is no name.
+    #[error("'{0}' is no name that a certificate can be for; give the controller's name or address")]
+    Name(String),
+    /// Another authority has signed the controller's certificate.
+    #[error("its certificate is not signed by an authority in {}; give the right one, or check who answers there", path.display())]
+    UnknownAuthority {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The controller's certificate is of another name.
+    #[error(
+        "its certificate is for {} and not for {wanted}; use a name that it is for",
+        if presented.is_empty() { "no name".into() } else { presented.join(", ") }
+    )]
+    OtherName {
+        /// The name in the address.
+        wanted: String,
+        /// The names in the certificate.
+        presented: Vec<String>,
+    },
+    /// The controller's certificate is wrong in another way.
+    #[error("its certificate cannot be accepted ({0})")]
+    Certificate(rustls::Error),
+    /// The port speaks in the clear.
+    #[error(
+        "it does not speak TLS; leave out the authority, or start the controller with --tls-cert and --tls-key"
+    )]
+    Plain,
+    /// The port took the connection and says nothing.
+    #[error(
+        "it takes the connection and does not go on with the handshake; check that a controller listens there"
+    )]
+    Silent,
+    /// The port has ended the connection during the handshake.
+    #[error("it has ended the connection during the handshake; check that a controller listens there")]
+    Closed,
+    /// The two have nothing in common.
+    #[error("the handshake failed ({0})")]
+    Handshake(rustls::Error),
+}
+
+impl TlsFault {
+    /// Whether it is about what this side was given, not about what answered.
+    pub(crate) const fn is_argument(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::NoAuthority { .. } | Self::Name(_))
+    }
+}
+
+/// Whom to trust to be the controller. The file is read for each connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Security {
+    ca: PathBuf,
+    name: String,
+}
+
+impl Security {
+    /// With the authorities of a file (PEM), for a controller at `address`, `HOST:PORT`.
+    pub(crate) fn new(ca: &Path, address: &str) -> Self {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        Self { ca: ca.to_owned(), name: host.trim_matches(['[', ']']).to_owned() }
+    }
+
+    /// This side of a handshake.
+    pub(crate) fn begin(&self) -> Result<ClientConnection, TlsFault> {
+        let name = ServerName::try_from(self.name.clone()).map_err(|_| TlsFault::Name(self.name.clone()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsFault::Handshake)?
+            .with_root_certificates(self.roots()?)
+            .with_no_client_auth();
+        ClientConnection::new(Arc::new(config), name).map_err(TlsFault::Handshake)
+    }
+
+    fn roots(&self) -> Result<RootCertStore, TlsFault> {
+        let text = read(&self.ca)
+            .map_err(|source| TlsFault::Read { path: self.ca.clone(), source: Arc::new(source) })?;
+        let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.unwrap_or_default());
+        if roots.is_empty() { Err(TlsFault::NoAuthority { path: self.ca.clone() }) } else { Ok(roots) }
+    }
+
+    /// What it means that a handshake failed so.
+    pub(super) fn meaning(&self, error: rustls::Error) -> TlsFault {
+        match error {
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsFault::Plain,
+            // A bad signature is that of another authority of the same name, which a new key makes of it.
+            rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => TlsFault::UnknownAuthority { path: self.ca.clone() },
+            rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+                presented, ..
+            }) => {
+                let presented = presented.iter().map(|name| bare(name).to_owned()).collect();
+                TlsFault::OtherName { wanted: self.name.clone(), presented }
+            }
+            error @ rustls::Error::InvalidCertificate(_) => TlsFault::Certificate(error),
+            error => TlsFault::Handshake(error),
+        }
+    }
+}
+
+/// A name of a certificate without its kind, as in `DnsName("leaf1")`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    use io::Read as _;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(FILE_LEN_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
