@@ -13,6 +13,7 @@
 //! - What a job held is given to nobody else before the switch has confirmed that it is withdrawn.
 //! - A job that ends, however it ends, changes nothing of another job.
 
+mod blame;
 mod command;
 mod join;
 mod keep;
@@ -24,6 +25,7 @@ mod tenants;
 
 pub use switches::Up;
 
+use self::blame::Blame;
 use crate::executor::Task;
 use crate::fleet::Fleet;
 use crate::jobs::{Active, Forming, JobEvent, Phase, TreeName};
@@ -32,7 +34,7 @@ use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
 use crate::timers::{Timer, Timers};
 use netfold_wire::control::{self, Event, Refusal, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// A session of a worker. Numbers are never used again.
@@ -48,6 +50,8 @@ pub struct Config {
     pub epoch_floor: u32,
     /// Sessions that may be open at once.
     pub sessions_max: usize,
+    /// Sessions of one address that may be open at once without having joined a job.
+    pub newcomers_max: usize,
     /// Jobs that may form and run at once.
     pub jobs_max: usize,
     /// Workers that may wait for their peers at once, over all jobs.
@@ -89,6 +93,7 @@ impl Config {
         Self {
             epoch_floor,
             sessions_max: 1024,
+            newcomers_max: 256,
             jobs_max: 64,
             pending_joins_max: 512,
             requests_max: 256,
@@ -113,6 +118,7 @@ impl Config {
     pub fn controller(epoch_floor: u32, unix_s: u64) -> Self {
         Self {
             sessions_max: 65_536,
+            newcomers_max: 4096,
             jobs_max: 4096,
             pending_joins_max: 32_768,
             grace: Duration::from_secs(60),
@@ -217,6 +223,8 @@ pub struct Coordinator {
     heartbeat_armed: bool,
     sessions: BTreeMap<SessionId, Session>,
     sessions_opened: u64,
+    /// Sessions that have not joined, by the address that they come from.
+    newcomers: BTreeMap<IpAddr, usize>,
     /// Endpoints of the sessions.
     endpoints: BTreeSet<SocketAddr>,
     /// Trees of jobs that form or run; a tree that is over has lost its name.
@@ -236,6 +244,8 @@ pub struct Coordinator {
     down_since: BTreeMap<usize, Duration>,
     /// Tasks without an outcome yet.
     tasks: usize,
+    /// Who shows wrong tokens.
+    blame: Blame,
     shut_down: bool,
 }
 
@@ -251,6 +261,7 @@ impl Coordinator {
             heartbeat_armed: false,
             sessions: BTreeMap::new(),
             sessions_opened: 0,
+            newcomers: BTreeMap::new(),
             endpoints: BTreeSet::new(),
             names: BTreeMap::new(),
             tenants: BTreeMap::new(),
@@ -263,6 +274,7 @@ impl Coordinator {
             boots: BTreeMap::new(),
             down_since: BTreeMap::new(),
             tasks: 0,
+            blame: Blame::default(),
             shut_down: false,
         };
         coordinator.restore(kept);
@@ -276,8 +288,8 @@ impl Coordinator {
     /// A worker has connected from `peer`.
     ///
     /// # Errors
-    /// [`Refused`] with [`Refusal::Busy`] when there are too many sessions or the control plane shuts down: tell the
-    /// worker and close.
+    /// [`Refused`] with [`Refusal::Busy`] when there are too many sessions, of that address or at all, or the control plane shuts down:
+    /// tell the worker and close.
     pub fn open(&mut self, now: Duration, peer: SocketAddr) -> Result<SessionId, Refused> {
         self.tick(now);
         if self.shut_down {
@@ -288,6 +300,15 @@ impl Coordinator {
                 format!("all {} control sessions are in use: try again later", self.config.sessions_max);
             return Err(Refused::new(Refusal::Busy, message));
         }
+        let newcomers = self.newcomers.entry(peer.ip()).or_default();
+        if *newcomers >= self.config.newcomers_max {
+            let message = format!(
+                "{newcomers} control sessions from {} wait for a join: send one, or try again later",
+                peer.ip()
+            );
+            return Err(Refused::new(Refusal::Busy, message));
+        }
+        *newcomers += 1;
         let id = SessionId(self.sessions_opened);
         self.sessions_opened += 1;
         self.sessions.insert(
@@ -345,6 +366,11 @@ impl Coordinator {
         let Some(session) = self.sessions.get(&id) else { return };
         let (reason, message) = (refused.reason, refused.message.clone());
         self.outputs.push_back(Output::Log(JobEvent::Refused { peer: session.peer, reason, message }));
+        self.turn_away(id, refused);
+    }
+
+    /// The same, and nobody else hears of it.
+    fn turn_away(&mut self, id: SessionId, refused: Refused) {
         self.send(id, refused.into());
         self.end_session(id, Loss::Protocol);
     }
@@ -435,11 +461,24 @@ impl Coordinator {
     /// Closes a session and forgets it, whatever it takes part in.
     fn dismiss(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
+        if session.stage == Stage::Greeting {
+            self.count_greeting(session.peer.ip());
+        }
         if let Some(endpoint) = session.endpoint {
             self.endpoints.remove(&endpoint);
         }
         self.outputs.push_back(Output::Close { session: id });
         Some(session)
+    }
+
+    /// A session of this address has joined, or is gone.
+    fn count_greeting(&mut self, peer: IpAddr) {
+        if let Some(newcomers) = self.newcomers.get_mut(&peer) {
+            *newcomers -= 1;
+            if *newcomers == 0 {
+                self.newcomers.remove(&peer);
+            }
+        }
     }
 
     fn beat(&mut self, now: Duration) {

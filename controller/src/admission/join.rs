@@ -1,5 +1,6 @@
 //! Who may join what.
 
+use super::blame::Blamed;
 use super::{Coordinator, Named, SessionId, Stage};
 use crate::fleet::Fleet;
 use crate::jobs::{Forming, TreeName};
@@ -151,7 +152,26 @@ impl Coordinator {
                     self.place(now, formation);
                 }
             }
+            Err(refused) if refused.reason == Refusal::Credentials => self.blame(now, id, refused),
             Err(refused) => self.refuse(id, refused),
+        }
+    }
+
+    /// Refuses a join that shows no good token; those that come too fast from one address, without a word to anybody else.
+    fn blame(&mut self, now: Duration, id: SessionId, refused: Refused) {
+        let Some(peer) = self.sessions.get(&id).map(|session| session.peer.ip()) else { return };
+        let busy = |wait: Duration| {
+            let message = format!(
+                "too many joins without a tenant's token from {}: check tenant and token, and come again in {} s",
+                peer.to_canonical(),
+                wait.as_secs().max(1)
+            );
+            Refused::new(Refusal::Busy, message)
+        };
+        match self.blame.refused(now, peer) {
+            Blamed::Told => self.refuse(id, refused),
+            Blamed::Begun(wait) => self.refuse(id, busy(wait)),
+            Blamed::Slowed(wait) => self.turn_away(id, busy(wait)),
         }
     }
 
@@ -197,6 +217,8 @@ impl Coordinator {
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
         session.stage = Stage::Forming { formation, rank: join.rank };
+        let peer = session.peer.ip();
+        self.count_greeting(peer);
         self.endpoints.insert(endpoint);
         let job = self.forming.get_mut(&formation).expect("found or made above");
         job.members.insert(join.rank, id);

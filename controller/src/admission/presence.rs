@@ -74,6 +74,8 @@ impl Coordinator {
         session.stage = Stage::Active { job, rank };
         session.endpoint = Some(endpoint);
         session.heard = now;
+        let peer = session.peer.ip();
+        self.count_greeting(peer);
         self.endpoints.insert(endpoint);
         self.send(id, Event::Resumed {});
         for rank in left {

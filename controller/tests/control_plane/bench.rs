@@ -12,6 +12,7 @@ use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Everything a session was told.
@@ -132,7 +133,11 @@ impl Bench {
     }
 
     pub(crate) fn open(&mut self) -> Result<SessionId, Refused> {
-        let id = self.coordinator.open(self.now, ([127, 0, 0, 1], 40_000).into())?;
+        self.open_from([127, 0, 0, 1].into())
+    }
+
+    pub(crate) fn open_from(&mut self, peer: IpAddr) -> Result<SessionId, Refused> {
+        let id = self.coordinator.open(self.now, (peer, 40_000).into())?;
         self.heard.insert(id, Heard::default());
         self.collect();
         Ok(id)

@@ -4,6 +4,7 @@ mod admission;
 mod bench;
 mod durable;
 mod fake;
+mod flood;
 mod random;
 mod server;
 mod tls;
