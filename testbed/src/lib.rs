@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: benchmarks, each with its bound measured in the same run.
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
+//! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that outlives one of them.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
@@ -13,6 +14,7 @@
 pub mod bench;
 pub mod bmv2;
 pub mod differential;
+pub mod leaf_spine;
 pub mod model;
 mod netns;
 mod process;

@@ -11,6 +11,7 @@ use netfold_io::IoError;
 use netfold_testbed::bench::admission::AdmissionError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
+use netfold_testbed::leaf_spine::LeafSpineError;
 use netfold_testbed::run::RunError;
 use netfold_testbed::survive::SurviveError;
 use netfold_testbed::train::{ConfigError, DigitsError};
@@ -95,6 +96,12 @@ pub(crate) enum CliError {
     /// Something went wrong while things were killed. The table has said what.
     #[error("{broken} things were wrong, failed or were lost; the table says which")]
     Survived { broken: u64 },
+    /// The leaf-spine fabric could not be built or run.
+    #[error("the leaf-spine fabric failed")]
+    LeafSpine(#[source] Box<LeafSpineError>),
+    /// The job in the fabric did not go on as it must.
+    #[error("the job did not go on as it must: {problems}")]
+    Fabric { problems: String },
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
@@ -174,7 +181,9 @@ impl CliError {
             | Self::Bmv2(_)
             | Self::Admission(_)
             | Self::Survive(_)
-            | Self::Survived { .. } => "testbed",
+            | Self::Survived { .. }
+            | Self::LeafSpine(_)
+            | Self::Fabric { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

@@ -1,5 +1,6 @@
 //! `netfold testbed`: jobs through trees of switches that the command builds itself.
 
+mod leaf_spine;
 mod survive;
 
 use std::time::Duration;
@@ -35,6 +36,9 @@ enum What {
     Run(RunOptions),
     Stf(super::stf::Stf),
     Survive(survive::Survive),
+    LeafSpine(leaf_spine::LeafSpine),
+    #[command(hide = true)]
+    LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
 
 /// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
@@ -161,6 +165,8 @@ impl Testbed {
             What::Run(options) => options.run(output),
             What::Stf(stf) => stf.run(output),
             What::Survive(survive) => survive.run(output),
+            What::LeafSpine(fabric) => fabric.run(output),
+            What::LeafSpineWorker(worker) => worker.run(),
         }
     }
 }
