@@ -73,7 +73,9 @@ pub enum LeafSpineError {
     #[error("a fabric of network namespaces needs root: run the command with sudo")]
     NotRoot,
     /// The machine gives no such network.
-    #[error("the fabric cannot be built: it needs iproute2 and a kernel with network namespaces, veth and bridges")]
+    #[error(
+        "the fabric cannot be built: it needs iproute2 and a kernel with network namespaces, veth and bridges"
+    )]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The controller cannot be started on the topology.
     #[error("the controller cannot be started")]

@@ -84,7 +84,8 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     /// Namespaces, switches and the controller, to the point where it has all switches.
     fn start(config: &'a Config) -> Result<Self, LeafSpineError> {
-        let fabric = Fabric::build(config.workers).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
+        let fabric =
+            Fabric::build(config.workers).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
         let (sender, news) = mpsc::channel();
         let switches: Result<Vec<Process>, LeafSpineError> =
             (0..SWITCHES).map(|switch| start_switch(config, &fabric, switch, &sender)).collect();
@@ -144,7 +145,8 @@ impl<'a> Run<'a> {
         match poor {
             None => Ok(()),
             Some((rank, trees)) => {
-                Err(self.workers[usize::from(rank)].failed(&format!("has a place in {trees} of {TREES} trees")))
+                Err(self.workers[usize::from(rank)]
+                    .failed(&format!("has a place in {trees} of {TREES} trees")))
             }
         }
     }
@@ -222,7 +224,9 @@ impl<'a> Run<'a> {
     fn hear(&self, what: &str, deadline: Instant) -> Result<News, LeafSpineError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let patience = || LeafSpineError::Patience { what: what.into(), patience: self.config.patience };
-        self.news.recv_timeout(left).map_err(|RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected| patience())
+        self.news
+            .recv_timeout(left)
+            .map_err(|RecvTimeoutError::Timeout| RecvTimeoutError::Disconnected | patience())
     }
 
     /// Enters what was heard. A process that ends before its time is an error.
@@ -316,7 +320,9 @@ impl<'a> Run<'a> {
         for (tree, root) in after.iter().enumerate() {
             match root {
                 None => problems.push(format!("tree {tree} had no place at the end")),
-                Some(root) if *root == report.killed => problems.push(format!("tree {tree} was still over {root}")),
+                Some(root) if *root == report.killed => {
+                    problems.push(format!("tree {tree} was still over {root}"))
+                }
                 Some(_) => {}
             }
         }

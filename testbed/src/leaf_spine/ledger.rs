@@ -101,7 +101,8 @@ impl Ledger {
 
     /// All-reduces that were done with all trees again.
     pub(super) fn after(&self) -> u32 {
-        self.first_after().map_or(0, |first| self.whole().filter(|(number, _)| *number >= first).count() as u32)
+        self.first_after()
+            .map_or(0, |first| self.whole().filter(|(number, _)| *number >= first).count() as u32)
     }
 
     /// All-reduces before the death, from there on, and with all trees again.
@@ -172,7 +173,11 @@ mod tests {
         assert_eq!(ledger.went_on(), None);
         for (number, trees, second) in [(3, [2, 2], 9), (4, [1, 2], 10), (5, [1, 1], 11), (6, [2, 1], 12)] {
             for rank in [0, 1] {
-                ledger.enter(rank, at(second), &operation(number, trees[usize::from(rank)], u64::from(number == 4)));
+                ledger.enter(
+                    rank,
+                    at(second),
+                    &operation(number, trees[usize::from(rank)], u64::from(number == 4)),
+                );
             }
         }
         assert_eq!((ledger.went_on(), ledger.regained()), (Some(Duration::from_secs(6)), None));

@@ -128,7 +128,9 @@ impl Fabric {
     fn link(&self, leaf: usize, spine: usize) -> Result<(), CommandFailed> {
         let (below, above) = (self.switch(leaf), self.switch(LEAVES + spine));
         let (lower, upper) = link_ends(leaf, spine);
-        command(&format!("ip link add up{spine} netns {below} type veth peer name down{leaf} netns {above}"))?;
+        command(&format!(
+            "ip link add up{spine} netns {below} type veth peer name down{leaf} netns {above}"
+        ))?;
         self.on(&below, &format!("addr add {lower}/31 dev up{spine}"))?;
         self.on(&above, &format!("addr add {upper}/31 dev down{leaf}"))?;
         self.on(&below, &format!("link set up{spine} up"))?;
@@ -144,7 +146,9 @@ impl Fabric {
         let hops: Vec<String> =
             (0..SPINES).map(|spine| format!("nexthop via {}", link_ends(leaf, spine).1)).collect();
         for other in (0..LEAVES).filter(|other| *other != leaf) {
-            for prefix in [format!("{}/24", address(1 + other as u8, 0)), data_address(other).ip().to_string()] {
+            for prefix in
+                [format!("{}/24", address(1 + other as u8, 0)), data_address(other).ip().to_string()]
+            {
                 self.on(&self.switch(leaf), &format!("route add {prefix} {}", hops.join(" ")))?;
             }
         }
@@ -170,7 +174,11 @@ impl Fabric {
     /// Takes all links of a switch down, as a loss of power does.
     pub(super) fn cut_off(&self, switch: usize) -> Result<(), CommandFailed> {
         let (name, spine) = (self.switch(switch), switch >= LEAVES);
-        let links = if spine { (0..LEAVES).map(|leaf| format!("down{leaf}")) } else { (0..SPINES).map(|up| format!("up{up}")) };
+        let links = if spine {
+            (0..LEAVES).map(|leaf| format!("down{leaf}"))
+        } else {
+            (0..SPINES).map(|up| format!("up{up}"))
+        };
         for link in links.chain(["mgmt0".to_owned()]) {
             self.on(&name, &format!("link set {link} down"))?;
         }
@@ -230,7 +238,10 @@ impl Fabric {
         }
         for rank in 0..self.workers {
             let (address, leaf) = (self.host_address(rank), switch_name(self.leaf_of(rank)));
-            let _ = writeln!(text, "[[host]]\nname = \"host{rank}\"\naddresses = [\"{address}\"]\nswitch = \"{leaf}\"\n");
+            let _ = writeln!(
+                text,
+                "[[host]]\nname = \"host{rank}\"\naddresses = [\"{address}\"]\nswitch = \"{leaf}\"\n"
+            );
         }
         for leaf in 0..LEAVES {
             for spine in 0..SPINES {

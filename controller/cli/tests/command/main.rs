@@ -7,6 +7,7 @@ mod controller;
 mod demo;
 mod documentation;
 mod jobs;
+mod leaf_spine;
 mod p4;
 mod p4runtime;
 mod process;

@@ -112,7 +112,9 @@ fn mode(text: &str) -> Result<Mode, String> {
     let mode: Mode = text.parse().map_err(|error| format!("{error}"))?;
     match mode {
         Mode::I32 | Mode::Bfp32 | Mode::Bfp16 => Ok(mode),
-        other => Err(format!("these switches fold words, which is not for mode {other}: choose i32, bfp32 or bfp16")),
+        other => Err(format!(
+            "these switches fold words, which is not for mode {other}: choose i32, bfp32 or bfp16"
+        )),
     }
 }
 
@@ -225,11 +227,8 @@ impl LeafSpine {
             output.line(format_args!("{time:>9}  {what}"))?;
         }
         let checked: u64 = report.phases.iter().map(|phase| phase.checked).sum();
-        let verdict = if right {
-            output.paint(Tone::Good, "right")
-        } else {
-            output.paint(Tone::Bad, "not right")
-        };
+        let verdict =
+            if right { output.paint(Tone::Good, "right") } else { output.paint(Tone::Bad, "not right") };
         output.line(format_args!(
             "\n{verdict}: {} of {} elements wrong, {} workers left in peace",
             grouped(wrong),

@@ -1,0 +1,96 @@
+//! `netfold testbed leaf-spine`: a job on two trees outlives a spine.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::time::Instant;
+
+use crate::process::{PATIENCE, Process, netfold, number, text};
+
+fn is_root() -> bool {
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        println!("skipped: no root, which network namespaces need");
+    }
+    root
+}
+
+/// Namespaces of a run of this process that are still there.
+fn namespaces(process: u32) -> Vec<String> {
+    let names = std::fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("netfold-{process}-"))).collect()
+}
+
+#[test]
+fn a_job_on_two_trees_outlives_a_spine() {
+    if !is_root() {
+        return;
+    }
+    let mut fabric =
+        Process::start("testbed leaf-spine --workers 4 --bytes 384KiB --slots 64 --operations 3");
+    let built = fabric.event("fabric");
+    assert_eq!(built["leaves"][1]["ranks"], serde_json::json!([2, 3]), "{built}");
+    let report = fabric.event("leaf_spine");
+    assert_eq!(fabric.wait().code(), Some(0), "{report}");
+    assert_eq!((&report["right"], number(&report, "wrong")), (&true.into(), 0.0), "{report}");
+    let root = |tree: usize, when: &str| text(&report["trees"][tree][when], "root").to_owned();
+    assert_eq!(text(&report, "killed"), "spine1");
+    let mut before = [root(0, "before"), root(1, "before")];
+    before.sort();
+    assert_eq!(before, ["spine1", "spine2"]);
+    assert_eq!([root(0, "after"), root(1, "after")], ["spine2", "spine2"]);
+    let phases = report["phases"].as_array().unwrap();
+    let operations = |phase: usize| number(&phases[phase], "operations");
+    assert!(operations(0) >= 3.0 && operations(1) >= 1.0 && operations(2) >= 3.0, "{report}");
+    for phase in phases {
+        let checked = number(phase, "operations") * 4.0 * (384 << 10) as f64 / 4.0;
+        assert_eq!(number(phase, "checked"), checked, "every element of every worker");
+    }
+    let times = &report["times"];
+    assert!(number(times, "regained_s") >= number(times, "placed_s"), "{report}");
+    assert_eq!(namespaces(fabric.child.id()), [""; 0]);
+}
+
+#[test]
+fn an_interrupted_fabric_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let mut fabric = Process::start("testbed leaf-spine --workers 2 --operations 1000000");
+    fabric.event("fabric");
+    assert!(namespaces(fabric.child.id()).len() == 7);
+    fabric.signal("INT");
+    assert_eq!(fabric.wait().code(), Some(130));
+    assert_eq!(namespaces(fabric.child.id()), [""; 0]);
+    // Its processes end with it.
+    let deadline = Instant::now() + PATIENCE;
+    let mine = format!("netfold-{}-", fabric.child.id());
+    while processes_within(&mine) {
+        assert!(Instant::now() < deadline, "processes are left");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Whether a process runs that was started in a namespace of this prefix.
+fn processes_within(prefix: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains(prefix)
+    })
+}
+
+#[test]
+fn who_is_not_root_is_told() {
+    let mut command = netfold("testbed leaf-spine --operations 1");
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        // Nobody, as everywhere.
+        command.uid(65_534).gid(65_534);
+    }
+    let Ok(output) = command.output() else {
+        println!("skipped: the command cannot be run by another user");
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("needs root: run the command with sudo"), "{said}");
+}
