@@ -1,7 +1,7 @@
 //! The run itself: start, work, kill, wait, work, leave.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::admission;
@@ -224,9 +224,8 @@ impl<'a> Run<'a> {
     fn hear(&self, what: &str, deadline: Instant) -> Result<News, LeafSpineError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let patience = || LeafSpineError::Patience { what: what.into(), patience: self.config.patience };
-        self.news
-            .recv_timeout(left)
-            .map_err(|RecvTimeoutError::Timeout| RecvTimeoutError::Disconnected | patience())
+        // The queue cannot end: this holds a sender of its own.
+        self.news.recv_timeout(left).map_err(|_| patience())
     }
 
     /// Enters what was heard. A process that ends before its time is an error.

@@ -171,15 +171,10 @@ impl Fabric {
         command(&format!("ip -n {namespace} {words}"))
     }
 
-    /// Takes all links of a switch down, as a loss of power does.
-    pub(super) fn cut_off(&self, switch: usize) -> Result<(), CommandFailed> {
-        let (name, spine) = (self.switch(switch), switch >= LEAVES);
-        let links = if spine {
-            (0..LEAVES).map(|leaf| format!("down{leaf}"))
-        } else {
-            (0..SPINES).map(|up| format!("up{up}"))
-        };
-        for link in links.chain(["mgmt0".to_owned()]) {
+    /// Takes all links of a spine down, as a loss of power does.
+    pub(super) fn cut_off(&self, spine: usize) -> Result<(), CommandFailed> {
+        let name = self.switch(spine);
+        for link in (0..LEAVES).map(|leaf| format!("down{leaf}")).chain(["mgmt0".to_owned()]) {
             self.on(&name, &format!("link set {link} down"))?;
         }
         Ok(())

@@ -131,13 +131,9 @@ fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result
     let (world, payload_bytes) = (config.world, config.payload_bytes);
     let reduction = Reduction { workers: world, mode: config.mode, op: ReduceOp::Sum, payload_bytes };
     let mut tensor = vec![T::default(); config.elements];
-    let (mut until, mut number) = (0, 0);
+    let mut number = 0;
     // Whoever gave the orders is gone when there are none: the process ends then.
-    while let Ok(order) = orders.recv() {
-        match order {
-            Order::Until(more) => until = more,
-            Order::Leave => break,
-        }
+    while let Ok(Order::Until(until)) = orders.recv() {
         while number < until {
             number += 1;
             // Other tensors every time: what is left of an earlier one is no sum of these.
