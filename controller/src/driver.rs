@@ -61,7 +61,7 @@ pub trait SwitchDriver: Send {
     fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError>;
 
     /// Removes table entries that [`SwitchDriver::insert`] added, all or none. When it returns, no packet admitted by
-    /// one of them is still to change a slot.
+    /// one of them is still to change a slot; where the switch is out of reach, none is when it is up again and next takes a call.
     ///
     /// # Errors
     /// [`DriverError`] when the switch does not answer; the call is repeated later.

@@ -7,8 +7,10 @@
 //! # States
 //!
 //! - *Up*: we are in charge, and the switch held what was asked for when it was last compared. Calls are carried out.
-//! - *Down*: no connection, another controller in charge, or a comparison that could not be finished. Calls fail at once
-//!   with [`DriverError::Unreachable`]; nothing is noted for later. It is tried again, at growing intervals.
+//! - *Down*: no connection, another controller in charge, or a comparison that could not be finished. Calls that ask for
+//!   something fail at once with [`DriverError::Unreachable`]; nothing is noted for later. Calls that take something away succeed: it is
+//!   not asked for any more, so the comparison that comes before *Up* removes it. A job that is over does not hold other switches' slots
+//!   because one of its switches is gone. It is tried again, at growing intervals.
 //!
 //! A switch is *fresh* when it has lost what its slots held since we last knew it: it had no pipeline or another one, so
 //! that ours was pushed; it says that it was started anew; or nothing at all of what we had put there is left. Whatever was asked
@@ -256,7 +258,7 @@ impl Drop for Owner {
 /// A handle on a managed switch; all clones are the same switch. With the last one the connection ends, and the switch goes on
 /// as it is.
 ///
-/// Calls fail at once while the switch is down. Otherwise they take as long as the switch does, but for requests that it does not
+/// Calls fail at once while the switch is down, unless they take something away. Otherwise they take as long as the switch does, but for requests that it does not
 /// answer within [`ManagedConfig::call_within`].
 #[derive(Clone)]
 pub struct Managed(Arc<Owner>);
@@ -379,7 +381,9 @@ impl Managed {
     }
 
     fn call(&self, request: Request) -> Answer {
-        self.up()?;
+        if !request.takes_away() {
+            self.up()?;
+        }
         let gone = |reason: &str| self.0.shared.unreachable(reason.into());
         let (call, ticket) = Call::new(request);
         self.0.calls.send(call).map_err(|_| gone("its thread has ended"))?;

@@ -26,7 +26,7 @@ fn a_switch_that_was_restarted_is_fresh() {
     watched.wait_down();
     let switch = &mut watched.switch;
     let begun = Instant::now();
-    assert!(matches!(switch.delete(&entries(1, [0, 1])), Err(DriverError::Unreachable(_))));
+    assert!(matches!(switch.set_group(2, &[]), Err(DriverError::Unreachable(_))));
     assert!(matches!(switch.bind_port(5, peer(5)), Err(DriverError::Unreachable(_))));
     assert!(matches!(switch.advance(0, 4, 1), Err(DriverError::Unreachable(_))));
     assert!(begun.elapsed() < Duration::from_secs(4), "calls fail at once");
@@ -87,6 +87,39 @@ fn a_connection_that_breaks_loses_nothing() {
     proxy.lead_to(other.address());
     proxy.cut();
     assert!(watched.up().0);
+}
+
+#[test]
+fn what_is_taken_away_while_a_switch_is_out_of_reach_is_gone_when_it_is_back() {
+    let device = Device::start();
+    let proxy = Proxy::start(device.address());
+    let mut watched = Watched::start(config(proxy.address()), Vec::new());
+    watched.up();
+    admit(&mut watched.switch, 1, [0, 1]);
+    let raw = Raw::connect(device.address());
+    let one = raw.holding();
+    admit(&mut watched.switch, 2, [2, 3]);
+    let both = raw.holding();
+    assert_ne!(one, both);
+    // Nobody is where the switch was.
+    let other = Device::start();
+    let nowhere = other.address();
+    drop(other);
+    proxy.lead_to(nowhere);
+    proxy.cut();
+    watched.wait_down();
+    let switch = &mut watched.switch;
+    switch.delete(&entries(2, [2, 3])).unwrap();
+    switch.delete_group(2).unwrap();
+    [2, 3].into_iter().for_each(|port| switch.unbind_port(port).unwrap());
+    assert!(matches!(switch.insert(&entries(2, [2, 3])), Err(DriverError::Unreachable(_))));
+    assert_eq!(raw.holding(), both, "it goes on as it was");
+
+    proxy.lead_to(device.address());
+    assert!(!watched.up().0, "it has lost nothing");
+    assert_eq!(raw.holding(), one);
+    admit(&mut watched.switch, 2, [2, 3]);
+    assert_eq!(raw.holding(), both);
 }
 
 /// What a control plane believes to hold.

@@ -23,6 +23,13 @@ pub(super) enum Request {
     Counters(u32),
 }
 
+impl Request {
+    /// Whether it asks for less than before: it needs no switch to say so.
+    pub(super) fn takes_away(&self) -> bool {
+        matches!(self, Self::Unbind(_) | Self::Delete(_) | Self::DeleteGroup(_))
+    }
+}
+
 /// What comes of a [`Request`].
 #[derive(Debug)]
 pub(super) enum Reply {

@@ -71,15 +71,12 @@ impl Keeper {
         session: &Session,
         entries: Vec<TableEntry>,
     ) -> Result<(), Failure> {
-        let keys: Vec<Key> = entries.iter().map(Key::of).collect();
         let mut updates = Vec::with_capacity(entries.len());
-        for held in keys.iter().filter_map(|key| self.desired.entries.get(key)) {
+        for held in entries.iter().filter_map(|entry| self.desired.entries.get(&Key::of(entry))) {
             updates.push(self.entry(UpdateType::Delete, &self.desired.placed(held)?)?);
         }
         self.write(session, vec![updates]).await?;
-        for key in keys {
-            self.desired.entries.remove(&key);
-        }
+        self.desired.drop_entries(&entries);
         Ok(())
     }
 

@@ -76,6 +76,13 @@ impl Desired {
         self.groups.clear();
     }
 
+    /// Entries are not asked for any more.
+    pub(crate) fn drop_entries(&mut self, entries: &[TableEntry]) {
+        for entry in entries {
+            self.entries.remove(&Key::of(entry));
+        }
+    }
+
     fn at(&self, port: u16) -> Result<(SocketAddr, Neighbour), DriverError> {
         let bound = self.ports.get(&port).and_then(|bound| Some((bound.peer, bound.at?)));
         bound.ok_or_else(|| port_error(port, PortProblem::Unbound))

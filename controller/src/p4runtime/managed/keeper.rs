@@ -154,7 +154,11 @@ impl Keeper {
     pub(super) async fn run(mut self) {
         loop {
             let connecting = connect(&self.config, &self.shared);
-            let Some(connected) = meanwhile(&mut self.calls, &self.shared, connecting).await else { return };
+            let Some(connected) =
+                meanwhile(&mut self.calls, &mut self.desired, &self.shared, connecting).await
+            else {
+                return;
+            };
             let reason = match connected {
                 Ok(mut session) => {
                     self.shared.line.open(session.stream.requests());
@@ -166,7 +170,7 @@ impl Keeper {
             };
             self.down(reason);
             let pause = sleep(self.backoff.wait());
-            if meanwhile(&mut self.calls, &self.shared, pause).await.is_none() {
+            if meanwhile(&mut self.calls, &mut self.desired, &self.shared, pause).await.is_none() {
                 return;
             }
         }
@@ -186,7 +190,7 @@ impl Keeper {
                     let ours = session.stream.election_id();
                     self.down(P4RuntimeError::NotPrimary { switch, ours, highest }.to_string());
                     let changed = session.stream.changed();
-                    if meanwhile(&mut self.calls, &self.shared, changed).await.is_none() {
+                    if meanwhile(&mut self.calls, &mut self.desired, &self.shared, changed).await.is_none() {
                         return String::new();
                     }
                 }
@@ -430,9 +434,10 @@ async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4R
     Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
 }
 
-/// Waits for something while calls are refused. `None` when the last handle is gone.
+/// Waits for something while calls are refused, but for those that take something away. `None` when the last handle is gone.
 async fn meanwhile<T>(
     calls: &mut mpsc::UnboundedReceiver<Call>,
+    desired: &mut Desired,
     shared: &Shared,
     something: impl Future<Output = T>,
 ) -> Option<T> {
@@ -442,17 +447,26 @@ async fn meanwhile<T>(
             biased;
             done = &mut something => return Some(done),
             call = calls.recv() => {
-                let (_, reply) = match call?.take() {
-                    Some(taken) => taken,
-                    None => continue,
-                };
-                let reason = match &*shared.phase() {
-                    Phase::Down(reason) => reason.clone(),
-                    Phase::Up => "it is being connected".into(),
-                };
-                let answer: Answer = Err(shared.unreachable(reason));
-                let _ = reply.send(answer);
+                let Some((request, reply)) = call?.take() else { continue };
+                let _ = reply.send(while_down(desired, shared, &request));
             }
         }
     }
+}
+
+/// The answer to a call while the switch is down.
+fn while_down(desired: &mut Desired, shared: &Shared, request: &Request) -> Answer {
+    match request {
+        Request::Unbind(port) => drop(desired.ports.remove(port)),
+        Request::Delete(entries) => desired.drop_entries(entries),
+        Request::DeleteGroup(group) => drop(desired.groups.remove(group)),
+        _ => {
+            let reason = match &*shared.phase() {
+                Phase::Down(reason) => reason.clone(),
+                Phase::Up => "it is being connected".into(),
+            };
+            return Err(shared.unreachable(reason));
+        }
+    }
+    Ok(Reply::Done)
 }
