@@ -382,7 +382,8 @@ fn rank<T: Number>(
     let mut tensor = vec![T::default(); count];
     let mut outcome = Outcome::default();
     let Config { workers, mode, op, payload_bytes, .. } = *config;
-    let reduction = Reduction { workers, mode, op, payload_bytes };
+    let by_hosts = config.controlled.as_ref().is_some_and(|how| how.rendezvous);
+    let reduction = Reduction { workers, mode, op, payload_bytes, by_hosts };
     for iteration in 0..config.warmup + iterations {
         T::fill(pattern, rank, &mut tensor);
         worker.barrier().map_err(failed)?;

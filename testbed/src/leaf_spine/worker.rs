@@ -129,7 +129,8 @@ fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result
     let communicator = join(config)?;
     print(&Line::Joined { trees: communicator.places().len() });
     let (world, payload_bytes) = (config.world, config.payload_bytes);
-    let reduction = Reduction { workers: world, mode: config.mode, op: ReduceOp::Sum, payload_bytes };
+    let (mode, op) = (config.mode, ReduceOp::Sum);
+    let reduction = Reduction { workers: world, mode, op, payload_bytes, by_hosts: true };
     let mut tensor = vec![T::default(); config.elements];
     let mut number = 0;
     // Whoever gave the orders is gone when there are none: the process ends then.
@@ -141,7 +142,7 @@ fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result
             T::fill(&pattern, config.rank, &mut tensor);
             let trees = communicator.places().len();
             let begun = Instant::now();
-            let report = communicator.all_reduce(&mut tensor, ReduceOp::Sum)?;
+            let report = communicator.all_reduce(&mut tensor, op)?;
             let seconds = begun.elapsed().as_secs_f64();
             let wrong = T::wrong(&pattern, &reduction, &tensor);
             print(&Line::Operation(Operation { number, seconds, elements: report.elements, wrong, trees }));

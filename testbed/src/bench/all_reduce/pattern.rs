@@ -24,6 +24,8 @@ pub struct Reduction {
     pub op: ReduceOp,
     /// Lanes of a packet in bytes, which decides which elements share an exponent.
     pub payload_bytes: u32,
+    /// Whether hosts may have folded some of it, whose sums of `f32` are rounded with every share that is added.
+    pub by_hosts: bool,
 }
 
 /// One period of every rank's values, and what becomes of them. The same seed and number of workers give the same on
@@ -31,8 +33,9 @@ pub struct Reduction {
 #[derive(Debug)]
 pub struct Pattern {
     floats: Vec<Vec<f32>>,
-    /// Sum and largest magnitude over the ranks, exact in `f64`.
+    /// Sum, sum of magnitudes and largest magnitude over the ranks, exact in `f64`.
     float_sum: Vec<f64>,
+    float_size: Vec<f64>,
     float_max: Vec<f32>,
     ints: Vec<Vec<i32>>,
     int_sum: Vec<i32>,
@@ -51,6 +54,7 @@ impl Pattern {
         let int_column = |at: usize| ints.iter().map(move |row| row[at]);
         Self {
             float_sum: (0..PERIOD).map(|at| column(at).map(f64::from).sum()).collect(),
+            float_size: (0..PERIOD).map(|at| column(at).map(|value| f64::from(value.abs())).sum()).collect(),
             float_max: (0..PERIOD).map(|at| column(at).fold(0.0, |max: f32, v| max.max(v.abs()))).collect(),
             int_sum: (0..PERIOD).map(|at| int_column(at).fold(0, i32::wrapping_add)).collect(),
             int_min: (0..PERIOD).map(|at| int_column(at).fold(i32::MAX, i32::min)).collect(),
@@ -122,7 +126,8 @@ impl Number for f32 {
     }
 
     /// The bound of a block: one quantum for each worker, by the exponent of the block's largest magnitude over all
-    /// workers, and the rounding of the sum to `f32`.
+    /// workers, and the rounding of the sum to `f32`; where hosts fold, of every partial sum, none of which is larger than the sum of
+    /// magnitudes.
     fn wrong(pattern: &Pattern, reduction: &Reduction, tensor: &[Self]) -> u64 {
         let lanes = if reduction.mode == Mode::Bfp16 { Lanes::Bfp16 } else { Lanes::Bfp32 };
         let quantizer = Quantizer::new(lanes, reduction.workers);
@@ -136,14 +141,17 @@ impl Number for f32 {
             let largest = runs().fold(0.0_f32, |largest, run| largest.max(max(&run)));
             let quantum = f64::from(quantizer.quantum(quantizer.exponent(&[largest])));
             let allowed = quantum * f64::from(reduction.workers);
+            let roundings = if reduction.by_hosts { f64::from(reduction.workers) / 2.0 } else { 0.0 };
             for run in runs() {
                 let (values, sums) = (&block[run.from..][..run.len], &pattern.float_sum[run.columns()]);
+                let sizes = &pattern.float_size[run.columns()];
                 let scale = f64::from(run.scale);
-                for (&value, sum) in values.iter().zip(sums) {
+                for ((&value, sum), size) in values.iter().zip(sums).zip(sizes) {
                     let want = sum * scale;
                     let off = (f64::from(value) - want).abs();
+                    let rounded = want.abs() + roundings * size * scale;
                     // A NaN is not within anything.
-                    let within = off <= allowed + want.abs() * f64::from(f32::EPSILON);
+                    let within = off <= allowed + rounded * f64::from(f32::EPSILON);
                     wrong += u64::from(!within);
                 }
             }
@@ -189,7 +197,7 @@ mod tests {
     use super::*;
 
     const BFP16: Reduction =
-        Reduction { workers: 1, mode: Mode::Bfp16, op: ReduceOp::Sum, payload_bytes: 1408 };
+        Reduction { workers: 1, mode: Mode::Bfp16, op: ReduceOp::Sum, payload_bytes: 1408, by_hosts: false };
 
     fn reduced(pattern: &Pattern, workers: u16, count: usize) -> Vec<f32> {
         let mut sum = vec![0.0_f64; count];
@@ -221,6 +229,22 @@ mod tests {
         let mut share = vec![0.0; 20_000];
         f32::fill(&pattern, 0, &mut share);
         assert!(f32::wrong(&pattern, &config, &share) > 19_000, "not reduced at all");
+    }
+
+    #[test]
+    fn sums_of_hosts_may_be_rounded_with_every_share() {
+        let pattern = Pattern::new(3, 32);
+        let (mut sum, mut share) = (vec![0.0_f32; 20_000], vec![0.0_f32; 20_000]);
+        for rank in 0..32 {
+            f32::fill(&pattern, rank, &mut share);
+            sum.iter_mut().zip(&share).for_each(|(sum, share)| *sum += share);
+        }
+        let switch = Reduction { workers: 32, mode: Mode::Bfp32, ..BFP16 };
+        let hosts = Reduction { by_hosts: true, ..switch };
+        assert!(f32::wrong(&pattern, &switch, &sum) > 0, "a switch adds exactly");
+        assert_eq!(f32::wrong(&pattern, &hosts, &sum), 0);
+        sum[7_777] += 1e-3;
+        assert_eq!(f32::wrong(&pattern, &hosts, &sum), 1);
     }
 
     #[test]

@@ -82,8 +82,10 @@ impl Worker {
             tensor.len().div_ceil(block) == chunks as usize
         };
         let wrong = |payload_bytes| {
-            let reduction =
-                Reduction { workers: self.world, mode: self.mode, op: ReduceOp::Sum, payload_bytes };
+            let (workers, mode, op) = (self.world, self.mode, ReduceOp::Sum);
+            // They go on without a switch that is lost.
+            let by_hosts = self.rendezvous.is_some();
+            let reduction = Reduction { workers, mode, op, payload_bytes, by_hosts };
             T::wrong(pattern, &reduction, tensor)
         };
         // A number of chunks that no payload gives is itself wrong.
