@@ -1,8 +1,8 @@
 //! Processes of the program under test, killed without warning.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -23,7 +23,7 @@ pub(crate) struct Said {
 pub(crate) struct Process {
     child: Child,
     /// Held open as long as the process is to live.
-    _stdin: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     errors: Arc<Mutex<String>>,
 }
 
@@ -37,6 +37,15 @@ impl Process {
     ) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.arg("--json").args(arguments);
+        Self::run(&mut command, move |line| news.send(Said { who, line }).is_ok())
+    }
+
+    /// Starts a command. `hear` is called with each line of JSON that it prints, and with `None` at the end, as long as it says that
+    /// anybody listens.
+    pub(crate) fn run(
+        command: &mut Command,
+        mut hear: impl FnMut(Option<Value>) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn()?;
         let stdin = child.stdin.take();
@@ -45,11 +54,11 @@ impl Process {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     // Nobody listens any more at the end.
                     let line = serde_json::from_str(&line).ok();
-                    if line.is_some() && news.send(Said { who, line }).is_err() {
+                    if line.is_some() && !hear(line) {
                         return;
                     }
                 }
-                let _ = news.send(Said { who, line: None });
+                let _ = hear(None);
             });
         }
         let errors = Arc::new(Mutex::new(String::new()));
@@ -67,7 +76,7 @@ impl Process {
                 }
             });
         }
-        Ok(Self { child, _stdin: stdin, errors })
+        Ok(Self { child, stdin, errors })
     }
 
     /// SIGKILL: it can do nothing about it.
@@ -75,6 +84,18 @@ impl Process {
         // One that has ended already is as dead.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Writes a line to its standard input. One that has ended is told nothing.
+    pub(crate) fn tell(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
     }
 
     /// What it wrote on standard error last.

@@ -195,10 +195,10 @@ impl LeafSpine {
         output.event(&LeafSpineEvent { event: "leaf_spine", right, wrong, report })?;
         let how = if self.power { "killed and cut off" } else { "killed with SIGKILL" };
         output.line(format_args!("{} was {how} in the midst of the all-reduces.\n", report.killed))?;
-        output.line(format_args!("{:<6}{:<34}{:<34}", "tree", "before: root, slots at each", "after"))?;
+        output.line(format_args!("{:<6}{:<34}after", "tree", "before: root, slots at each"))?;
         for tree in &report.trees {
             let (before, after) = (where_it_is(tree.before.as_ref()), where_it_is(tree.after.as_ref()));
-            output.line(format_args!("{:<6}{before:<34}{after:<34}", tree.tree))?;
+            output.line(format_args!("{:<6}{before:<34}{after}", tree.tree))?;
         }
         output.line(format_args!(
             "\n{:<22}{:>12}{:>16}{:>9}{:>12}{:>13}",
