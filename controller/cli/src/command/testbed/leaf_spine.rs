@@ -109,7 +109,7 @@ struct LeafSpineEvent<'a> {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    let mode: Mode = text.parse().map_err(|error| format!("{error}"))?;
+    let mode: Mode = text.parse().map_err(|error| error.to_string())?;
     match mode {
         Mode::I32 | Mode::Bfp32 | Mode::Bfp16 => Ok(mode),
         other => Err(format!(
