@@ -109,9 +109,8 @@ struct LeafSpineEvent<'a> {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    let mode: Mode = text.parse().map_err(|error| error.to_string())?;
-    match mode {
-        Mode::I32 | Mode::Bfp32 | Mode::Bfp16 => Ok(mode),
+    match text.parse()? {
+        mode @ (Mode::I32 | Mode::Bfp32 | Mode::Bfp16) => Ok(mode),
         other => Err(format!(
             "these switches fold words, which is not for mode {other}: choose i32, bfp32 or bfp16"
         )),
