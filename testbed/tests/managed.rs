@@ -11,12 +11,13 @@ use netfold_controller::p4runtime::{
     Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, Neighbour, Pipeline,
     Repaired, SwitchEvent,
 };
+use netfold_controller::topology::Tls;
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{self, Child, Node};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
-use netfold_testbed::bmv2::{Bmv2, Bmv2Config, DataPlane, compile, missing_tool};
+use netfold_testbed::bmv2::{Bmv2, Bmv2Config, Bmv2Error, Bmv2Tls, DataPlane, compile, missing_tool};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 
@@ -57,9 +58,14 @@ struct Watched {
 }
 
 fn manage(address: &str, profile: &Profile, held: Vec<Held>) -> Watched {
+    manage_by(address, None, profile, held)
+}
+
+fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>) -> Watched {
     let config = ManagedConfig {
         retry: (Duration::from_millis(20), Duration::from_millis(200)),
         resync_every: Duration::from_secs(3600),
+        tls,
         ..ManagedConfig::new("b1", address, Attachment::Known(Box::new(neighbour)))
     };
     let (tell, events) = channel();
@@ -372,4 +378,78 @@ fn a_pipeline_that_bmv2_cannot_run_is_told() {
     let watched = Watched { switch, events };
     let reason = watched.down();
     assert!(reason.contains("switch b1 refuses the pipeline"), "{reason}");
+}
+
+/// Certificates of one authority: its own, the switch's and the controller's, with their keys.
+struct Certificates(PathBuf);
+
+impl Certificates {
+    fn new() -> Self {
+        use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+        let folder = std::env::temp_dir().join(format!("netfold-bmv2-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = Self(folder);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate that is named as its issuer for one that signed itself.
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        files.write("ca.pem", &authority.pem());
+        for name in ["switch", "controller"] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec![format!("{name}.test")]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            files.write(&format!("{name}.pem"), &params.signed_by(&key, &authority).unwrap().pem());
+            files.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn bmv2_is_managed_over_mutual_tls() {
+    if skipped() {
+        return;
+    }
+    let files = Certificates::new();
+    let (certificate, key) = (files.path("switch.pem"), files.path("switch.key"));
+    let tls = Some(Bmv2Tls { certificate, key, client_ca: Some(files.path("ca.pem")) });
+    let bmv2 = match Bmv2::start(Bmv2Config { tls, ..Bmv2Config::default() }) {
+        Err(Bmv2Error::Ended { said, .. }) if said.contains("grpc-server-ssl") => {
+            return println!("skipped: this simple_switch_grpc was built without TLS");
+        }
+        started => started.unwrap(),
+    };
+    let plane = DataPlane::connect(&bmv2).unwrap();
+    let trusting =
+        Tls { ca: Some(files.path("ca.pem")), server_name: Some("switch.test".into()), ..Tls::default() };
+    let own = Tls {
+        certificate: Some(files.path("controller.pem")),
+        key: Some(files.path("controller.key")),
+        ..trusting.clone()
+    };
+    let down = |tls| manage_by(bmv2.p4runtime(), tls, &Profile::hardware(), Vec::new()).down();
+    let reason = down(Some(trusting));
+    assert!(reason.contains("asks for a certificate of the controller"), "{reason}");
+    let reason = down(Some(Tls { server_name: Some("other.test".into()), ..own.clone() }));
+    assert!(reason.contains("is for switch.test and not for other.test"), "{reason}");
+    let mut watched = manage_by(bmv2.p4runtime(), Some(own), &Profile::hardware(), Vec::new());
+    assert!(watched.up());
+    admit(&mut watched.switch);
+    fold(&plane, 7);
+    assert_eq!(watched.switch.resync().unwrap(), Repaired::default());
 }

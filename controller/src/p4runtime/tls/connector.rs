@@ -170,10 +170,11 @@ impl Line {
         self.watch = Watch::Over;
     }
 
-    fn failed(&mut self, error: &io::Error) {
-        if let Watch::Secured(circumstances) = &self.watch
-            && let Some(fault) = circumstances.of_established(error)
-        {
+    /// The connection has failed, or was ended.
+    fn failed(&mut self, error: Option<&io::Error>) {
+        let Watch::Secured(circumstances) = &self.watch else { return };
+        let told = error.and_then(|error| circumstances.of_established(error));
+        if let Some(fault) = told.or_else(|| circumstances.of_silence()) {
             self.fault.set(Some(fault));
             self.watch = Watch::Over;
         }
@@ -196,10 +197,13 @@ impl Line {
         while !matches!(self.watch, Watch::Over) {
             let mut bytes = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *self.bytes).poll_read(cx, &mut bytes) {
-                Poll::Ready(Ok(())) if bytes.filled().is_empty() => break,
+                Poll::Ready(Ok(())) if bytes.filled().is_empty() => {
+                    self.failed(None);
+                    break;
+                }
                 Poll::Ready(Ok(())) => self.saw(bytes.filled()),
                 Poll::Ready(Err(why)) => {
-                    self.failed(&why);
+                    self.failed(Some(&why));
                     break;
                 }
                 Poll::Pending => {
@@ -219,8 +223,9 @@ impl AsyncRead for Line {
         let before = buf.filled().len();
         let read = Pin::new(&mut line.bytes).poll_read(cx, buf);
         match &read {
+            Poll::Ready(Ok(())) if buf.filled().len() == before => line.failed(None),
             Poll::Ready(Ok(())) => line.saw(&buf.filled()[before..]),
-            Poll::Ready(Err(error)) => line.failed(error),
+            Poll::Ready(Err(error)) => line.failed(Some(error)),
             Poll::Pending => {}
         }
         read

@@ -55,6 +55,13 @@ impl Circumstances {
         }
     }
 
+    /// What it means that the switch has ended a connection before it said anything: bmv2 does so without an alert when it wants a
+    /// certificate.
+    pub(super) fn of_silence(&self) -> Option<TlsError> {
+        let wanted = self.asked.load(Ordering::Relaxed) && !self.has_certificate;
+        wanted.then_some(TlsError::CertificateWanted)
+    }
+
     /// Whether an alert is about the certificate that was shown, or was not. Older versions of TLS know but one for all that
     /// may be wrong.
     fn is_about_us(&self, alert: AlertDescription) -> bool {
