@@ -96,6 +96,11 @@ impl Verdict {
         Ok(Self { repairs, floors })
     }
 
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> u64 {
+        self.floors.len() as u64
+    }
+
     /// Whether no rank has the result of this position.
     pub(crate) fn is_undone(&self, position: u64) -> bool {
         position >= self.floors[(position % self.floors.len() as u64) as usize]

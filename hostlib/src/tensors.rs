@@ -229,12 +229,10 @@ impl Tensors {
         pending.finish();
     }
 
-    /// How many of the pending operations come no later than the last that some rank has begun: all ranks have submitted those.
+    /// How many of the pending operations come no later than the last of which some rank has a result: all ranks have submitted
+    /// those, and may have nothing but results where their inputs were.
     pub(crate) fn begun(&self, verdict: &Verdict) -> usize {
-        self.pending
-            .iter()
-            .rposition(|pending| !verdict.is_undone(pending.starts.0))
-            .map_or(0, |last| last + 1)
+        self.pending.iter().rposition(|pending| pending.has_begun(verdict)).map_or(0, |last| last + 1)
     }
 
     /// Takes all operations out again: nothing of them was done.
@@ -269,6 +267,14 @@ impl Tensors {
 }
 
 impl Pending {
+    /// Whether some rank has the result of any chunk. The first of a slot says it for the slot; chunks of other slots may be done
+    /// when the descriptor is not.
+    fn has_begun(&self, verdict: &Verdict) -> bool {
+        let (descriptor, data) = self.starts;
+        let firsts = u64::from(self.spec.data_chunks).min(verdict.slots());
+        !verdict.is_undone(descriptor) || (data..data + firsts).any(|position| !verdict.is_undone(position))
+    }
+
     /// Gives the tensor back, as done.
     fn finish(self) {
         self.parcel.finish(Ok(OpReport {

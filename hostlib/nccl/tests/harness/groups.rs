@@ -74,7 +74,12 @@ impl Operation {
         let right = expected(self.dtype, self.op, place.world, self.salt, self.count);
         let wrong =
             got.chunks(size_of(self.dtype)).zip(right.chunks(size_of(self.dtype))).position(|(a, b)| a != b);
-        assert_eq!(wrong, None, "dtype {} op {} count {}", self.dtype, self.op, self.count);
+        if let Some(at) = wrong {
+            let size = size_of(self.dtype);
+            let (got, right) = (&got[at * size..][..size], &right[at * size..][..size]);
+            let Self { dtype, op, count, salt, .. } = self;
+            panic!("dtype {dtype} op {op} count {count} salt {salt}: element {at} is {got:?}, not {right:?}");
+        }
         assert!(self.output.is_empty() || self.output.last() == Some(&0x5a), "written behind the end");
         coll.0.deregister(comm, self.registrations.0);
         coll.0.deregister(comm, self.registrations.1);

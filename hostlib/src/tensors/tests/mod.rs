@@ -9,6 +9,7 @@ use netfold_wire::control::Mode;
 use super::{Coding, Submission, Tensors};
 use crate::buffer::Parcel;
 use crate::quantize::{EXPONENT_NON_FINITE, Lanes, Quantizer, Rounding};
+use crate::standing::{Standing, Verdict};
 
 const LANE_BYTES: usize = 64;
 const WORLD: u16 = 4;
@@ -186,4 +187,24 @@ fn operations_and_classes_draw_for_themselves() {
     assert_ne!(fed.packed(0, 0, exp, false), other.packed(0, 0, exp, false));
     let mut nearest = Fed::new(Mode::Bfp16, Rounding::Nearest, 32);
     assert_ne!(nearest.packed(0, 0, exp, false), fed.packed(0, 0, exp, false));
+}
+
+/// Slots move on by themselves: a chunk may be done whose operation's descriptor was lost on the way.
+#[test]
+fn an_operation_has_begun_when_any_of_its_chunks_is_done() {
+    let mut fed = Fed::new(Mode::Bfp32, Rounding::Nearest, 40);
+    fed.push(OpId(1), Mode::Bfp32, Rounding::Nearest);
+    let begun = |done: &[u64]| {
+        // Eight slots, all at the second operation's positions or behind; those that are done are eight further.
+        let at = |slot: u64| 1000 + slot;
+        let positions = (0..8).map(|slot| if done.contains(&at(slot)) { at(slot) + 8 } else { at(slot) });
+        let one = Standing::new(positions);
+        fed.tensors.begun(&Verdict::of(&[one.clone(), one], 0).expect("one job"))
+    };
+    assert_eq!(begun(&[]), 1, "the first alone");
+    assert_eq!(begun(&[1000]), 2);
+    for data in 1001..=1003 {
+        assert_eq!(begun(&[data]), 2, "chunk at {data}");
+    }
+    assert_eq!(begun(&[1004]), 1, "behind its end");
 }
