@@ -10,7 +10,7 @@ use netfold_p4_runtime::v1::{
 };
 use netfold_wire::Kind;
 
-use crate::rig::{Client, Device, advance, answer, entry, fast, small};
+use crate::rig::{Client, Device, PATIENCE, advance, answer, entry, fast, small};
 
 fn send(client: &mut Client, payload: Vec<u8>) {
     client.say(StreamRequest::Packet(PacketOut { payload, metadata: Vec::new() }));
@@ -55,8 +55,16 @@ fn the_controllers_own_packets_are_answered() {
         );
         send(&mut client, advance(2, 40, 3));
         assert_eq!(answer(&heard_packet(&mut client)), (60, 3), "what is stored is newer");
-        let counted = device.server.as_ref().unwrap().packets();
-        assert_eq!((counted.packets_out, counted.packets_in, counted.packets_in_dropped), (3, 2, 0));
+        let counted = || {
+            let counted = device.server.as_ref().unwrap().packets();
+            (counted.packets_out, counted.packets_in, counted.packets_in_dropped)
+        };
+        // A packet is counted when it is through, which may be after its answer is heard.
+        let deadline = Instant::now() + PATIENCE;
+        while counted() != (3, 2, 0) {
+            assert!(Instant::now() < deadline, "{:?}", counted());
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 /// No test waits longer than this for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Words of a packet that the data path takes.
 pub(crate) const LANE_WORDS: u32 = 352;
