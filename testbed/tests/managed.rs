@@ -311,7 +311,7 @@ fn another_controller_that_meddles_is_undone_when_it_is_gone() {
     let config = ClientConfig { election_id: ELECTION_ID + 1, ..ClientConfig::default() };
     let meddler = Client::connect(bmv2.p4runtime(), config).unwrap();
     assert!(watched.down().contains("another controller is in charge of switch b1"));
-    assert!(matches!(watched.switch.delete_group(GROUP), Err(DriverError::Unreachable(_))));
+    assert!(matches!(watched.switch.advance(0, 1, 1), Err(DriverError::Unreachable(_))));
     let job =
         v1::TableEntry { table_id: netfold_p4::p4info::table_id(allreduce::id::JOB), ..Default::default() };
     let gone: Vec<_> = meddler.read(vec![EntityKind::Table(job)]).unwrap().into_iter().take(4).collect();
