@@ -20,19 +20,22 @@ mod keep;
 mod lifecycle;
 mod look;
 mod presence;
+mod sharing;
 mod switches;
 mod tenants;
 
 pub use switches::Up;
 
 use self::blame::Blame;
+use self::sharing::Shares;
 use crate::executor::Task;
 use crate::fleet::Fleet;
 use crate::jobs::{Active, Forming, JobEvent, Phase, TreeName};
 use crate::message::Refused;
+use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_wire::control::{self, Event, Refusal, Request};
+use netfold_wire::control::{self, Congestion, Event, Refusal, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -79,6 +82,13 @@ pub struct Config {
     pub resume: Duration,
     /// How long a switch may be out of reach before its jobs lose their place.
     pub switch_patience: Duration,
+    /// By what workers decide how much to have in flight.
+    pub congestion: Congestion,
+    /// How jobs share slots that there are too few of.
+    pub sharing: Sharing,
+    /// How long a job is left in peace: one that has a place before it is moved to grow, and one of lower priority that was moved
+    /// before it is moved again.
+    pub settle: Duration,
     /// Whether workers must name a tenant that exists, and show its token if it has one.
     pub tenants: bool,
     /// Jobs that are remembered once they are over, the newest of those that nobody declared.
@@ -107,6 +117,9 @@ impl Config {
             away: Duration::ZERO,
             resume: Duration::ZERO,
             switch_patience: Duration::ZERO,
+            congestion: Congestion::Fixed,
+            sharing: Sharing::Static,
+            settle: Duration::from_secs(10),
             tenants: false,
             jobs_kept: 0,
             unix_s: 0,
@@ -246,6 +259,8 @@ pub struct Coordinator {
     tasks: usize,
     /// Who shows wrong tokens.
     blame: Blame,
+    /// From whom slots were taken, and for whom.
+    shares: Shares,
     shut_down: bool,
 }
 
@@ -275,6 +290,7 @@ impl Coordinator {
             down_since: BTreeMap::new(),
             tasks: 0,
             blame: Blame::default(),
+            shares: Shares::default(),
             shut_down: false,
         };
         coordinator.restore(kept);
@@ -401,6 +417,7 @@ impl Coordinator {
                 Timer::Withdraw(job) => self.retry_withdraw(job),
                 Timer::Away(job) => self.check_away(now, job),
                 Timer::Switch(switch) => self.check_switch(switch),
+                Timer::Share => self.grow(),
             }
         }
     }

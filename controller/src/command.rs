@@ -15,6 +15,8 @@ pub enum Command {
         quota: Option<Quota>,
         /// Its share from now on.
         weight: Option<u32>,
+        /// Its priority from now on.
+        priority: Option<u8>,
         /// Hash of the token that it is to show from now on.
         token: Option<TokenHash>,
     },

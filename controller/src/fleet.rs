@@ -402,7 +402,7 @@ impl Fleet {
         if let Some(peer) = wish.members.iter().find(|peer| self.peers.contains(peer)) {
             return Err(Shortage::Address(*peer));
         }
-        let chosen = self.choose(wish)?;
+        let chosen = self.choose(wish, |switch| switch.slots.largest(u32::MAX, 1).unwrap_or(0))?;
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
         let slots = self.largest(&chosen, wanted, wish.slots)?;
@@ -418,6 +418,12 @@ impl Fleet {
         self.epoch_next = epoch.checked_add(1);
         self.job_last = number;
         Ok((placement, ranges))
+    }
+
+    /// The switches of the tree that would be chosen if no slot were taken.
+    pub(crate) fn tree_if_empty(&mut self, wish: &Wish<'_>) -> Option<Vec<usize>> {
+        let chosen = self.choose(wish, |switch| switch.slots.capacity()).ok()?;
+        Some(chosen.switches.iter().map(|switch| switch.index()).collect())
     }
 
     /// Takes the place of a record again, as it was before a restart. `None` when the switches are others than they were.
@@ -449,14 +455,15 @@ impl Fleet {
         Some((placement, ranges))
     }
 
-    fn choose(&mut self, wish: &Wish<'_>) -> Result<Chosen, Shortage> {
+    /// Chooses switches, each of which counts for as many free slots as `slots_free` says.
+    fn choose(&mut self, wish: &Wish<'_>, slots_free: impl Fn(&Switch) -> u32) -> Result<Chosen, Shortage> {
         let state = |switch: &Switch| SwitchState {
             standing: match (&switch.down, switch.drained) {
                 (Some(_), _) => Standing::Down,
                 (None, true) => Standing::Draining,
                 (None, false) => Standing::Up,
             },
-            slots_free: switch.slots.largest(u32::MAX, 1).unwrap_or(0),
+            slots_free: slots_free(switch),
             ports_free: switch.ports.count_zeros(),
             groups_free: switch.groups.count_zeros(),
             numerics: switch.info.numerics,

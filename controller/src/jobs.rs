@@ -32,6 +32,8 @@ pub(crate) struct Forming {
     pub(crate) spec: JobSpec,
     pub(crate) members: BTreeMap<u16, SessionId>,
     pub(crate) deadline: Duration,
+    /// Whether all that have joined can go on by themselves when their place is taken away.
+    pub(crate) movable: bool,
     /// What it waits for if all members are in.
     pub(crate) short: Option<Shortage>,
 }
@@ -106,6 +108,10 @@ pub(crate) struct Active {
     pub(crate) phase: Phase,
     pub(crate) placement: Arc<Placement>,
     pub(crate) ranges: Ranges,
+    /// Whether its members can go on by themselves when their place is taken away, and come again.
+    pub(crate) movable: bool,
+    /// Since when it has this place.
+    pub(crate) since: Duration,
     pub(crate) first_chunk: Option<u32>,
     /// Members that have not left.
     pub(crate) members: BTreeMap<u16, Presence>,
@@ -136,6 +142,7 @@ impl Active {
             slots: job.slots,
             first_chunk: self.first_chunk,
             over: self.is_over(),
+            movable: self.movable,
             switches,
             shape: self.placement.shape().clone(),
             sites: self.placement.sites.clone(),
@@ -261,9 +268,14 @@ pub enum EndReason {
         /// How it was noticed.
         message: String,
     },
-    /// Its switch is gone, or its place was needed.
+    /// Its switch is gone, or is being emptied.
     Displaced {
         /// What happened.
+        message: String,
+    },
+    /// Slots are shared anew: its members go on by themselves, and come again.
+    Moved {
+        /// For whom, and what it is to have instead.
         message: String,
     },
     /// An administrator has ended it.
@@ -279,9 +291,10 @@ impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Finished => f.write_str("every worker has left"),
-            Self::PeerLost { message, .. } | Self::Displaced { message } | Self::Stopped { message } => {
-                f.write_str(message)
-            }
+            Self::PeerLost { message, .. }
+            | Self::Displaced { message }
+            | Self::Moved { message }
+            | Self::Stopped { message } => f.write_str(message),
             Self::Shutdown => f.write_str("the control port was shut down"),
         }
     }

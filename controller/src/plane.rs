@@ -3,7 +3,9 @@
 use crate::admission::Up;
 use crate::driver::{Held, SwitchDriver};
 use crate::fleet::{LinkInfo, OneSwitch, Route, SwitchInfo, links};
-use crate::p4runtime::{ConnectError, Managed, ManagedConfig, Pipeline, Repaired, SwitchEvent, configure};
+use crate::p4runtime::{
+    ConnectError, ELECTION_ID, Managed, ManagedConfig, Pipeline, Repaired, SwitchEvent, configure,
+};
 use crate::record::{Store, Unkept};
 use crate::server::Notices;
 use crate::topology::Topology;
@@ -60,10 +62,23 @@ impl Plane {
     /// # Errors
     /// [`ConnectError`] when a switch cannot be managed as it is described. Whether it is there shows later.
     pub fn of(topology: Topology, store: Box<dyn Store>) -> Result<Self, ConnectError> {
+        Self::elected(topology, store, ELECTION_ID)
+    }
+
+    /// The same for one of several control planes: switches take writes from the one with the greatest election id.
+    ///
+    /// # Errors
+    /// As [`Plane::of`].
+    pub fn elected(
+        topology: Topology,
+        store: Box<dyn Store>,
+        election_id: u128,
+    ) -> Result<Self, ConnectError> {
         let mut managed = Vec::with_capacity(topology.switches().len());
         let mut switches = Vec::with_capacity(topology.switches().len());
         for id in topology.switch_ids() {
-            let (config, pipeline) = configure(&topology, id)?;
+            let (mut config, pipeline) = configure(&topology, id)?;
+            config.election_id = election_id;
             let switch = topology.switch(id);
             switches.push(SwitchInfo {
                 name: switch.name.clone(),

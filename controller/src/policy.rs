@@ -39,6 +39,7 @@ mod elastic;
 mod fixed;
 mod preempt;
 mod quota;
+mod room;
 pub mod simulate;
 mod spill;
 
@@ -47,6 +48,7 @@ pub use elastic::Elastic;
 pub use fixed::Fixed;
 pub use preempt::Preempt;
 pub use quota::within;
+pub use room::{Move, Room, Standing, growth, room};
 pub use spill::Spill;
 
 use netfold_wire::control::Refusal;
@@ -158,6 +160,13 @@ pub trait Policy: Send {
     /// [`Denied`] when the job is to have none; nothing has changed then.
     fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied>;
 
+    /// A job has just these slots, whoever gave them to it: how a policy takes over slots that are in use. `false`, and nothing has
+    /// changed, when the demand is none, the job is known, or not all of these slots exist and are free.
+    fn hold(&mut self, now_ms: u64, demand: Demand, range: Range) -> bool;
+
+    /// Nobody can have these slots, nor be made to give them up; those that do not exist are no mistake.
+    fn block(&mut self, range: Range);
+
     /// The job has carried out the [`Order::Resize`] or [`Order::Displace`] that it was given last. Without one nothing happens.
     fn done(&mut self, now_ms: u64, job: JobId);
 
@@ -183,6 +192,46 @@ pub fn by_name(name: &str, slots: u32) -> Option<Box<dyn Policy>> {
         "spill" => Box::new(Spill::new(slots, slots)),
         _ => return None,
     })
+}
+
+/// How a control plane shares slots among jobs that want more than there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// What a job has got it keeps to its end; who comes too late is refused. See [`Fixed`].
+    #[default]
+    Static,
+    /// Who has the most for its weight gives some up, and jobs grow into what is idle. See [`Elastic`].
+    Elastic,
+    /// Jobs of lower priority make room. See [`Preempt`].
+    Priority,
+}
+
+impl Sharing {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Static, Self::Elastic, Self::Priority];
+
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Elastic => "elastic",
+            Self::Priority => "priority",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sharing| sharing.name() == name)
+    }
+
+    /// Its policy over so many slots, to be asked at one moment; `None` where nothing is ever taken away.
+    pub(crate) fn policy(self, slots: u32) -> Option<Box<dyn Policy>> {
+        match self {
+            Self::Static => None,
+            Self::Elastic => Some(Box::new(Elastic::new(slots, 0))),
+            Self::Priority => Some(Box::new(Preempt::new(slots, 0))),
+        }
+    }
 }
 
 /// Why a job is to have no slots.

@@ -56,6 +56,9 @@ pub struct TenantRecord {
     pub quota: Quota,
     /// Its share where there is not enough for all, relative to others'; at least 1.
     pub weight: u32,
+    /// Who may displace whom, where that is how slots are shared: a job those of lower priority.
+    #[serde(default)]
+    pub priority: u8,
     /// Who may act for it; `None`: anybody who gives its name.
     pub token: Option<TokenHash>,
 }
@@ -163,6 +166,9 @@ pub struct PlaceRecord {
     pub first_chunk: Option<u32>,
     /// Whether the job is over and the place is about to be free.
     pub over: bool,
+    /// Whether its workers can go on by themselves when the place is taken away, and come again.
+    #[serde(default)]
+    pub movable: bool,
     /// Names of the switches of the tree; `shape` and `sites` number them in this order.
     pub switches: Vec<String>,
     /// Who hangs where.

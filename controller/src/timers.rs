@@ -18,6 +18,8 @@ pub(crate) enum Timer {
     Away(u16),
     /// A switch may have been down for too long.
     Switch(usize),
+    /// Jobs may grow into slots that nobody has.
+    Share,
 }
 
 /// A queue of deadlines.

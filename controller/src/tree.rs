@@ -341,6 +341,7 @@ impl Plan {
             shift: self.shift,
             switch: None,
             grace_ms: 0,
+            congestion: Default::default(),
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct TenantView {
     pub used: Quota,
     /// Its share, relative to others'.
     pub weight: u32,
+    /// Who may displace whom.
+    pub priority: u8,
     /// Whether a token is asked for.
     pub token: bool,
 }
@@ -179,7 +181,7 @@ pub struct Occurrence {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
     /// `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.

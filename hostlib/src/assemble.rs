@@ -224,7 +224,7 @@ impl Assembly {
         if self.settings.fall_back {
             builder.cap_join_timeout(ADMISSION_TIMEOUT);
         }
-        let uplinks = builder.uplinks(place, leaders.len() as u16);
+        let uplinks = builder.uplinks((place, leaders.len() as u16), self.settings.fall_back);
         let said = uplinks.as_ref().err().map(chain).unwrap_or_default();
         let deadline = Instant::now() + self.settings.join_timeout;
         let all = mesh.all_gather_bytes(said.as_bytes(), deadline);

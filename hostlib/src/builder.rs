@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_io::PacketIo;
+use netfold_io::{Choice, IoError, Opening, PacketIo};
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::ConfigError;
 use netfold_wire::CLASSES_MAX;
@@ -15,7 +15,7 @@ use crate::assemble::{Settings, assemble};
 use crate::communicator::{Communicator, Parts};
 use crate::error::Error;
 use crate::fate::Fate;
-use crate::join::{Joiner, Middleware, Tuning, Uplink, plant, wrapped};
+use crate::join::{Joiner, Middleware, Opener, Tuning, Uplink, plant, wrapped};
 use crate::lower::Place;
 use crate::path::{Network, Path, PathBoard};
 use crate::quantize::Rounding;
@@ -46,10 +46,11 @@ pub struct Builder {
     /// Whether that is a controller's.
     controlled: bool,
     /// The controller as it was named, and the authorities of its certificate.
-    controller: String,
+    controller: Vec<(SocketAddr, String)>,
     controller_ca: Option<PathBuf>,
     credentials: Option<Credentials>,
     bind: Vec<IpAddr>,
+    opener: Opener,
     trees: u8,
     rejoin: Option<bool>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
@@ -89,10 +90,11 @@ impl Builder {
             small: 0,
             switch: Vec::new(),
             controlled: false,
-            controller: String::new(),
+            controller: Vec::new(),
             controller_ca: None,
             credentials: None,
             bind: Vec::new(),
+            opener: Opener::of(Choice::Udp),
             trees: 1,
             rejoin: None,
             transport: None,
@@ -116,6 +118,7 @@ impl Builder {
         Self {
             credentials: heritage.credentials.clone(),
             bind: heritage.bind.clone(),
+            opener: heritage.opener.clone(),
             controlled: heritage.controlled,
             controller: heritage.controller.clone(),
             controller_ca: heritage.controller_ca.clone(),
@@ -149,6 +152,7 @@ impl Builder {
             switch: self.switch.clone(),
             credentials: self.credentials.clone(),
             bind: self.bind.clone(),
+            opener: self.opener.clone(),
             controlled: self.controlled,
             controller: self.controller.clone(),
             controller_ca: self.controller_ca.clone(),
@@ -243,11 +247,13 @@ impl Builder {
     }
 
     /// Address of the workers' port of a controller, which lays jobs over its switches and says where packets go, instead of a
-    /// [`switch`](Self::switch)'s own: `HOST:PORT` or a [`SocketAddr`]. Names are resolved now. Most controllers want to know the
+    /// [`switch`](Self::switch)'s own: `HOST:PORT` or a [`SocketAddr`]; of several controllers of which one is in charge all, separated by
+    /// commas. Names are resolved now. Most controllers want to know the
     /// [tenant](Self::tenant). They may give jobs a grace time, for which the controller itself may be away: packets go on
     /// meanwhile, and sessions are resumed ([`ControlStats`](crate::ControlStats) counts).
     ///
-    /// What passes by itself, a switch that is not up yet or the slots of the same job's last run, is asked for again, for 10
+    /// What passes by itself, a switch that is not up yet, the slots of the same job's last run or a controller that another takes
+    /// over from, is asked for again, for 10
     /// seconds or the [join timeout](Self::join_timeout), whichever is shorter. What a controller refuses then is
     /// [`Error::Refused`] with a reason for programs; with a [`rendezvous`](Self::rendezvous) the
     /// hosts do without it, unless they must not [fall back](Self::fall_back).
@@ -255,9 +261,13 @@ impl Builder {
     /// # Errors
     ///
     /// [`Error::Address`] when it cannot be resolved.
-    pub fn controller(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
-        self.switch = resolve(&address)?;
-        self.controller = address.to_string();
+    pub fn controller(mut self, address: impl ToString) -> Result<Self, Error> {
+        self.controller.clear();
+        for one in address.to_string().split(',').map(str::trim) {
+            let name = one.rsplit_once(':').map_or(one, |(host, _)| host).trim_matches(['[', ']']);
+            self.controller.extend(resolve(&one)?.into_iter().map(|address| (address, name.to_owned())));
+        }
+        self.switch = self.controller.iter().map(|(address, _)| *address).collect();
         self.controlled = true;
         Ok(self)
     }
@@ -286,6 +296,25 @@ impl Builder {
     #[must_use]
     pub fn bind(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         self.bind = addresses.into_iter().collect();
+        self
+    }
+
+    /// What carries packets to switches: UDP sockets unless told otherwise. On others, an interface belongs to this rank for as long as it
+    /// has a place (XDP: a queue of it), and with several [trees](Self::trees) each is opened in turn.
+    #[must_use]
+    pub fn io(mut self, choice: Choice) -> Self {
+        self.opener = Opener::of(choice);
+        self
+    }
+
+    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is called for every place at a switch, with the local
+    /// address to open at, and no peer yet.
+    #[must_use]
+    pub fn io_by(
+        mut self,
+        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
+    ) -> Self {
+        self.opener = Opener::new(open);
         self
     }
 
@@ -425,7 +454,7 @@ impl Builder {
             PathBoard::new(Path { hosts: world, shared: 1, network, trees: self.trees, lost: Vec::new() });
         let fate = Fate::default();
         let heritage = self.heritage(None);
-        let uplinks = self.uplinks(rank, world)?;
+        let uplinks = self.uplinks((rank, world), false)?;
         let Self { rounding, classes, mode, .. } = self;
         let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
         let place = Place { rank, world, mode, lane_bytes, rounding, classes, small: 0 };
@@ -482,8 +511,8 @@ impl Builder {
     }
 
     /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. What was had is given up
-    /// when one cannot be.
-    pub(crate) fn uplinks(&mut self, rank: u16, world: u16) -> Result<Vec<Uplink>, Error> {
+    /// when one cannot be. `linked`: the ranks can do without a place for a while.
+    pub(crate) fn uplinks(&mut self, (rank, world): (u16, u16), linked: bool) -> Result<Vec<Uplink>, Error> {
         self.check_place(rank, world)?;
         let mut middleware = self.middleware.take();
         if let Some((io, admission)) = self.transport.take() {
@@ -492,7 +521,8 @@ impl Builder {
         }
         let again = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
         let patience = if self.controlled { self.join_timeout.min(ASKING) } else { Duration::ZERO };
-        let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree));
+        let movable = linked && again;
+        let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree, movable));
         let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
         let join = |joiner: Joiner, middleware: Option<Middleware>| {
             let mut uplink = joiner.join_within(patience, middleware)?;
@@ -533,7 +563,7 @@ impl Builder {
     }
 
     /// What rank `rank` of `world` joins a tree with.
-    fn joiner(&self, (rank, world): (u16, u16), tree: u8) -> Result<Joiner, Error> {
+    fn joiner(&self, (rank, world): (u16, u16), tree: u8, movable: bool) -> Result<Joiner, Error> {
         let job = self.job.clone().ok_or(Error::Missing("job"))?;
         if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
             return Err(Error::JobName { len: job.len() });
@@ -548,12 +578,14 @@ impl Builder {
             address: self.bind.iter().cycle().nth(usize::from(tree)).copied(),
             tree,
             trees: self.trees,
+            movable,
             ..join
         };
         let security = self.controller_ca.as_ref().filter(|_| self.controlled);
         let security = security.map(|file| Security::new(file, &self.controller));
         let addresses = self.switch.clone();
-        Ok(Joiner { addresses, security, join, timeout: self.join_timeout, tuning: self.tuning() })
+        let opener = self.opener.clone();
+        Ok(Joiner { addresses, security, join, timeout: self.join_timeout, tuning: self.tuning(), opener })
     }
 
     /// Rank and world size, checked.

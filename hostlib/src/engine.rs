@@ -26,6 +26,9 @@ use silence::Silence;
 /// The port of a worker's only peer, the switch.
 const SWITCH: PortId = PortId(0);
 
+/// The ECN bits that a long queue sets (RFC 3168 section 5).
+const CE: u8 = 0b11;
+
 /// Longest sleep when nothing is expected.
 const IDLE_WAIT: Duration = Duration::from_secs(10);
 
@@ -277,7 +280,7 @@ impl Engine {
         self.unread = if received > 0 { self.unread + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
-                self.streams.handle_packet(now, self.rx.bytes(packet));
+                self.streams.handle_packet(now, self.rx.bytes(packet), packet.ecn == CE);
             }
         }
         // Results may lie unread in the transport, above all after this thread has not run for a while; a timer that expires

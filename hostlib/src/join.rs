@@ -1,12 +1,13 @@
 //! How a rank gets its place at a switch: over a control session, or given.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_io::PacketIo;
+use netfold_io::{Choice, IoError, Opening, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
-use netfold_wire::control::{Admission, Join, Mode, Refusal};
+use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
 
 use crate::carry_on::Peers;
 use crate::engine::{Engine, Ties, Tree};
@@ -29,6 +30,31 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// Wraps a transport.
 pub(crate) type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
+
+/// A way to open packet I/O.
+type Open = dyn Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
+
+/// Opens a worker's packet I/O. Called for every place at a switch, and again when one is had again.
+#[derive(Clone)]
+pub(crate) struct Opener(Arc<Open>);
+
+impl Opener {
+    pub(crate) fn new(
+        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn of(choice: Choice) -> Self {
+        Self::new(move |opening| netfold_io::open(&choice, opening))
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opener")
+    }
+}
 
 pub(crate) fn wrapped(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box<dyn PacketIo> {
     match middleware {
@@ -81,6 +107,7 @@ pub(crate) struct Joiner {
     pub(crate) join: Join,
     pub(crate) timeout: Duration,
     pub(crate) tuning: Tuning,
+    pub(crate) opener: Opener,
 }
 
 impl Joiner {
@@ -98,8 +125,8 @@ impl Joiner {
         self.ask(given_up)?.uplink(self, middleware)
     }
 
-    /// The same, again and again for so long while it is refused for what passes by itself: a switch that is not up yet, or the
-    /// same job's last run, which is being cleared away.
+    /// The same, again and again for so long while it is refused for what passes by itself: a switch that is not up yet, the same job's
+    /// last run, which is being cleared away, or a controller that another takes over from.
     ///
     /// # Errors
     ///
@@ -114,7 +141,7 @@ impl Joiner {
         loop {
             match self.ask(&|| false) {
                 Ok(admitted) => return admitted.uplink(self, middleware),
-                Err(error) if passes(&error) && Instant::now() + pause < deadline => {
+                Err(error) if self.passes(&error) && Instant::now() + pause < deadline => {
                     log::debug!("rank {}: no place at a switch yet: {error}", self.join.rank);
                 }
                 Err(error) => return Err(error),
@@ -124,37 +151,54 @@ impl Joiner {
         }
     }
 
+    /// Whether a failure passes by itself, in seconds.
+    fn passes(&self, error: &Error) -> bool {
+        match error {
+            Error::Refused { reason, .. } => {
+                use Refusal::{Busy, JobRunning, RankTaken, Unavailable};
+                matches!(reason, Unavailable | Busy | JobRunning | RankTaken)
+            }
+            // The controller has gone while it was asked.
+            Error::SwitchLost { .. } => true,
+            // Of several controllers another is about to be in charge.
+            Error::Connect { .. } => self.addresses.len() > 1,
+            _ => false,
+        }
+    }
+
     fn ask(&self, given_up: &dyn Fn() -> bool) -> Result<Admitted, Error> {
         let mut session = Session::connect(&self.addresses, self.security.as_ref())?;
         let from = match self.join.address {
             Some(address) => SocketAddr::new(address, 0),
-            None => session.local(),
+            None => SocketAddr::new(session.local().ip(), 0),
         };
-        let udp = udp::Socket::bind(from)?;
-        let join = Join { udp_port: udp.port(), ..self.join.clone() };
+        // Any free port: it is known before the peer is.
+        let io = (self.opener.0)(&Opening::at(from))?;
+        let own = io.local_addr().unwrap_or(from);
+        // Packet I/O at an address of its own is not where the session comes from.
+        let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
+        let address = elsewhere.or(self.join.address);
+        let join = Join { udp_port: own.port(), address, ..self.join.clone() };
         let admission = session.join(join, self.timeout, given_up)?;
-        Ok(Admitted { session, udp, admission })
+        Ok(Admitted { session, io, admission })
     }
-}
-
-/// Whether a refusal passes by itself, in seconds.
-fn passes(error: &Error) -> bool {
-    let Error::Refused { reason, .. } = error else { return false };
-    matches!(reason, Refusal::Unavailable | Refusal::Busy | Refusal::JobRunning | Refusal::RankTaken)
 }
 
 /// What an admission comes with.
 struct Admitted {
     session: Session,
-    udp: udp::Socket,
+    io: Box<dyn PacketIo>,
     admission: Admission,
 }
 
 impl Admitted {
     fn uplink(self, joiner: &Joiner, middleware: Option<Middleware>) -> Result<Uplink, Error> {
-        let Self { session, udp, admission } = self;
+        let Self { session, mut io, admission } = self;
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
-        let io = wrapped(udp.towards(switch)?, middleware);
+        // Best effort: without it queues drop where they could mark.
+        let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
+        io.bind_port(PortId(0), switch)?;
+        let io = wrapped(io, middleware);
         let place = (joiner.join.rank, joiner.join.world);
         Uplink::new(io, admission, place, &joiner.tuning).map(|uplink| Uplink {
             control: Some(session.peer()),
@@ -276,60 +320,4 @@ pub(crate) fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
     std::thread::Builder::new().name(name.into()).spawn(run).map_err(|source| Error::Thread(Arc::new(source)))
-}
-
-#[cfg(target_os = "linux")]
-mod udp {
-    use std::net::SocketAddr;
-
-    use netfold_io::udp::{UdpConfig, UdpIo};
-    use netfold_io::{PacketIo, PortId};
-
-    use crate::error::Error;
-
-    /// A socket whose port is known before its peer is.
-    pub(super) struct Socket(UdpIo);
-
-    impl Socket {
-        /// On any free port of this address.
-        pub(super) fn bind(mut local: SocketAddr) -> Result<Self, Error> {
-            local.set_port(0);
-            Ok(Self(UdpIo::bind(local, UdpConfig::default())?))
-        }
-
-        pub(super) fn port(&self) -> u16 {
-            self.0.local_addr().map_or(0, |address| address.port())
-        }
-
-        pub(super) fn towards(mut self, switch: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
-            self.0.bind_port(PortId(0), switch)?;
-            Ok(Box::new(self.0))
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod udp {
-    use std::net::SocketAddr;
-
-    use netfold_io::{IoError, PacketIo};
-
-    use crate::error::Error;
-
-    /// No UDP backend on this system.
-    pub(super) struct Socket;
-
-    impl Socket {
-        pub(super) fn bind(_: SocketAddr) -> Result<Self, Error> {
-            Err(IoError::Unsupported("UDP on this operating system").into())
-        }
-
-        pub(super) fn port(&self) -> u16 {
-            0
-        }
-
-        pub(super) fn towards(self, _: SocketAddr) -> Result<Box<dyn PacketIo>, Error> {
-            Err(IoError::Unsupported("UDP on this operating system").into())
-        }
-    }
 }

@@ -59,6 +59,8 @@ impl Stats {
             (&mut io.unknown_source, more.unknown_source),
             (&mut io.truncated, more.truncated),
             (&mut io.unbound_port, more.unbound_port),
+            (&mut io.malformed, more.malformed),
+            (&mut io.unresolved, more.unresolved),
             (&mut io.tx_failed, more.tx_failed),
             (&mut io.refused, more.refused),
             (&mut io.backpressure, more.backpressure),

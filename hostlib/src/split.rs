@@ -10,6 +10,7 @@ use netfold_wire::control::{Credentials, Mode};
 use crate::builder::Builder;
 use crate::communicator::Communicator;
 use crate::error::Error;
+use crate::join::Opener;
 use crate::quantize::Rounding;
 
 /// What a group inherits from the communicator that it is split from.
@@ -24,8 +25,9 @@ pub(crate) struct Heritage {
     pub(crate) switch: Vec<SocketAddr>,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) bind: Vec<IpAddr>,
+    pub(crate) opener: Opener,
     pub(crate) controlled: bool,
-    pub(crate) controller: String,
+    pub(crate) controller: Vec<(SocketAddr, String)>,
     pub(crate) controller_ca: Option<PathBuf>,
     pub(crate) trees: u8,
     pub(crate) rejoin: Option<bool>,

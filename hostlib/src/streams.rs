@@ -139,11 +139,14 @@ impl Streams {
         }
     }
 
-    /// Takes a datagram from the switch.
+    /// Takes a datagram from the switch, which the network may have marked.
     #[inline]
-    pub(crate) fn handle_packet(&mut self, now: Instant, datagram: &[u8]) {
+    pub(crate) fn handle_packet(&mut self, now: Instant, datagram: &[u8], marked: bool) {
         let class = if self.all.len() == 1 { 0 } else { self.class_of(datagram) };
         let Stream { worker, tensors, .. } = &mut self.all[class];
+        if marked {
+            worker.note_mark();
+        }
         worker.handle_packet(now, datagram, tensors);
     }
 

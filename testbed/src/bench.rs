@@ -3,6 +3,8 @@
 pub mod admission;
 pub mod all_reduce;
 pub mod fold;
+#[cfg(target_os = "linux")]
+pub mod io;
 pub mod perf;
 pub mod quantize;
 pub mod star;

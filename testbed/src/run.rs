@@ -9,6 +9,7 @@ mod bmv2;
 mod fabric;
 mod p4runtime;
 mod picture;
+mod raw;
 mod remote;
 mod software;
 mod values;
@@ -404,7 +405,9 @@ fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
         (SwitchKind::P4Runtime, Carrier::Auto | Carrier::Udp) => p4runtime::start(config),
         (SwitchKind::P4Runtime, _) => refuse("udp"),
         (_, Carrier::Auto) => software::start(config, Carrier::Rings),
-        (_, Carrier::Rings | Carrier::Udp) => software::start(config, config.carrier),
-        (_, Carrier::Veth | Carrier::Grpc) => refuse("rings or udp"),
+        (_, Carrier::Veth | Carrier::Grpc) => {
+            refuse("rings, udp, af-packet, packet-ring, af-xdp or dpdk:net_af_packet")
+        }
+        _ => software::start(config, config.carrier),
     }
 }

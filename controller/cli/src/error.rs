@@ -11,6 +11,7 @@ use netfold_io::IoError;
 use netfold_testbed::bench::admission::AdmissionError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
+use netfold_testbed::bench::io::IoBenchError;
 use netfold_testbed::leaf_spine::LeafSpineError;
 use netfold_testbed::run::RunError;
 use netfold_testbed::survive::SurviveError;
@@ -40,7 +41,7 @@ pub(crate) enum CliError {
     #[error("cannot install signal handlers")]
     Signals(#[source] io::Error),
     /// The switch's packet input or output failed.
-    #[error("the switch cannot move packets any more")]
+    #[error("the switch cannot move packets")]
     Switch(#[source] IoError),
     /// The switch's control port failed.
     #[error("the switch's control port failed")]
@@ -75,6 +76,9 @@ pub(crate) enum CliError {
     /// The pipeline's benchmark could not be run.
     #[error("the pipeline's benchmark could not be run")]
     Fold(#[from] FoldError),
+    /// Packet I/O could not be measured.
+    #[error("packet I/O could not be measured")]
+    IoBench(#[source] Box<IoBenchError>),
     /// Admission could not be measured.
     #[error("admission could not be measured")]
     Admission(#[source] Box<AdmissionError>),
@@ -180,6 +184,7 @@ impl CliError {
             Self::Testbed(_)
             | Self::Bmv2(_)
             | Self::Admission(_)
+            | Self::IoBench(_)
             | Self::Survive(_)
             | Self::Survived { .. }
             | Self::LeafSpine(_)

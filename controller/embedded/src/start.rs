@@ -6,15 +6,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use netfold_controller::admission::Config;
-use netfold_controller::{JobEvent, Limits, Server, ServerError, ServerHandle};
-use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{IoError, PacketIo};
+use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle};
+use netfold_io::{Choice, IoError, Opening, PacketIo};
 use netfold_p4::entry::EntryError;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{
     Core, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline,
 };
+use netfold_wire::control::Congestion;
 use netfold_wire::header;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -26,6 +26,7 @@ const PAYLOAD_DEFAULT: u32 = 1408;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Hook = Box<dyn FnMut(&JobEvent) + Send>;
+type Open = Box<dyn FnOnce(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send>;
 type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
 
 /// Why a switch does not come up, or did not stay up.
@@ -75,6 +76,8 @@ pub struct Builder {
     /// Whether there is a control port; if not, the ports' peers.
     bare: Option<Vec<(u16, SocketAddr)>>,
     join_timeout: Duration,
+    congestion: Congestion,
+    open: Open,
     middleware: Option<Middleware>,
     hook: Option<Hook>,
 }
@@ -142,6 +145,30 @@ impl Builder {
         self
     }
 
+    /// By what workers decide how much to have in flight. Default [`Congestion::Fixed`]: as much as they have slots.
+    #[must_use]
+    pub fn congestion(mut self, congestion: Congestion) -> Self {
+        self.congestion = congestion;
+        self
+    }
+
+    /// What carries packets: UDP sockets unless told otherwise. Others may have an address of their own, which workers are told; the control
+    /// port stays at [`listen`](Self::listen)'s.
+    #[must_use]
+    pub fn io(self, choice: Choice) -> Self {
+        self.io_by(move |opening| netfold_io::open(&choice, opening))
+    }
+
+    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is told where to listen, and how long packets are.
+    #[must_use]
+    pub fn io_by(
+        mut self,
+        open: impl FnOnce(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
+    ) -> Self {
+        self.open = Box::new(open);
+        self
+    }
+
     /// Wraps the data path, for example in fault injection or a capture, before anything is sent.
     #[must_use]
     pub fn middleware(
@@ -177,13 +204,15 @@ impl Builder {
         {
             return Err(EmbeddedError::Slots { slots: self.slots, max: info.entries / 2 });
         }
-        let config = UdpConfig {
+        let opening = Opening {
             datagram_len_max: header::LEN + info.lane_words as usize * 4,
-            ..UdpConfig::default()
+            ..Opening::at(self.listen)
         };
-        let io = UdpIo::bind(self.listen, config).map_err(EmbeddedError::Data)?;
+        let open = std::mem::replace(&mut self.open, over_udp());
+        let mut io = open(&opening).map_err(EmbeddedError::Data)?;
+        // Results may be marked in place of being dropped; jobs without congestion control take no notice.
+        let _ = io.set_ecn_capable(true);
         let data = io.local_addr().unwrap_or(self.listen);
-        let io: Box<dyn PacketIo> = Box::new(io);
         let io = match self.middleware.take() {
             Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
             None => io,
@@ -234,18 +263,32 @@ impl Builder {
             udp_port: data.port(),
             sees_source: false,
         };
+        // Packets may go to an address of their own, at which the kernel has no ports.
+        let apart = data.ip() != self.listen.ip();
+        let control = if apart { SocketAddr::new(self.listen.ip(), data.port()) } else { data };
         let bind = |address| {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = self.join_timeout;
+            config.congestion = self.congestion;
             config.jobs_max = Profile::software(info.lane_words).jobs as usize;
-            Server::bind(address, config, Box::new(LocalDriver::new(handle.clone(), limits, info.numerics)))
+            let mut plane = Plane::own(Box::new(LocalDriver::new(handle.clone(), limits, info.numerics)));
+            for switch in plane.switches.iter_mut().filter(|_| apart) {
+                switch.data = Some(data);
+            }
+            Server::over(address, config, plane)
         };
-        let server = match bind(data) {
-            Err(ServerError::Bind { .. }) if self.listen.port() == 0 => bind(SocketAddr::new(data.ip(), 0)),
+        let server = match bind(control) {
+            Err(ServerError::Bind { .. }) if self.listen.port() == 0 => {
+                bind(SocketAddr::new(control.ip(), 0))
+            }
             other => other,
         };
         server.map_err(EmbeddedError::Control)
     }
+}
+
+fn over_udp() -> Open {
+    Box::new(|opening| netfold_io::open(&Choice::Udp, opening))
 }
 
 /// A switch that runs. Dropping it ends its jobs and stops it.
@@ -279,6 +322,8 @@ impl EmbeddedSwitch {
             slots: SLOTS_DEFAULT,
             bare: None,
             join_timeout: JOIN_TIMEOUT,
+            congestion: Congestion::Fixed,
+            open: over_udp(),
             middleware: None,
             hook: None,
         }

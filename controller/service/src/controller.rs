@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use netfold_controller::admission::Config;
-use netfold_controller::p4runtime::ConnectError;
+use netfold_controller::p4runtime::{ConnectError, ELECTION_ID};
+use netfold_controller::policy::Sharing;
+use netfold_controller::record::Store;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::{Plane, Server, ServerError, ServerHandle};
+use netfold_wire::control::Congestion;
 
+use crate::etcd::Leadership;
 use crate::front::{Front, FrontConfig, FrontError};
 use crate::store::{Database, OpenError};
 use crate::tls::Tls;
@@ -19,14 +23,48 @@ use crate::tls::Tls;
 pub struct ControllerConfig {
     /// The switches and how they are linked.
     pub topology: Topology,
-    /// The database's file; made if it is not there.
-    pub state: PathBuf,
+    /// Where its records are.
+    pub state: State,
     /// Address of the workers' port; port 0 takes any free one.
     pub workers: SocketAddr,
     /// gRPC, page and metrics, and how they and the workers' port are encrypted.
     pub front: FrontConfig,
+    /// How jobs are treated.
+    pub jobs: JobConfig,
+}
+
+/// Where a controller's records are.
+#[derive(Debug)]
+pub enum State {
+    /// In a file of this controller alone; made if it is not there.
+    File(PathBuf),
+    /// In etcd, where this controller is in charge for the time being.
+    Etcd(Leadership),
+}
+
+/// How a controller treats jobs.
+#[derive(Debug, Clone, Copy)]
+pub struct JobConfig {
     /// How long a job waits for its workers, from the first.
     pub join_timeout: Duration,
+    /// By what workers decide how much to have in flight.
+    pub congestion: Congestion,
+    /// How jobs share slots that there are too few of.
+    pub sharing: Sharing,
+    /// How long a job is left in peace before slots are taken from it again, or it is moved to have more.
+    pub settle: Duration,
+}
+
+impl Default for JobConfig {
+    /// What `netfold controller` does if not told otherwise.
+    fn default() -> Self {
+        Self {
+            join_timeout: Duration::from_secs(30),
+            congestion: Congestion::Fixed,
+            sharing: Sharing::Static,
+            settle: Duration::from_secs(10),
+        }
+    }
 }
 
 /// Why a controller does not start, or did not stay.
@@ -52,6 +90,8 @@ pub struct Controller {
     /// Before the server, so that nobody asks while it ends.
     front: Front,
     server: ServerHandle,
+    /// Given up last, when nothing is changed any more.
+    leadership: Option<Leadership>,
 }
 
 impl Controller {
@@ -60,11 +100,20 @@ impl Controller {
     /// # Errors
     /// [`ControllerError`], with nothing left running.
     pub fn start(config: ControllerConfig) -> Result<Self, ControllerError> {
-        let database = Database::open(config.state)?;
-        let plane = Plane::of(config.topology, Box::new(database)).map_err(ControllerError::Topology)?;
+        let (store, leadership): (Box<dyn Store>, _) = match config.state {
+            State::File(path) => (Box::new(Database::open(path)?), None),
+            State::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
+        };
+        // Switches take writes from the leader of the latest term alone.
+        let term = leadership.as_ref().map_or(0, Leadership::term);
+        let plane = Plane::elected(config.topology, store, ELECTION_ID + u128::from(term));
+        let plane = plane.map_err(ControllerError::Topology)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let admission = Config {
-            join_timeout: config.join_timeout,
+            join_timeout: config.jobs.join_timeout,
+            congestion: config.jobs.congestion,
+            sharing: config.jobs.sharing,
+            settle: config.jobs.settle,
             // The database has the next epoch; its floor is what a lost one would begin at.
             ..Config::controller(u32::try_from(now).unwrap_or(u32::MAX), now)
         };
@@ -78,7 +127,7 @@ impl Controller {
         // Before the workers' port serves: an address that is taken must not cost anybody a session.
         let front = Front::start(config.front, control)?;
         let server = server.spawn().map_err(ControllerError::Workers)?;
-        Ok(Self { front, server })
+        Ok(Self { front, server, leadership })
     }
 
     /// Where workers join.
@@ -98,7 +147,12 @@ impl Controller {
 
     /// Whether a part of it has ended, which unasked means that it failed.
     pub fn is_finished(&self) -> bool {
-        self.server.is_finished() || self.front.is_finished()
+        self.server.is_finished() || self.front.is_finished() || self.deposed().is_some()
+    }
+
+    /// Why this controller is no longer in charge, if there are several and it is not.
+    pub fn deposed(&self) -> Option<&str> {
+        self.leadership.as_ref().and_then(Leadership::lost)
     }
 
     /// Stops. Jobs that run are left to their switches and workers, who wait for a controller to come back for their grace.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use netfold_controller::command::{Command, CommandError};
+use netfold_controller::policy::Sharing;
 use netfold_controller::record::{Quota, TenantRecord};
 use netfold_controller::server::{Control, Scope};
 use netfold_controller::topology::{Topology, TopologyError};
@@ -14,7 +15,7 @@ use netfold_switch::{EmptyPipeline, PAYLOADS};
 use netfold_switch_p4runtime::{Server, ServerConfig, ServerError};
 
 use crate::access::Token;
-use crate::controller::{Controller, ControllerConfig, ControllerError};
+use crate::controller::{Controller, ControllerConfig, ControllerError, JobConfig, State};
 use crate::front::FrontConfig;
 
 /// The tenants that there are from the start.
@@ -38,8 +39,8 @@ pub struct DevConfig {
     pub workers: SocketAddr,
     /// gRPC, page and metrics.
     pub front: FrontConfig,
-    /// How long a job waits for its workers, from the first.
-    pub join_timeout: Duration,
+    /// How jobs are treated. Where slots are shared out by themselves, tenants have no limit.
+    pub jobs: JobConfig,
 }
 
 /// Why there is nothing to try things with.
@@ -119,26 +120,27 @@ impl Dev {
         };
         let controller = Controller::start(ControllerConfig {
             topology,
-            state: state.clone(),
+            state: State::File(state.clone()),
             workers: config.workers,
             front: config.front,
-            join_timeout: config.join_timeout,
+            jobs: config.jobs,
         })?;
         let dev = Self { controller, server, switch, state, _folder: folder };
-        dev.ready()?;
+        dev.ready(config.jobs.sharing)?;
         Ok(dev)
     }
 
     /// Waits for the switch, and adds the tenants.
-    fn ready(&self) -> Result<(), DevError> {
+    fn ready(&self, sharing: Sharing) -> Result<(), DevError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(DevError::Folder)?;
         let control = self.controller.control();
         runtime.block_on(async {
             let slots = up(&control).await?;
             for name in TENANTS {
-                let quota = Quota { slots: slots / 2, ..Quota::UNLIMITED };
-                let record = TenantRecord { name: name.into(), quota, weight: 1, token: None };
+                let slots = if sharing == Sharing::Static { slots / 2 } else { u32::MAX };
+                let quota = Quota { slots, ..Quota::UNLIMITED };
+                let record = TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token: None };
                 match control.execute(Command::AddTenant(record)).await {
                     // From the last time, in a file that stays.
                     Ok(()) | Err(CommandError::Exists { .. }) => {}

@@ -8,15 +8,17 @@ pub mod access;
 mod connection;
 mod controller;
 pub mod dev;
+pub mod etcd;
 mod front;
 mod grpc;
 mod http;
 pub mod metrics;
 mod refusal;
+mod row;
 pub mod store;
 mod tls;
 
-pub use controller::{Controller, ControllerConfig, ControllerError};
+pub use controller::{Controller, ControllerConfig, ControllerError, JobConfig, State};
 pub use front::{Front, FrontConfig, FrontError};
 pub use grpc::{REQUEST_LEN_MAX, WATCHERS_MAX};
 pub use refusal::Reason;

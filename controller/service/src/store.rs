@@ -16,13 +16,12 @@
 //!
 //! docs/controller.md says the same for administrators.
 
-mod row;
-
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::row;
 use netfold_controller::record::{Change, Kept, Store, StoreError};
 use redb::{DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 

@@ -21,9 +21,10 @@ impl Coordinator {
         }
         match command {
             Command::AddTenant(record) => self.add_tenant(record),
-            Command::SetTenant { name, quota, weight, token } => self.set_tenant(name, |record| {
+            Command::SetTenant { name, quota, weight, priority, token } => self.set_tenant(name, |record| {
                 record.quota = quota.unwrap_or(record.quota);
                 record.weight = weight.unwrap_or(record.weight);
+                record.priority = priority.unwrap_or(record.priority);
                 record.token = token.or(record.token);
             }),
             Command::RemoveTenant(name) => self.remove_tenant(name),

@@ -222,6 +222,7 @@ impl Coordinator {
         self.endpoints.insert(endpoint);
         let job = self.forming.get_mut(&formation).expect("found or made above");
         job.members.insert(join.rank, id);
+        job.movable &= join.movable;
         Ok(formation)
     }
 
@@ -256,7 +257,7 @@ impl Coordinator {
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
         self.names.insert(name.clone(), Named::Forming(formation));
-        let job = Forming { name, spec, members: BTreeMap::new(), deadline, short: None };
+        let job = Forming { name, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
         self.forming.insert(formation, job);
         formation
     }

@@ -69,6 +69,8 @@ impl Coordinator {
             phase: Phase::Running,
             placement: Arc::clone(&placement),
             ranges,
+            movable: record.movable,
+            since: self.now,
             first_chunk: Some(first_chunk),
             members: awaited.map(|rank| (rank, away)).collect(),
             released: left.clone(),

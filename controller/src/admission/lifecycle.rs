@@ -37,13 +37,15 @@ impl Coordinator {
         let spec = forming.spec;
         let most = spec.slots.min(self.config.slots_max);
         let freeing = self.active.values().any(|job| job.is_over() || job.retiring > 0);
-        let may_wait = freeing && (forming.short.is_none() || forming.deadline > now);
+        let in_time = forming.short.is_none() || forming.deadline > now;
+        let may_wait = freeing && in_time;
         // Each class has a slot at least.
         let fewest = self.config.slots_min.min(most).max(u32::from(spec.classes)).min(most);
         let wanted = match self.within_quota(&forming.name.name.tenant, most, fewest) {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse_formation(formation, refused),
         };
+        let wanted = self.share(&forming.name, wanted).max(fewest);
         // While slots are about to be free, a small range would be a hasty choice.
         let least = if may_wait { wanted } else { fewest };
         let members = self.peers(forming);
@@ -58,12 +60,17 @@ impl Coordinator {
         match self.fleet.reserve(&wish, wanted) {
             Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges),
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
+            Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),
+            Err(short) if self.make_room(formation, wanted, fewest) => {
+                self.wait_for_place(now, formation, short)
+            }
             Err(short) => self.refuse_formation(formation, shortage(&short)),
         }
     }
 
     fn install(&mut self, formation: u64, placement: Arc<Placement>, ranges: Ranges) {
-        let Forming { name, spec, members, .. } = self.end_formation(formation).expect("the caller has it");
+        let Forming { name, spec, members, movable, .. } =
+            self.end_formation(formation).expect("the caller has it");
         let job = placement.job().job;
         for (&rank, id) in &members {
             let session = self.sessions.get_mut(id).expect("members have sessions");
@@ -76,6 +83,8 @@ impl Coordinator {
             phase: Phase::Installing,
             placement: Arc::clone(&placement),
             ranges,
+            movable,
+            since: self.now,
             first_chunk: None,
             members: members.into_iter().map(|(rank, id)| (rank, Presence::Here(id))).collect(),
             left: BTreeSet::new(),
@@ -87,7 +96,7 @@ impl Coordinator {
         self.task(Task::Install(placement));
     }
 
-    fn peers(&self, forming: &Forming) -> Vec<SocketAddr> {
+    pub(super) fn peers(&self, forming: &Forming) -> Vec<SocketAddr> {
         let endpoint = |id| self.sessions[id].endpoint.expect("a session that has joined has an endpoint");
         forming.members.values().map(endpoint).collect()
     }
@@ -161,10 +170,12 @@ impl Coordinator {
             let udp_port = info.data.map_or(info.limits.udp_port, |data| data.port());
             let mut admission = placement.plan.admission(rank, first_chunk, udp_port);
             admission.switch = info.data.map(|data| data.ip());
+            admission.congestion = self.config.congestion;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
             self.outputs.push_back(Output::Send { session: id, event: Event::Admitted(admission) });
         }
         let tree = name.tree;
+        self.watch_shares();
         self.log(JobEvent::Started { name: name.name, tree, spec, placement, first_chunk });
     }
 
@@ -245,7 +256,7 @@ impl Coordinator {
                     let message = format!("{message}: the job is over; start all workers again");
                     self.send(id, Event::PeerLost { rank: *rank, message });
                 }
-                EndReason::Displaced { message } => {
+                EndReason::Displaced { message } | EndReason::Moved { message } => {
                     self.send(id, Event::SwitchLost { message: message.clone() });
                 }
                 EndReason::Stopped { message } => {

@@ -35,6 +35,7 @@ impl Coordinator {
             quota: record.quota,
             used: self.used(name),
             weight: record.weight,
+            priority: record.priority,
             token: record.token.is_some(),
         })
     }

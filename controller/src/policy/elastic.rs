@@ -291,6 +291,22 @@ impl Policy for Elastic {
         Err(Denied::Slots { least, free: self.arena.free(), capacity: self.capacity() })
     }
 
+    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+        let known = self.jobs.contains_key(&demand.job)
+            || self.waiting.iter().any(|waiting| waiting.job == demand.job);
+        let may = demand.check().is_ok() && !known && self.arena.is_free(range);
+        if may {
+            self.start(demand, range);
+        }
+        may
+    }
+
+    fn block(&mut self, range: Range) {
+        if self.arena.exists(range) {
+            self.arena.take(range);
+        }
+    }
+
     fn done(&mut self, now_ms: u64, job: JobId) {
         let Some(job) = self.jobs.get_mut(&job) else { return };
         let Some(next) = job.next.take() else { return };

@@ -45,6 +45,21 @@ impl Policy for Fixed {
         Ok(Answer::Granted(granted))
     }
 
+    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+        if demand.check().is_err() || self.jobs.contains_key(&demand.job) {
+            return false;
+        }
+        match self.slots.take(range.first(), range.slots()) {
+            Some(held) => self.jobs.insert(demand.job, held).is_none(),
+            None => false,
+        }
+    }
+
+    fn block(&mut self, range: Range) {
+        // Never given back.
+        let _ = self.slots.take(range.first(), range.slots());
+    }
+
     fn done(&mut self, _: u64, _: JobId) {}
 
     fn leave(&mut self, _: u64, job: JobId) {

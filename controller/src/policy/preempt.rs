@@ -15,6 +15,8 @@ pub struct Preempt {
     arena: Arena,
     guard_ms: u64,
     jobs: BTreeMap<JobId, Job>,
+    /// Slots that nobody can be driven out of.
+    blocked: Vec<Range>,
     /// When a job was displaced last.
     displaced: BTreeMap<JobId, u64>,
     orders: Vec<Order>,
@@ -43,6 +45,7 @@ impl Preempt {
             arena: Arena::new(slots),
             guard_ms,
             jobs: BTreeMap::new(),
+            blocked: Vec::new(),
             displaced: BTreeMap::new(),
             orders: Vec::new(),
         }
@@ -53,6 +56,9 @@ impl Preempt {
         let mut slots = demand.wanted;
         while slots >= demand.least {
             let choices = self.arena.ranges(slots).filter_map(|range| {
+                if self.blocked.iter().any(|blocked| blocked.overlaps(range)) {
+                    return None;
+                }
                 let mut harm = (0, 0, 0);
                 let mut victims = BTreeSet::new();
                 for (id, job) in self.jobs.iter().filter(|(_, job)| job.range.overlaps(range)) {
@@ -132,6 +138,22 @@ impl Policy for Preempt {
         self.arena.take(range);
         self.jobs.insert(job, Job { demand, range, state: State::Waits(victims) });
         Ok(Answer::Waits)
+    }
+
+    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+        let may = demand.check().is_ok() && !self.jobs.contains_key(&demand.job) && self.arena.is_free(range);
+        if may {
+            self.arena.take(range);
+            self.jobs.insert(demand.job, Job { demand, range, state: State::Runs });
+        }
+        may
+    }
+
+    fn block(&mut self, range: Range) {
+        if self.arena.exists(range) {
+            self.arena.take(range);
+            self.blocked.push(range);
+        }
     }
 
     fn done(&mut self, _: u64, job: JobId) {

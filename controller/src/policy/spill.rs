@@ -104,6 +104,23 @@ impl Policy for Spill {
         Ok(answer)
     }
 
+    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+        let may = demand.check().is_ok() && !self.jobs.contains_key(&demand.job) && self.arena.is_free(range);
+        if may {
+            self.arena.take(range);
+            self.arrivals += 1;
+            let job = Job { demand, arrival: self.arrivals, place: Place::Here(range) };
+            self.jobs.insert(demand.job, job);
+        }
+        may
+    }
+
+    fn block(&mut self, range: Range) {
+        if self.arena.exists(range) {
+            self.arena.take(range);
+        }
+    }
+
     fn done(&mut self, _: u64, job: JobId) {
         if let Some(Job { place, demand, .. }) = self.jobs.get_mut(&job)
             && let Place::Called(range) = *place

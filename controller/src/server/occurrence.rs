@@ -42,12 +42,16 @@ pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrenc
             (seen.kind, seen.job) = ("member_back", job(name));
             seen.message = format!("rank {rank} of job '{name}' is back");
         }
+        JobEvent::Ended { name, reason: EndReason::Moved { message }, .. } => {
+            (seen.kind, seen.job) = ("job_moved", job(name));
+            seen.message = format!("job '{name}' gives its slots back and comes again: {message}");
+        }
         JobEvent::Ended { name, reason, .. } => {
             (seen.kind, seen.job) = ("job_ended", job(name));
             seen.reason = Some(match reason {
                 EndReason::Finished => "finished",
                 EndReason::PeerLost { .. } => "peer_lost",
-                EndReason::Displaced { .. } => "displaced",
+                EndReason::Displaced { .. } | EndReason::Moved { .. } => "displaced",
                 EndReason::Stopped { .. } => "stopped",
                 EndReason::Shutdown => "shutdown",
             });

@@ -188,7 +188,7 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
 fn tenant(name: &str, token: Option<&str>, slots: u32, jobs: u32, workers: u32) -> Command {
     let token = token.map(TokenHash::of);
     let quota = Quota { slots, jobs, workers };
-    Command::AddTenant(TenantRecord { name: name.into(), quota, weight: 1, token })
+    Command::AddTenant(TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token })
 }
 
 fn join_as(

@@ -18,7 +18,7 @@ const OTHER: [u8; 4] = [10, 0, 0, 7];
 fn controller() -> Bench {
     let mut bench = Bench::new(Fake::new(1024, 64, 16), Config::controller(FLOOR, 0));
     let token = Some(TokenHash::of("secret"));
-    let red = TenantRecord { name: "red".into(), quota: Quota::UNLIMITED, weight: 1, token };
+    let red = TenantRecord { name: "red".into(), quota: Quota::UNLIMITED, weight: 1, priority: 0, token };
     bench.act(|plane, now| plane.execute(now, Command::AddTenant(red))).unwrap();
     bench
 }

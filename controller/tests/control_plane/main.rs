@@ -7,4 +7,5 @@ mod fake;
 mod flood;
 mod random;
 mod server;
+mod sharing;
 mod tls;

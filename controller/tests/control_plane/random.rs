@@ -3,6 +3,7 @@
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
 use netfold_controller::admission::SessionId;
+use netfold_controller::policy::Sharing;
 use netfold_wire::control::{Join, Mode, Request};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -68,7 +69,9 @@ impl History {
     fn join(&mut self, name: u8, rank: u16, world: u16, slots: u32, port: u16) {
         let Ok(id) = self.bench.open() else { return };
         let (job, mode, udp_port) = (format!("job{name}"), Mode::Bfp32, 5000 + port);
-        self.bench.say(id, Request::Join(Join::new(job, (rank, world), mode, slots, udp_port)));
+        let join = Join::new(job, (rank, world), mode, slots, udp_port);
+        // Half of the jobs can be moved.
+        self.bench.say(id, Request::Join(Join { movable: name.is_multiple_of(2), ..join }));
         self.sessions.push(id);
     }
 
@@ -120,11 +123,14 @@ proptest! {
     #[test]
     fn invariants_hold_in_any_history(
         slots in prop::sample::select(vec![16_u32, 100, 256, 1024]),
+        sharing in prop::sample::select(Sharing::ALL.to_vec()),
         ports in 2_u16..16,
         groups in 1_u16..5,
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let mut config = config();
+        config.sharing = sharing;
+        config.settle = Duration::from_secs(3);
         config.sessions_max = 24;
         config.jobs_max = 4;
         config.pending_joins_max = 10;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netfold_controller::policy::simulate::{Outcome, Scenario, run};
 use netfold_controller::policy::{
-    Answer, Arena, Demand, Denied, Elastic, Holding, JobId, NAMES, Order, Policy, Preempt, Range, Spill,
-    by_name,
+    Answer, Arena, Demand, Denied, Elastic, Holding, JobId, Move, NAMES, Order, Policy, Preempt, Range, Room,
+    Spill, Standing, by_name, growth, room,
 };
 use netfold_wire::control::Refusal;
 use proptest::prelude::*;
@@ -445,5 +445,70 @@ fn policies_compared() {
     let scenario = Scenario { jobs: 200, ..Scenario::new(9, 1.5) };
     for name in NAMES {
         assert_eq!(run(policy(name, 512).as_mut(), &scenario), run(policy(name, 512).as_mut(), &scenario));
+    }
+}
+
+fn standing(job: u64, at: Range, movable: bool) -> Standing {
+    Standing { demand: demand(job, 1024, 64), range: at, movable }
+}
+
+#[test]
+fn room_is_made_by_those_who_can_and_as_the_policy_says() {
+    let ask = |name: &str, standing: &[Standing], demand| room(&mut *policy(name, 1024), standing, demand);
+    let moved = |job, slots| Move { job: JobId(job), slots };
+    let whole = [standing(1, range(0, 1024), true)];
+    let fits = Ok(Room { slots: 512, moves: vec![moved(1, Some(512))] });
+    assert_eq!(ask("elastic", &whole, demand(9, 1024, 64)), fits);
+    let half = [standing(1, range(0, 512), true)];
+    assert_eq!(ask("elastic", &half, demand(9, 512, 64)), Ok(Room { slots: 512, moves: Vec::new() }));
+    // Of three, the one with the most; one that cannot be moved is left alone, whatever it has.
+    let three = |movable| {
+        [
+            standing(1, range(0, 512), movable),
+            standing(2, range(512, 256), true),
+            standing(3, range(768, 256), true),
+        ]
+    };
+    let fits = Ok(Room { slots: 256, moves: vec![moved(1, Some(256))] });
+    assert_eq!(ask("elastic", &three(true), demand(9, 256, 64)), fits);
+    let room_made = ask("elastic", &three(false), demand(9, 256, 64)).unwrap();
+    assert_eq!(room_made.slots, 128);
+    assert!(room_made.moves.iter().all(|moved| moved.job != JobId(1) && moved.slots == Some(128)));
+    let fixed = [standing(1, range(0, 1024), false)];
+    for name in ["elastic", "priority", "static", "spill"] {
+        let none = ask(name, &fixed, Demand { priority: 9, ..demand(9, 64, 64) });
+        assert_eq!(none, Err(Denied::Slots { least: 64, free: 0, capacity: 1024 }), "{name}");
+    }
+    let urgent = Demand { priority: 1, ..demand(9, 256, 256) };
+    let fits = Ok(Room { slots: 256, moves: vec![moved(2, None)] });
+    assert_eq!(ask("priority", &three(false), urgent), fits);
+    assert!(ask("priority", &three(true), Demand { priority: 0, ..urgent }).is_err());
+}
+
+#[test]
+fn who_may_grow_is_told_and_nobody_else() {
+    let ask = |standing: &[Standing]| growth(&mut Elastic::new(1024, 0), standing);
+    let doubled = vec![Move { job: JobId(1), slots: Some(512) }];
+    assert_eq!(ask(&[standing(1, range(0, 256), true), standing(2, range(512, 512), false)]), doubled);
+    assert_eq!(ask(&[standing(1, range(0, 256), false)]), []);
+    assert_eq!(ask(&[standing(1, range(0, 512), true), standing(2, range(512, 512), true)]), []);
+    assert_eq!(growth(&mut Preempt::new(1024, 0), &[standing(1, range(0, 256), true)]), []);
+}
+
+#[test]
+fn what_is_held_already_is_taken_over_or_refused_whole() {
+    for name in NAMES {
+        let mut policy = policy(name, 64);
+        assert!(policy.hold(0, demand(1, 64, 8), range(16, 16)), "{name}");
+        assert!(!policy.hold(0, demand(1, 64, 8), range(32, 16)), "{name}: the job is known");
+        assert!(!policy.hold(0, demand(2, 64, 8), range(0, 32)), "{name}: half of it is taken");
+        assert!(!policy.hold(0, demand(2, 64, 8), range(64, 16)), "{name}: there are no such slots");
+        assert!(!policy.hold(0, demand(2, 64, 0), range(0, 16)), "{name}: that is no demand");
+        policy.block(range(32, 32));
+        policy.block(range(128, 64));
+        assert_eq!(policy.ask(0, demand(3, 16, 16)), Ok(Answer::Granted(range(0, 16))), "{name}");
+        assert_eq!(policy.holdings().len(), 2, "{name}");
+        policy.leave(0, JobId(1));
+        assert!(matches!(policy.ask(0, demand(4, 16, 16)), Ok(Answer::Granted(at)) if at == range(16, 16)));
     }
 }

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::forward::Forwarder;
+use netfold_io::link::{AfPacket, Link, PacketRing, RingVersion, Xdp, XdpConfig};
 use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{PacketIo, PortId, Transmit, loopback};
+use netfold_io::{IoError, PacketIo, PortId, Transmit, loopback};
+use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
 
 /// Datagrams under way, as many as a worker's window by default.
 const WINDOW: usize = 256;
@@ -36,6 +39,43 @@ fn main() {
             let spoke = UdpIo::connect(hub.local_addr().expect("bound"), config).expect("connect");
             hub.bind_port(PortId(0), spoke.local_addr().expect("bound")).expect("bind_port");
             report(name, len, hub, spoke, time);
+        }
+        raw(len, time);
+    }
+}
+
+/// Links on the two ends of a pair of virtual interfaces.
+fn raw(len: usize, time: Duration) {
+    type Open = fn(&str) -> Result<Box<dyn Link>, IoError>;
+    let links: [(&str, Open); 5] = [
+        ("af-packet", |interface| Ok(Box::new(AfPacket::open(interface)?))),
+        ("packet-ring", |interface| Ok(Box::new(PacketRing::open(interface)?))),
+        ("packet-ring, version 3", |interface| {
+            Ok(Box::new(PacketRing::open_as(interface, RingVersion::Three)?))
+        }),
+        ("af-xdp", |interface| Ok(Box::new(Xdp::open(interface, XdpConfig::new(address(interface)))?))),
+        ("af-xdp, generic", |interface| {
+            let config = XdpConfig { force_generic: true, ..XdpConfig::new(address(interface)) };
+            Ok(Box::new(Xdp::open(interface, config)?))
+        }),
+    ];
+    for (name, open) in links {
+        let made = Segment::pair(len + 28).and_then(|segment| {
+            let ends = segment.namespace().run(move || -> Result<_, IoError> {
+                let hub = EthernetConfig::new(address(HUB));
+                let mut hub = Ethernet::bind(open(HUB)?, hub)?;
+                let at = hub.local_addr().expect("adapters have one");
+                let config = EthernetConfig::new(address(&spoke(0)));
+                let spoke = Ethernet::connect(open(&spoke(0))?, at, config)?;
+                hub.bind_port(PortId(0), spoke.local_addr().expect("adapters have one"))?;
+                Ok((hub, spoke))
+            });
+            let (hub, spoke) = ends.map_err(|error| error.to_string())?;
+            report(name, len, hub, spoke, time);
+            Ok(())
+        });
+        if let Err(reason) = made {
+            println!("skipped: {name}, {len} bytes: {reason}");
         }
     }
 }

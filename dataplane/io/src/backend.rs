@@ -93,6 +93,17 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("binding ports"))
     }
 
+    /// Says in the IP header of all that is sent from now on that marks of long queues are heeded (ECT(0), RFC 3168 section 5), or
+    /// that they are not. Not at first.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] where there is no IP header; [`IoError::Os`] when the system refuses.
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        let _ = capable;
+        Err(IoError::Unsupported("ECN bits"))
+    }
+
     /// The address of the peer of `port`, where the backend knows addresses.
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         let _ = port;
@@ -135,6 +146,10 @@ impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
 
     fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
         (**self).unbind_port(port)
+    }
+
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        (**self).set_ecn_capable(capable)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -65,6 +65,15 @@ pub fn check_transmit(memory: &[u8], packets: &[Transmit], datagram_len_max: usi
     Ok(())
 }
 
+/// A datagram within what a link received: where it begins there, and what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) port: PortId,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    pub(crate) ecn: u8,
+}
+
 /// A burst of received datagrams in one area of memory. The caller owns it and lends it to a backend.
 ///
 /// Bounded in datagrams and in bytes by what [`RxBatch::new`] was told, and never allocates after it.
@@ -215,6 +224,27 @@ impl RxBatch {
         spare.copy_from_slice(datagram);
         self.commit(port, datagram.len(), ecn);
         true
+    }
+
+    /// Goes through what the batch holds and replaces each by the part of it that `judge` names, or removes it. Nothing is
+    /// moved. For backends that receive more than the datagram.
+    ///
+    /// # Panics
+    ///
+    /// When a part lies outside its whole.
+    pub(crate) fn narrow(&mut self, mut judge: impl FnMut(&[u8]) -> Option<Part>) {
+        let memory = &self.memory;
+        self.packets.retain_mut(|packet| {
+            let whole = &memory[packet.offset as usize..][..packet.len as usize];
+            let Some(part) = judge(whole) else { return false };
+            assert!(
+                part.start <= packet.len && part.len <= packet.len - part.start,
+                "the part lies outside its whole"
+            );
+            let offset = packet.offset + part.start;
+            *packet = Received { port: part.port, offset, len: part.len, ecn: part.ecn };
+            true
+        });
     }
 
     /// Removes the datagrams for which `keep` returns `false`; `keep` may rewrite them. Their memory is not reused

@@ -19,6 +19,11 @@ pub struct IoCounters {
     pub truncated: u64,
     /// Datagrams taken from the caller for a port without a peer, and dropped.
     pub unbound_port: u64,
+    /// Datagrams dropped because of their headers: a wrong checksum or length, a fragment, IP options. Where the kernel reads
+    /// headers, it drops such datagrams itself and they are not counted here.
+    pub malformed: u64,
+    /// Datagrams taken from the caller for a peer whose Ethernet address nobody tells, and dropped.
+    pub unresolved: u64,
     /// Datagrams taken from the caller that the system then failed to send (no route, filtered, no buffers).
     pub tx_failed: u64,
     /// "Connection refused" reports: nobody listens at the peer's address at the moment.

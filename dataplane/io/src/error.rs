@@ -49,6 +49,35 @@ pub enum IoError {
         /// The socket's own address.
         local: SocketAddr,
     },
+    /// A link cannot be opened on an interface.
+    #[error("cannot open {link} on {interface}: {problem}")]
+    Link {
+        /// The kind of link: `"af-packet"`.
+        link: &'static str,
+        /// The interface.
+        interface: String,
+        /// What is wrong, and what to do.
+        problem: &'static str,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The kind of packet I/O is known, and not part of this program.
+    #[error("{choice} is not part of this program; {remedy}")]
+    Absent {
+        /// What was asked for.
+        choice: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// An address cannot be used as it was asked for.
+    #[error("cannot use {address}: {problem}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What is wrong, and what would be right.
+        problem: &'static str,
+    },
     /// No such port is bound.
     #[error("port {} is not bound", .0.0)]
     UnknownPort(PortId),

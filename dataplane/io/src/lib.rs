@@ -31,27 +31,39 @@
 //!
 //! # Backends and middleware
 //!
-//! [`loopback`]: rings within the process. [`udp`] (Linux): sockets, many datagrams a call. [`Null`]: nothing.
+//! [`loopback`]: rings within the process. [`udp`] (Linux): sockets, many datagrams a call. [`ethernet`]: datagrams over any
+//! [`link::Link`], which carries whole frames. [`Null`]: nothing.
 //! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
-//! Not here yet: AF_PACKET, AF_XDP, DPDK; setting ECN bits on what is sent.
+//! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`] (Linux). DPDK's are in a package of their own.
+//!
+//! [`choice`] opens any of them by what stands behind `--io`.
 //!
 //! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] says otherwise.
 
 mod backend;
 mod batch;
 mod bell;
+pub mod choice;
 mod counters;
 mod error;
+pub mod ethernet;
+#[cfg(target_os = "linux")]
+mod event;
 pub mod fault;
 pub mod forward;
+pub mod link;
 pub mod loopback;
+mod mix;
 mod null;
 pub mod pcap;
+#[cfg(target_os = "linux")]
+mod sys;
 #[cfg(target_os = "linux")]
 pub mod udp;
 
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
+pub use choice::{Choice, Opening, open};
 pub use counters::IoCounters;
 pub use error::IoError;
 pub use loopback::Loopback;

@@ -252,6 +252,10 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
         self.inner.unbind_port(port)
     }
 
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        self.inner.set_ecn_capable(capable)
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         self.inner.peer(port)
     }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod congestion;
 mod descriptors;
 mod error;
 mod op;
@@ -27,7 +28,6 @@ mod slot;
 mod stats;
 mod stream;
 mod time;
-mod window;
 mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};

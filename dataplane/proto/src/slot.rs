@@ -26,6 +26,8 @@ pub(crate) enum Loss {
     Overtaken,
     /// Nothing was answered for a while, and this was the oldest chunk.
     Probed,
+    /// Its sum saturated: it is not lost, but sent again at once, as another chunk.
+    Saturated,
 }
 
 /// One slot.
@@ -119,8 +121,8 @@ impl Slots {
         let window = self.count();
         let slot = self.slot_mut(index);
         slot.ahead = slot.ahead.wrapping_add(window);
-        (slot.redo, slot.sends) = (Some(exp_next), 0);
-        self.shift(index, State::Ready);
+        (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, Loss::Saturated);
+        self.shift(index, State::Lost);
     }
 
     /// The slot of a chunk.

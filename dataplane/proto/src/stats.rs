@@ -72,7 +72,7 @@ pub struct WorkerStats {
     pub results: u64,
     /// Bytes of results taken.
     pub result_bytes: u64,
-    /// Results taken that carried the congestion flag.
+    /// Results taken that were marked on the way, or carried the congestion flag.
     pub congested: u64,
     /// Data chunks whose block held a NaN or an infinity on some rank.
     pub non_finite: u64,
@@ -90,10 +90,12 @@ pub struct WorkerStats {
     pub rtt_low: Duration,
     /// Retransmission time-out, back-off included.
     pub rto: Duration,
+    /// Chunks that may be in flight.
+    pub window: u32,
 }
 
 impl WorkerStats {
-    /// Adds another worker's counters. The round-trip estimates stay this one's.
+    /// Adds another worker's counters. The round-trip estimates and the window stay this one's.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;

@@ -9,12 +9,12 @@ use core::time::Duration;
 
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
+use crate::congestion::{CongestionControl, Gate, law};
 use crate::descriptors::Descriptors;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::slot::{Loss, Slot, Slots, State};
 use crate::stream::{Piece, Stream};
-use crate::window::FixedWindow;
 use crate::{
     AbortReason, ConfigError, Ignored, Instant, OpId, OpSpec, WorkerConfig, WorkerError, WorkerStats,
 };
@@ -117,7 +117,10 @@ pub struct Worker {
     stream: Stream,
     rtt: Rtt,
     recovery: Recovery,
-    window: FixedWindow,
+    /// Lets chunks out by a law of congestion control; without one each slot steps on by itself.
+    gate: Option<Gate>,
+    /// The network marked the packet that comes next.
+    marked: bool,
     descriptors: Descriptors,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
@@ -145,17 +148,25 @@ impl Worker {
             slots: Slots::new(slots, config.admission.first_chunk),
             stream: Stream::new(slots),
             recovery: Recovery::default(),
-            window: FixedWindow::new(slots),
+            gate: law(config.admission.congestion, slots).map(Gate::new),
+            marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
             progress_at: Instant::ZERO,
             heard_at: None,
             mismatch: None,
             aborted: None,
             abort_reported: false,
-            stats: WorkerStats { rto: rtt.rto(), ..WorkerStats::default() },
+            stats: WorkerStats { rto: rtt.rto(), window: slots, ..WorkerStats::default() },
             rtt,
             config,
         })
+    }
+
+    /// Has a law of the caller's own decide how much is in flight, in place of that of the admission.
+    #[must_use]
+    pub fn with_congestion_control(mut self, law: Box<dyn CongestionControl>) -> Self {
+        self.gate = Some(Gate::new(law));
+        self
     }
 
     /// Appends an operation to the stream. All ranks must submit the same operations in the same order.
@@ -206,8 +217,10 @@ impl Worker {
         }
         let index = match self.slots.front(State::Lost) {
             Some(lost) => lost,
-            None if self.window.allows(self.slots.len(State::Flying)) => self.slots.front(State::Ready)?,
-            None => return None,
+            None => match &self.gate {
+                None => self.slots.front(State::Ready)?,
+                Some(gate) => gate.next(&self.slots)?,
+            },
         };
         let len = self.emit(index, buffer, codec);
         self.note_sent(now, index, len);
@@ -225,10 +238,28 @@ impl Worker {
             self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
             return;
         }
-        self.recovery.detect(now, &mut self.slots, &self.rtt);
+        self.find_lost(now);
+        let before = self.slots.len(State::Lost);
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
+        self.tell_lost(now, before);
         self.recovery.probe(now, &mut self.slots, &self.rtt);
         self.stats.rto = self.rtt.rto();
+    }
+
+    fn find_lost(&mut self, now: Instant) {
+        let before = self.slots.len(State::Lost);
+        self.recovery.detect(now, &mut self.slots, &self.rtt);
+        self.tell_lost(now, before);
+    }
+
+    /// Tells the law that there are more lost chunks than before.
+    fn tell_lost(&mut self, now: Instant, before: u32) {
+        if let Some(gate) = &mut self.gate
+            && self.slots.len(State::Lost) > before
+        {
+            gate.lost(now);
+            self.stats.window = gate.window();
+        }
     }
 
     /// The next thing to report. Call it until it returns `None`.
@@ -354,6 +385,7 @@ impl Worker {
             (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
             (State::Lost, Loss::Overtaken) => self.stats.resent_early += 1,
             (State::Lost, Loss::Probed) => self.stats.resent_probe += 1,
+            (State::Lost, Loss::Saturated) => self.recovery.sent(now),
             _ => self.recovery.sent(now),
         }
         self.stats.resent = self.stats.resent_timeout + self.stats.resent_early + self.stats.resent_probe;
@@ -361,6 +393,9 @@ impl Worker {
         self.stats.sent_bytes += len as u64;
         slot.sent_at = now;
         slot.sends = slot.sends.saturating_add(1);
+        if let Some(gate) = &mut self.gate {
+            gate.sent(slot.position);
+        }
         self.slots.shift(index, State::Flying);
     }
 

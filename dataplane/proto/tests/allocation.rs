@@ -62,6 +62,7 @@ fn nothing_is_allocated_per_packet() {
         shift: 0,
         switch: None,
         grace_ms: 0,
+        congestion: Default::default(),
     };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);

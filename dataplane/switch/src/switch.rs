@@ -28,6 +28,9 @@ pub const REPLICAS_MAX: usize = 64;
 /// Control calls waiting for the switch.
 const CALLS_MAX: usize = 64;
 
+/// The ECN bits that a long queue sets in an IP header (RFC 3168 section 5).
+const CE: u8 = 0b11;
+
 /// How long the loop sleeps when nothing arrives; a control call wakes it earlier.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -199,6 +202,7 @@ impl Core {
     ) -> Result<(), IoError> {
         verdicts.clear();
         output.clear();
+        packets.iter().filter(|packet| packet.ecn == CE).for_each(|packet| echo_mark(packet, memory));
         self.pipeline.burst(packets, memory, verdicts);
         for (packet, verdict) in packets.iter().zip(verdicts.iter()) {
             let mut to = |port| {
@@ -420,6 +424,17 @@ impl Core {
             output_dropped: self.output_dropped,
             io,
         }
+    }
+}
+
+/// Says in the header of a marked packet that it was marked: the RESULT that it completes says so, too. It is the share that came last,
+/// so most likely the one by the longest queue.
+fn echo_mark(packet: &Received, memory: &mut [u8]) {
+    let bytes = memory.get_mut(packet.offset as usize..).and_then(|rest| rest.get_mut(..packet.len as usize));
+    if let Some(mut packet) = bytes.and_then(|bytes| header::Packet::new_checked(bytes).ok())
+        && packet.kind() == Kind::Data as u8
+    {
+        packet.set_flags(packet.flags().with(Flags::CONGESTION));
     }
 }
 

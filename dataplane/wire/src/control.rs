@@ -23,6 +23,42 @@ pub const TREES_MAX: u8 = 8;
 /// Longest message line, in bytes, newline included. A longer line ends the session.
 pub const LINE_LEN_MAX: usize = 4096;
 
+/// By what a job's workers decide how much to have in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Congestion {
+    /// As much as there are slots.
+    #[default]
+    Fixed,
+    /// One chunk more a round, half after a mark or a loss.
+    Aimd,
+    /// Less in proportion to the share of results that were marked.
+    Dctcp,
+    /// By a target for the delay.
+    Swift,
+}
+
+impl Congestion {
+    /// Every value.
+    pub const ALL: &'static [Self] = &[Self::Fixed, Self::Aimd, Self::Dctcp, Self::Swift];
+
+    /// The name used on command lines and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Aimd => "aimd",
+            Self::Dctcp => "dctcp",
+            Self::Swift => "swift",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|congestion| congestion.name() == name)
+    }
+}
+
 /// How a switch folds lanes: a property of the program that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -218,6 +254,10 @@ pub struct Join {
     /// Trees of the job, 1 to [`TREES_MAX`]: the server lays them over different switches where it can.
     #[serde(default = "one")]
     pub trees: u8,
+    /// Whether the ranks go on by themselves when the server takes their place away, and join again: then it may do so for other
+    /// jobs' sake.
+    #[serde(default)]
+    pub movable: bool,
 }
 
 impl Join {
@@ -242,6 +282,7 @@ impl Join {
             address: None,
             tree: 0,
             trees: 1,
+            movable: false,
         }
     }
 }
@@ -350,6 +391,9 @@ pub struct Admission {
     /// [`Request::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
     #[serde(default)]
     pub grace_ms: u32,
+    /// By what to decide how much of the slots to use.
+    #[serde(default)]
+    pub congestion: Congestion,
 }
 
 /// Why a worker may not join.

@@ -2,8 +2,8 @@
 
 use smoltcp::phy::{Checksum, ChecksumCapabilities};
 pub use smoltcp::wire::{
-    ArpPacket, EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Address, Ipv4Packet,
-    Ipv4Repr, UdpPacket, UdpRepr,
+    ArpOperation, ArpPacket, EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Address,
+    Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
 };
 
 use crate::{Error, UDP_PORT};

@@ -47,7 +47,7 @@ impl Connection {
         security: Option<&Security>,
     ) -> Result<(Self, SocketAddr, SocketAddr), Unopened> {
         // A file that is no use is told before anybody is asked.
-        let greeting = security.map(|security| security.begin().map_err(Unopened::Tls)).transpose()?;
+        let greeting = security.map(|security| security.begin(address).map_err(Unopened::Tls)).transpose()?;
         let tcp = TcpStream::connect_timeout(address, timeout)?;
         tcp.set_nodelay(true)?;
         tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
@@ -58,7 +58,8 @@ impl Connection {
         }
         let tls = match (security, greeting) {
             (Some(security), Some(mut tls)) => {
-                shake_hands(&tcp, &mut tls, timeout, security).map_err(Unopened::Tls)?;
+                let meaning = |error| security.meaning(address, error);
+                shake_hands(&tcp, &mut tls, timeout, meaning).map_err(Unopened::Tls)?;
                 Some(Mutex::new(tls))
             }
             _ => None,
@@ -166,12 +167,12 @@ fn flush(mut tcp: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
     Ok(())
 }
 
-/// The handshake, within `timeout`.
+/// The handshake, within `timeout`; what it means that it failed is asked for.
 fn shake_hands(
     mut tcp: &TcpStream,
     tls: &mut ClientConnection,
     timeout: Duration,
-    security: &Security,
+    meaning: impl Fn(rustls::Error) -> TlsFault,
 ) -> Result<(), TlsFault> {
     let start = Instant::now();
     // What it was that failed shows in what is read or written next.
@@ -195,7 +196,7 @@ fn shake_hands(
         if let Err(error) = tls.process_new_packets() {
             // An alert tells the other end why.
             let _ = flush(tcp, tls);
-            return Err(security.meaning(error));
+            return Err(meaning(error));
         }
     }
     flush(tcp, tls).map_err(ended)

@@ -1,6 +1,7 @@
 //! TLS to a controller: whom to trust, and what it means when the two do not agree.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,19 +82,25 @@ impl TlsFault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
     ca: PathBuf,
-    name: String,
+    /// What the certificate at each address must be for.
+    names: Vec<(SocketAddr, String)>,
 }
 
 impl Security {
-    /// With the authorities of a file (PEM), for a controller at `address`, `HOST:PORT`.
-    pub(crate) fn new(ca: &Path, address: &str) -> Self {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        Self { ca: ca.to_owned(), name: host.trim_matches(['[', ']']).to_owned() }
+    /// With the authorities of a file (PEM), for controllers at these addresses, of these names.
+    pub(crate) fn new(ca: &Path, names: &[(SocketAddr, String)]) -> Self {
+        Self { ca: ca.to_owned(), names: names.to_vec() }
     }
 
-    /// This side of a handshake.
-    pub(crate) fn begin(&self) -> Result<ClientConnection, TlsFault> {
-        let name = ServerName::try_from(self.name.clone()).map_err(|_| TlsFault::Name(self.name.clone()))?;
+    fn name(&self, address: &SocketAddr) -> String {
+        let named = self.names.iter().find(|(named, _)| named == address);
+        named.map_or_else(|| address.ip().to_string(), |(_, name)| name.clone())
+    }
+
+    /// This side of a handshake with the controller at an address.
+    pub(crate) fn begin(&self, address: &SocketAddr) -> Result<ClientConnection, TlsFault> {
+        let wanted = self.name(address);
+        let name = ServerName::try_from(wanted.clone()).map_err(|_| TlsFault::Name(wanted))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -113,7 +120,7 @@ impl Security {
     }
 
     /// What it means that a handshake failed so.
-    pub(super) fn meaning(&self, error: rustls::Error) -> TlsFault {
+    pub(super) fn meaning(&self, address: &SocketAddr, error: rustls::Error) -> TlsFault {
         match error {
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsFault::Plain,
             // A bad signature is that of another authority of the same name, which a new key makes of it.
@@ -124,7 +131,7 @@ impl Security {
                 presented, ..
             }) => {
                 let presented = presented.iter().map(|name| bare(name).to_owned()).collect();
-                TlsFault::OtherName { wanted: self.name.clone(), presented }
+                TlsFault::OtherName { wanted: self.name(address), presented }
             }
             error @ rustls::Error::InvalidCertificate(_) => TlsFault::Certificate(error),
             error => TlsFault::Handshake(error),

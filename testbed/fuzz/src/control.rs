@@ -9,6 +9,7 @@ use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
+use netfold_controller::policy::Sharing;
 use netfold_controller::record::Kept;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_wire::control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
@@ -88,7 +89,13 @@ impl Scene {
             udp_port: 20038,
             sees_source: input.below(2) == 1,
         };
-        let config = Config { sessions_max: 12, jobs_max: 3, pending_joins_max: 8, ..Config::new(1000) };
+        let config = Config {
+            sessions_max: 12,
+            jobs_max: 3,
+            pending_joins_max: 8,
+            sharing: Sharing::Elastic,
+            ..Config::new(1000)
+        };
         let pattern = if input.below(4) == 0 { input.word() } else { 0 };
         let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(1));
         let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
@@ -148,6 +155,7 @@ impl Scene {
                 address: None,
                 tree: input.byte() % 3,
                 trees: 1 + input.byte() % 2,
+                movable: input.below(4) > 0,
             }),
         };
         self.coordinator.request(self.now, id, request);

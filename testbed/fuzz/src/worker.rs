@@ -9,7 +9,7 @@ use std::time::Duration;
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Ignored, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig,
 };
-use netfold_wire::control::{Admission, Mode};
+use netfold_wire::control::{Admission, Congestion, Mode};
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
 
@@ -83,6 +83,7 @@ impl Scene {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            congestion: Congestion::ALL[input.below(Congestion::ALL.len())],
         };
         let rank = input.below(world.into()) as u16;
         let worker =

@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
     /// A tenant, and its workers, to the point where all are admitted to all trees.
     fn join(&mut self) -> Result<(), LeafSpineError> {
         let quota = Quota::UNLIMITED;
-        let tenant = TenantRecord { name: TENANT.into(), quota, weight: 1, token: None };
+        let tenant = TenantRecord { name: TENANT.into(), quota, weight: 1, priority: 0, token: None };
         let added = self.runtime.block_on(self.control.execute(Command::AddTenant(tenant)));
         added.map_err(|error| LeafSpineError::Controller(Box::new(error)))?;
         for rank in 0..self.config.workers {

@@ -23,11 +23,29 @@ pub enum Carrier {
     Veth,
     /// bmv2's packet server, over gRPC; needs no privilege.
     Grpc,
+    /// Packet sockets in network namespaces, a frame a call; needs root, as do the next three.
+    AfPacket,
+    /// Packet sockets with a receive ring.
+    PacketRing,
+    /// XDP sockets.
+    AfXdp,
+    /// DPDK, on its devices over packet sockets; in programs that have DPDK.
+    Dpdk,
 }
 
 impl Carrier {
     /// Every carrier.
-    pub const ALL: &'static [Self] = &[Self::Auto, Self::Rings, Self::Udp, Self::Veth, Self::Grpc];
+    pub const ALL: &'static [Self] = &[
+        Self::Auto,
+        Self::Rings,
+        Self::Udp,
+        Self::Veth,
+        Self::Grpc,
+        Self::AfPacket,
+        Self::PacketRing,
+        Self::AfXdp,
+        Self::Dpdk,
+    ];
 
     /// The name in options and reports.
     pub const fn name(self) -> &'static str {
@@ -37,6 +55,10 @@ impl Carrier {
             Self::Udp => "udp",
             Self::Veth => "veth",
             Self::Grpc => "grpc",
+            Self::AfPacket => "af-packet",
+            Self::PacketRing => "packet-ring",
+            Self::AfXdp => "af-xdp",
+            Self::Dpdk => "dpdk:net_af_packet",
         }
     }
 }
@@ -52,7 +74,8 @@ impl FromStr for Carrier {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.iter().copied().find(|carrier| carrier.name() == text);
-        named.ok_or_else(|| format!("unknown carrier '{text}': expected auto, rings, udp, veth or grpc"))
+        let names = || Self::ALL.iter().map(|carrier| carrier.name()).collect::<Vec<_>>().join(", ");
+        named.ok_or_else(|| format!("unknown carrier '{text}': expected one of {}", names()))
     }
 }
 

@@ -15,19 +15,23 @@ use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounte
 use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::{Config, RunError, SwitchKind};
+use super::{Config, RunError, SwitchKind, raw};
+use crate::netns::Namespaces;
 
 pub(super) type End = Box<dyn PacketIo>;
 
 /// Switches on threads of their own, which stop when this is dropped.
-#[derive(Default)]
-struct Threads(Vec<(Handle, Option<Thread>)>);
+struct Threads {
+    all: Vec<(Handle, Option<Thread>)>,
+    /// Where their packets go, if that goes with the run.
+    _namespaces: Option<Namespaces>,
+}
 
 type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 
 impl Keeper for Threads {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
-        let counted = self.0[switch].0.call(|core| {
+        let counted = self.all[switch].0.call(|core| {
             let mut read = |id| core.pipeline().counters(p4info::counter_id(id)).to_vec();
             Counted { packets: read(allreduce::id::PACKETS), answers: read(allreduce::id::ANSWERS) }
         });
@@ -37,7 +41,7 @@ impl Keeper for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        for (handle, thread) in &mut self.0 {
+        for (handle, thread) in &mut self.all {
             handle.stop();
             // A panic has been reported on standard error, and the workers saw the switch go.
             let _ = thread.take().map(JoinHandle::join);
@@ -60,37 +64,56 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
         udp_port: 0,
         sees_source: false,
     };
-    let (ios, addresses) = match carrier {
-        Carrier::Udp => {
-            let (ios, addresses) = sockets(config)?;
-            (Some(ios), addresses)
-        }
-        _ => (None, vec![None; switches]),
-    };
+    let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
     let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
     let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
-    let (mut ios, mut workers, own) = match ios {
-        Some(ios) => {
-            let (workers, own) = clients(config, &addresses)?;
-            (ios, workers, own)
-        }
-        None => (Vec::new(), Vec::new(), vec![None; config.shape.workers.len()]),
-    };
     let plan = Plan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
     if carrier == Carrier::Rings {
         (ios, workers) = rings(config, &plan);
     }
-    let mut threads = Threads::default();
+    let mut threads = Threads { all: Vec::new(), _namespaces: namespaces };
     let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::with_capacity(switches);
     for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
         let switch = Switch::new(pipeline, faulty(io, config, index as u64));
         let handle = switch.handle();
         drivers.push(Box::new(LocalDriver::new(handle.clone(), limits, config.mode.numerics())));
         let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());
-        threads.0.push((handle, Some(thread.map_err(RunError::Thread)?)));
+        threads.all.push((handle, Some(thread.map_err(RunError::Thread)?)));
     }
     let workers = (switches as u64..).zip(workers).map(|(index, io)| faulty(io, config, index)).collect();
     Ok(Fabric { plan, drivers, workers, keeper: Box::new(threads), carrier, note: None })
+}
+
+/// What packets go through; of rings nothing yet, because they follow the plan.
+struct Ends {
+    namespaces: Option<Namespaces>,
+    ios: Vec<End>,
+    addresses: Vec<Option<SocketAddr>>,
+    workers: Vec<End>,
+    own: Vec<Option<SocketAddr>>,
+}
+
+fn ends(config: &Config, carrier: Carrier) -> Result<Ends, RunError> {
+    match carrier {
+        Carrier::Rings => Ok(Ends {
+            namespaces: None,
+            ios: Vec::new(),
+            addresses: vec![None; config.shape.above.len()],
+            workers: Vec::new(),
+            own: vec![None; config.shape.workers.len()],
+        }),
+        Carrier::Udp => {
+            let (ios, addresses) = sockets(config)?;
+            let (workers, own) = clients(config, &addresses)?;
+            Ok(Ends { namespaces: None, ios, addresses, workers, own })
+        }
+        _ => {
+            let raw::Network { namespaces, switches, workers, switch_addresses, worker_addresses } =
+                raw::start(config, carrier)?;
+            let (addresses, own) = (switch_addresses, worker_addresses);
+            Ok(Ends { namespaces: Some(namespaces), ios: switches, addresses, workers, own })
+        }
+    }
 }
 
 fn pipeline(config: &Config) -> Result<Box<dyn Pipeline>, RunError> {

@@ -143,10 +143,12 @@ impl<'s, 'd> Simulation<'s, 'd> {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            congestion: Default::default(),
         };
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
-            let admission = Admission { bitmap: own.full(), ..admission.clone() };
+            let congestion = scenario.congestion(rank);
+            let admission = Admission { bitmap: own.full(), congestion, ..admission.clone() };
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use netfold_controller::tree::Shape;
 use netfold_wire::LaneOp;
-use netfold_wire::control::Numerics;
+use netfold_wire::control::{Congestion, Numerics};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -102,6 +102,14 @@ impl Scenario {
             *plan = drawn.saturating(&mut rng, lane_words);
         }
         self
+    }
+
+    /// By what a rank decides how much to have in flight: a law by the seed, now and then another on each rank.
+    pub fn congestion(&self, rank: u16) -> Congestion {
+        let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
+        let all = Congestion::ALL;
+        // Scenarios without mishaps have seed 1, and a fixed window.
+        all[(self.seed.wrapping_add(mixed).wrapping_add(3) % all.len() as u64) as usize]
     }
 
     fn draw(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {

@@ -52,7 +52,10 @@ fn main() -> ExitCode {
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
         Task::Clients => clients::run(),
-        Task::Ci => lint::run().and_then(|()| test::run(&test::Arguments::default())),
+        // What is linted with DPDK needs it to be there.
+        Task::Ci => {
+            packages::dpdk().and_then(|_| lint::run()).and_then(|()| test::run(&test::Arguments::default()))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

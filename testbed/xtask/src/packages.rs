@@ -21,7 +21,7 @@ pub(crate) fn cpp_compiler() -> Result<bool> {
     Ok(false)
 }
 
-/// What bindings are tested with, and the packages that bring it.
+/// What bindings and the controllers' election are tested with, and the packages that bring it.
 const FRAMEWORKS: &[(&str, &[&str], &[&str])] = &[
     ("/usr/bin/python3", &["-c", "import torch"], &["python3-torch", "python3-numpy"]),
     ("/usr/bin/python3", &["-c", "import venv, ensurepip"], &["python3-venv"]),
@@ -29,6 +29,8 @@ const FRAMEWORKS: &[(&str, &[&str], &[&str])] = &[
     ("mpicc", &["--version"], &["libopenmpi-dev", "openmpi-bin"]),
     ("pkg-config", &["--version"], &["pkg-config"]),
     ("valgrind", &["--version"], &["valgrind"]),
+    ("etcd", &["--version"], &["etcd-server"]),
+    ("etcdctl", &["version"], &["etcd-client"]),
 ];
 
 /// Installs what bindings are tested with, where that needs no questions. Tests of what is not there say so and skip.
@@ -39,6 +41,31 @@ pub(crate) fn frameworks() -> Result<()> {
         println!("not installed: run `apt-get install {}` as root to test more", packages.join(" "));
     }
     Ok(())
+}
+
+/// What the feature `dpdk` is built with, and what its speed is compared with.
+const DPDK: &[&str] = &["libdpdk-dev", "libclang-dev", "dpdk-dev", "pkg-config"];
+
+/// Installs DPDK where it is missing and that needs no questions. False when it is still missing; what to do was printed.
+pub(crate) fn dpdk() -> Result<bool> {
+    if has_dpdk() || (install(DPDK)? && has_dpdk()) {
+        return Ok(true);
+    }
+    println!(
+        "no DPDK here: run `apt-get install {}` as root to build and test the feature `dpdk`",
+        DPDK.join(" ")
+    );
+    Ok(false)
+}
+
+/// Whether the feature `dpdk` can be built: DPDK's headers, and the libclang that reads them.
+pub(crate) fn has_dpdk() -> bool {
+    let libclang = std::env::var_os("LIBCLANG_PATH").is_some()
+        || process::works(
+            "sh",
+            &["-c", "ls /usr/lib/llvm-*/lib/libclang*.so* || ls /usr/lib/*/libclang*.so*"],
+        );
+    libclang && process::works("pkg-config", &["--atleast-version=22.11", "libdpdk"])
 }
 
 /// Says which checks the tests leave out because an optional program is missing.

@@ -24,6 +24,10 @@ impl Default for Arguments {
     }
 }
 
+/// The packages that are empty without DPDK, with it.
+pub(crate) const DPDK_PACKAGES: &[&str] =
+    &["-p", "netfold-dpdk-sys", "-p", "netfold-dpdk", "--features", "netfold-dpdk/dpdk"];
+
 /// What the summaries of all test programs add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Total {
@@ -45,6 +49,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     tests.envs(clients::interpreters()?);
     let tests = run_reading(&mut tests, |line| total.add(line));
     problems.extend(tests.err());
+
+    heading("DPDK");
+    if packages::dpdk()? {
+        let mut tests = cargo(&["test", "--no-fail-fast"]);
+        tests.args(DPDK_PACKAGES);
+        problems.extend(run_reading(&mut tests, |line| total.add(line)).err());
+    } else {
+        println!("skipped: the tests of `netfold-dpdk`, which need DPDK and libclang");
+    }
 
     if !arguments.no_fuzz {
         match fuzz::Fuzzers::build() {

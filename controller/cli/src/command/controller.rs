@@ -1,5 +1,7 @@
 //! `netfold controller`: shares switches among the jobs of several tenants, until it is told to stop.
 
+mod contend;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,15 +9,20 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold_controller::ServerError;
+use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::Occurrence;
 use netfold_service::access::{Access, hashes};
 use netfold_service::dev::{Dev, DevConfig, DevError, TENANTS};
-use netfold_service::{Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, Tls};
+use netfold_service::{
+    Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
+};
+use netfold_wire::control::Congestion;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
+use self::contend::Contending;
 use super::remote::clock;
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -32,6 +39,7 @@ Examples:
   netfold controller --dev                 to try things: a software switch in this process, two tenants, no tokens
   netfold controller --topology fabric.toml --state state.redb --workers 10.0.0.1:20041 \\
       --admin-tokens admins --tls-cert cert.pem --tls-key key.pem --listen 0.0.0.0:20042
+  netfold controller --topology fabric.toml --etcd http://10.0.0.5:2379 ...    and the same on another host, to stand by
 
 Workers join at --workers; see docs/controller.md for everything else.";
 
@@ -46,8 +54,10 @@ pub(crate) struct ControllerCommand {
     #[arg(long, value_name = "FILE", required_unless_present = "dev")]
     topology: Option<PathBuf>,
     /// The database; made if it is not there. With --dev, one that goes with the process unless given.
-    #[arg(long, value_name = "FILE", required_unless_present = "dev")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["dev", "etcd"])]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    contending: Contending,
     /// Address of the port where workers join; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20041")]
     workers: SocketAddr,
@@ -78,6 +88,17 @@ pub(crate) struct ControllerCommand {
     /// Seconds that a job waits for its workers, from the first.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     join_timeout: u64,
+    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp (both by marks and losses), swift
+    /// (by delay).
+    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    congestion: Congestion,
+    /// How jobs share slots that there are too few of: static (the first have them), elastic (those with the most for their tenant's
+    /// weight give some up, and jobs grow into idle ones), priority (tenants' of lower priority make room).
+    #[arg(long, value_name = "HOW", default_value = "static", value_parser = sharing)]
+    sharing: Sharing,
+    /// Seconds that a job is left in peace before it is moved again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    settle: u64,
     /// Stop when standard input ends, as it does when the process at its other end is gone.
     #[arg(long)]
     exit_with_stdin: bool,
@@ -119,13 +140,41 @@ impl ControllerCommand {
             stop.with_stdin();
         }
         self.safe()?;
-        let running = self.start()?;
-        let occurrences = running.controller().control().occurrences();
-        self.announce(output, &running)?;
-        let attended = attend(output, &stop, &running, occurrences);
-        let stopped = running.stop();
-        attended?;
-        stopped
+        // A standby that cannot take over is to say so now, and not when it is needed.
+        let (topology, front) = (self.topology()?, self.front()?);
+        while !stop.requested() {
+            let state = match &self.state {
+                _ if self.contending.is_wanted() => {
+                    match self.contending.wait(&self.name(), output, &stop)? {
+                        Some(leadership) => Some(State::Etcd(leadership)),
+                        None => break,
+                    }
+                }
+                state => state.clone().map(State::File),
+            };
+            let running = self.start(state, topology.clone(), front.clone())?;
+            let occurrences = running.controller().control().occurrences();
+            self.announce(output, &running)?;
+            let attended = attend(output, &stop, &running, occurrences);
+            let deposed = running.controller().deposed().map(str::to_owned);
+            let stopped = running.stop();
+            attended?;
+            match deposed {
+                // What it could not keep any more is the next leader's business.
+                Some(why) => {
+                    output.event(&json!({ "event": "deposed", "message": why }))?;
+                    output.line(format_args!("no longer in charge: {why}\n"))?;
+                }
+                None => return stopped,
+            }
+        }
+        Ok(())
+    }
+
+    /// What this controller is called among several.
+    fn name(&self) -> String {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        format!("{} ({})", self.workers, host.trim())
     }
 
     /// Refuses what is not safe and was not said to be wanted.
@@ -154,28 +203,34 @@ impl ControllerCommand {
         }
     }
 
-    fn start(&self) -> Result<Running, CliError> {
-        let front = FrontConfig {
-            grpc: self.listen,
-            http: Some(self.http),
-            access: self.access()?,
-            tls: self.tls()?,
+    /// Where and how it is reached, with all files read.
+    fn front(&self) -> Result<FrontConfig, CliError> {
+        Ok(FrontConfig { grpc: self.listen, http: Some(self.http), access: self.access()?, tls: self.tls()? })
+    }
+
+    fn topology(&self) -> Result<Option<Topology>, CliError> {
+        self.topology.as_deref().map(topology_in).transpose()
+    }
+
+    fn start(
+        &self,
+        state: Option<State>,
+        topology: Option<Topology>,
+        front: FrontConfig,
+    ) -> Result<Running, CliError> {
+        let jobs = JobConfig {
+            join_timeout: Duration::from_secs(self.join_timeout),
+            congestion: self.congestion,
+            sharing: self.sharing,
+            settle: Duration::from_secs(self.settle),
         };
-        let join_timeout = Duration::from_secs(self.join_timeout);
-        match (&self.topology, &self.state) {
+        match (topology, state) {
             (Some(topology), Some(state)) => {
-                let config = ControllerConfig {
-                    topology: topology_in(topology)?,
-                    state: state.clone(),
-                    workers: self.workers,
-                    front,
-                    join_timeout,
-                };
+                let config = ControllerConfig { topology, state, workers: self.workers, front, jobs };
                 Ok(Running::Plain(Box::new(Controller::start(config).map_err(failed)?)))
             }
             _ => {
-                let config =
-                    DevConfig { state: self.state.clone(), workers: self.workers, front, join_timeout };
+                let config = DevConfig { state: self.state.clone(), workers: self.workers, front, jobs };
                 Ok(Running::Dev(Box::new(Dev::start(config).map_err(dev_failed)?)))
             }
         }
@@ -211,7 +266,10 @@ impl ControllerCommand {
             Running::Dev(dev) => (Some(dev), &TENANTS[..], Some(dev.state())),
             Running::Plain(_) => (None, &[][..], self.state.as_deref()),
         };
-        let state = state.unwrap_or(Path::new("")).display().to_string();
+        let state = match state {
+            Some(path) => path.display().to_string(),
+            None => self.contending.etcd.join(","),
+        };
         output.event(&json!({
             "event": "controlling", "workers": workers.to_string(), "grpc": grpc.to_string(), "page": page, "state": state,
             "p4runtime": switch.map(|dev| dev.p4runtime().to_string()), "data": switch.map(|dev| dev.data().to_string()),
@@ -225,10 +283,8 @@ impl ControllerCommand {
         output.line(format_args!("  state     {state}"))?;
         if let Some(dev) = switch {
             output.line(format_args!("  switch    UDP {}, P4Runtime {}", dev.data(), dev.p4runtime()))?;
-            output.line(format_args!(
-                "  tenants   {}, without tokens, with half the slots each",
-                tenants.join(" and ")
-            ))?;
+            let limits = if self.sharing == Sharing::Static { ", with half the slots each" } else { "" };
+            output.line(format_args!("  tenants   {}, without tokens{limits}", tenants.join(" and ")))?;
             output.line(format_args!("\nIn other terminals:"))?;
             output.line(format_args!(
                 "  netfold bench all-reduce --controller {workers} --tenant red --workers 2 --bytes 1MiB --iterations 200"
@@ -277,6 +333,11 @@ fn show(output: &Output, occurrence: &Occurrence) -> Result<(), CliError> {
         about.join(" at "),
         occurrence.message
     ))
+}
+
+fn sharing(name: &str) -> Result<Sharing, String> {
+    let names = Sharing::ALL.map(Sharing::name).join(", ");
+    Sharing::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 fn topology_in(path: &Path) -> Result<Topology, CliError> {

@@ -15,6 +15,7 @@ mod top;
 mod worker;
 
 use clap::{Parser, Subcommand};
+use netfold_wire::control::Congestion;
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -55,6 +56,12 @@ pub(crate) enum Command {
     Job(job::JobCommand),
     Tenant(tenant::TenantCommand),
     Top(top::TopCommand),
+}
+
+/// A law of congestion control by its name.
+fn congestion(name: &str) -> Result<Congestion, String> {
+    let names: Vec<&str> = Congestion::ALL.iter().map(|law| law.name()).collect();
+    Congestion::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
 impl Command {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
-use netfold_io::IoError;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
+use netfold_io::{Choice, IoError};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
@@ -25,7 +25,7 @@ use netfold_switch::{
 };
 use netfold_switch_p4runtime::Server;
 use netfold_wire::UDP_PORT;
-use netfold_wire::control::{Numerics, Refusal};
+use netfold_wire::control::{Congestion, Numerics, Refusal};
 
 use crate::error::CliError;
 use crate::event::{Counters, Event, Listening};
@@ -67,6 +67,10 @@ pub(crate) struct SwitchCommand {
     /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
+    /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE], the last three with
+    /// [,address=IP][,prefix=BITS][,gateway=IP]; or dpdk:DEVICE, in programs built with DPDK.
+    #[arg(long, value_name = "IO", default_value_t)]
+    io: Choice,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
     #[arg(long)]
     payload: Option<u32>,
@@ -98,6 +102,10 @@ pub(crate) struct SwitchCommand {
     /// Seconds that a job waits for its workers, from the first.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     join_timeout: u64,
+    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp (both by marks and losses), swift
+    /// (by delay).
+    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    congestion: Congestion,
     /// Print the counters every so many seconds as well.
     #[arg(long, value_name = "SECONDS")]
     every: Option<u32>,
@@ -162,9 +170,14 @@ impl SwitchCommand {
         }
         let switch = builder
             .listen(self.listen)
+            .io_by({
+                let choice = self.io.clone();
+                move |opening| Ok(netfold_dpdk::open(&choice, opening)?)
+            })
             .pipeline(pipeline)
             .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))
+            .congestion(self.congestion)
             .middleware(move |mut io| {
                 if let Some(path) = pcap {
                     io = Box::new(Captured::create(io, path, Resolution::Micro)?);

@@ -63,13 +63,16 @@ enum Action {
         /// Its share where there is not enough for all, relative to others'.
         #[arg(long, default_value_t = 1)]
         weight: u32,
+        /// Its jobs displace those of tenants with a lower one, where the controller shares slots by priority: 0 to 255.
+        #[arg(long, default_value_t = 0)]
+        priority: u8,
         /// Let anybody act for it who gives its name.
         #[arg(long)]
         without_token: bool,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Change a tenant's limits, all three of them, or its weight.
+    /// Change a tenant's limits, all three of them, or its weight, or its priority.
     #[command(after_help = EXAMPLES)]
     Set {
         /// Its name.
@@ -82,6 +85,9 @@ enum Action {
         /// Its share from now on.
         #[arg(long)]
         weight: Option<u32>,
+        /// Its priority from now on, 0 to 255.
+        #[arg(long)]
+        priority: Option<u8>,
         #[command(flatten)]
         reach: Reach,
     },
@@ -107,12 +113,13 @@ impl TenantCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self.action {
             Action::List { reach } => list(output, &reach),
-            Action::Add { name, limits, weight, without_token, reach } => {
+            Action::Add { name, limits, weight, priority, without_token, reach } => {
                 let client = reach.connect()?;
                 let request = v1::AddTenantRequest {
                     name: name.clone(),
                     quota: Some(limits.into()),
                     weight,
+                    priority: priority.into(),
                     without_token,
                 };
                 let added = client.wait(client.tenants().add(request))?;
@@ -120,16 +127,18 @@ impl TenantCommand {
                 output.line(format_args!("tenant '{name}' is added"))?;
                 tell_token(output, &added.token)
             }
-            Action::Set { name, limits, unlimited, weight, reach } => {
+            Action::Set { name, limits, unlimited, weight, priority, reach } => {
                 let given = limits.slots.is_some() || limits.jobs.is_some() || limits.workers.is_some();
-                if !given && !unlimited && weight.is_none() {
+                if !given && !unlimited && weight.is_none() && priority.is_none() {
                     return Err(CliError::Usage(
-                        "nothing to change: give --slots, --jobs, --workers, --weight or --unlimited".into(),
+                        "nothing to change: give --slots, --jobs, --workers, --weight, --priority or --unlimited"
+                            .into(),
                     ));
                 }
                 let client = reach.connect()?;
                 let quota = (given || unlimited).then(|| limits.into());
-                let request = v1::SetTenantRequest { name, quota, weight: weight.unwrap_or(0) };
+                let (weight, priority) = (weight.unwrap_or(0), priority.map(u32::from));
+                let request = v1::SetTenantRequest { name, quota, weight, priority };
                 let tenant = client.wait(client.tenants().set(request))?;
                 output.event(&value(&tenant))?;
                 output.line(format_args!("tenant '{}' is changed", tenant.name))
@@ -164,7 +173,7 @@ fn value(tenant: &v1::Tenant) -> Value {
         json!({ "slots": quota.slots, "jobs": quota.jobs, "workers": quota.workers })
     };
     json!({
-        "event": "tenant", "tenant": tenant.name, "weight": tenant.weight, "has_token": tenant.has_token,
+        "event": "tenant", "tenant": tenant.name, "weight": tenant.weight, "priority": tenant.priority, "has_token": tenant.has_token,
         "quota": quota(tenant.quota), "used": quota(tenant.used),
     })
 }
@@ -173,14 +182,25 @@ fn list(output: &Output, reach: &Reach) -> Result<(), CliError> {
     let client = reach.connect()?;
     let request = v1::ListTenantsRequest { tenant: reach.tenant.clone() };
     let tenants = client.wait(client.tenants().list(request))?.tenants;
-    let mut table =
-        Table::new(&["tenant", "#weight", "token", "#slots", "#of", "#jobs", "#of", "#workers", "#of"]);
+    let mut table = Table::new(&[
+        "tenant",
+        "#weight",
+        "#priority",
+        "token",
+        "#slots",
+        "#of",
+        "#jobs",
+        "#of",
+        "#workers",
+        "#of",
+    ]);
     for tenant in &tenants {
         output.event(&value(tenant))?;
         let (quota, used) = (tenant.quota.unwrap_or_default(), tenant.used.unwrap_or_default());
         table.row([
             tenant.name.clone(),
             tenant.weight.to_string(),
+            tenant.priority.to_string(),
             if tenant.has_token { "yes" } else { "no" }.to_owned(),
             limit(used.slots),
             limit(quota.slots),

@@ -67,6 +67,7 @@ fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
     let rotated = one(&format!("tenant rotate green {at}"));
     assert_ne!(rotated["token"], added["token"]);
     assert_eq!(number(&one(&format!("tenant set green --weight 3 {at}")), "weight"), 3.0);
+    assert_eq!(number(&one(&format!("tenant set green --priority 4 {at}")), "priority"), 4.0);
     one(&format!("tenant remove green {at}"));
 
     let declared = one(&format!("job declare red/later --world 4 --mode bfp32 {at}"));

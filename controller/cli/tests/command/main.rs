@@ -12,6 +12,8 @@ mod p4;
 mod p4runtime;
 mod process;
 mod shared_switch;
+mod sharing;
+mod standby;
 mod switch;
 mod testbed;
 mod tls;

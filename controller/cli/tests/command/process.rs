@@ -40,11 +40,7 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn run(arguments: &str) -> (Option<i32>, Vec<Value>) {
     let mut process = Process::start(arguments);
     let status = process.wait();
-    let mut lines = Vec::new();
-    while let Ok(line) = process.lines.recv_timeout(PATIENCE) {
-        lines.push(line);
-    }
-    (status.code(), lines)
+    (status.code(), process.rest())
 }
 
 /// A child that is killed when dropped.
@@ -95,6 +91,11 @@ impl Process {
                 Err(RecvTimeoutError::Disconnected) => panic!("ended without '{kind}', only {seen:?}"),
             }
         }
+    }
+
+    /// All lines to the end of the process, but for those that were waited for or passed over.
+    pub(crate) fn rest(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect()
     }
 
     /// Waits for the end.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Process, netfold, number, run, text};
+use crate::process::{Process, is_root, netfold, number, run, text};
 
 /// Runs it and checks what must hold of every run: the exit code, the keys, and that nothing is wrong.
 fn right(options: &str, workers: f64, elements: f64) -> Value {
@@ -55,6 +55,23 @@ fn loss_on_every_link_changes_no_element() {
 }
 
 #[test]
+fn raw_packets_in_namespaces_of_their_own() {
+    if !is_root() {
+        return;
+    }
+    for io in ["af-packet", "packet-ring", "af-xdp"] {
+        let options = format!("--io {io} --workers 3 --elements 30000 --iterations 2 --loss 0.01");
+        let summary = right(&options, 3.0, 30000.0);
+        assert!(number(&summary, "resent") > 0.0, "{summary}");
+    }
+    right(
+        "--io packet-ring --levels 2 --workers 4 --elements 9000 --payload 8192 --iterations 1",
+        4.0,
+        9000.0,
+    );
+}
+
+#[test]
 fn an_interpreted_program_does_the_same() {
     right(
         "--switch interpreter --levels 2 --workers 4 --elements 4000 --payload 256 --loss 0.01",
@@ -87,7 +104,7 @@ fn what_cannot_be_run_is_refused() {
     for (options, word) in [
         ("--workers 33", "33 children"),
         ("--levels 2 --workers 1", "0 children"),
-        ("--io grpc", "rings or udp"),
+        ("--io grpc", "rings, udp"),
         ("--payload 100", "256, 1408 or 8192"),
         ("--slots 3", "slots"),
         ("--faults tx.loss=0.1", "both ends"),

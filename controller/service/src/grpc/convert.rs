@@ -145,6 +145,7 @@ pub(super) fn tenant(tenant: TenantView) -> v1::Tenant {
         quota: Some(quota_message(tenant.quota)),
         used: Some(quota_message(tenant.used)),
         weight: tenant.weight,
+        priority: tenant.priority.into(),
         has_token: tenant.token,
     }
 }
@@ -156,6 +157,7 @@ pub(super) fn new_tenant(record: &record::TenantRecord) -> v1::Tenant {
         quota: Some(quota_message(record.quota)),
         used: Some(v1::Quota { slots: Some(0), jobs: Some(0), workers: Some(0) }),
         weight: record.weight,
+        priority: record.priority.into(),
         has_token: record.token.is_some(),
     }
 }

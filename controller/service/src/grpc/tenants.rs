@@ -50,6 +50,7 @@ impl v1::tenants_server::Tenants for Tenants {
             name: request.name,
             quota: convert::quota(request.quota),
             weight: request.weight.max(1),
+            priority: priority(request.priority)?,
             token: token.as_ref().map(Token::hash),
         };
         self.execute(Command::AddTenant(record.clone())).await?;
@@ -63,7 +64,8 @@ impl v1::tenants_server::Tenants for Tenants {
         let name = named(&request.name)?.to_owned();
         let quota = request.quota.map(|quota| convert::quota(Some(quota)));
         let weight = (request.weight > 0).then_some(request.weight);
-        self.execute(Command::SetTenant { name: name.clone(), quota, weight, token: None }).await?;
+        let priority = request.priority.map(priority).transpose()?;
+        self.execute(Command::SetTenant { name: name.clone(), quota, weight, priority, token: None }).await?;
         let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
         let tenant = snapshot.tenants.into_iter().find(|tenant| tenant.name == name);
         tenant.map(convert::tenant).map(Response::new).ok_or_else(|| not_found("tenant", name))
@@ -101,8 +103,14 @@ impl v1::tenants_server::Tenants for Tenants {
         self.gate.admin(&metadata)?;
         let name = named(&request.name)?.to_owned();
         let token = new_token()?;
-        self.execute(Command::SetTenant { name, quota: None, weight: None, token: Some(token.hash()) })
-            .await?;
+        let token_hash = Some(token.hash());
+        let set = Command::SetTenant { name, quota: None, weight: None, priority: None, token: token_hash };
+        self.execute(set).await?;
         Ok(Response::new(v1::RotateTokenResponse { token: token.reveal() }))
     }
+}
+
+fn priority(asked: u32) -> Result<u8, Status> {
+    let outside = || Status::invalid_argument(format!("priority {asked}: give one from 0 to 255"));
+    u8::try_from(asked).map_err(|_| outside())
 }

@@ -151,7 +151,7 @@ function drawTables(snapshot) {
   fill("tenants", snapshot.tenants.map((tenant) => [
     tenant.name, number(count(tenant.used.slots)), number(limit(tenant.quota.slots)), number(count(tenant.used.jobs)),
     number(limit(tenant.quota.jobs)), number(count(tenant.used.workers)), number(limit(tenant.quota.workers)),
-    number(tenant.weight),
+    number(tenant.weight), number(tenant.priority),
   ]), "no tenants");
   fill("links", snapshot.links.map((link) => [
     `${link.a} \u2013 ${link.b}`, word(link.up ? "up" : "down"), number(rate(link.rate)), number(link.trees),

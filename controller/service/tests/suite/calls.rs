@@ -161,16 +161,26 @@ fn tenants_are_added_changed_and_removed() {
     run(async {
         let mut tenants = TenantsClient::new(channel(&served).await);
         let quota = Some(v1::Quota { slots: Some(64), jobs: None, workers: Some(8) });
-        let add = v1::AddTenantRequest { name: "green".into(), quota, weight: 0, without_token: false };
+        let add = v1::AddTenantRequest {
+            name: "green".into(),
+            quota,
+            weight: 0,
+            priority: 7,
+            without_token: false,
+        };
         let added = tenants.add(add.clone()).await.unwrap().into_inner();
         assert!(added.token.starts_with("nf_") && added.token.len() == 46);
         let tenant = added.tenant.unwrap();
-        assert_eq!((tenant.quota, tenant.weight, tenant.has_token), (quota, 1, true));
+        assert_eq!((tenant.quota, tenant.weight, tenant.priority, tenant.has_token), (quota, 1, 7, true));
         assert_eq!(tenants.add(add).await.unwrap_err().code(), Code::AlreadyExists);
 
-        let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 5 };
+        let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 5, priority: None };
         let tenant = tenants.set(set).await.unwrap().into_inner();
-        assert_eq!((tenant.quota, tenant.weight), (quota, 5), "what is not given stays");
+        assert_eq!((tenant.quota, tenant.weight, tenant.priority), (quota, 5, 7), "what is not given stays");
+        let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 0, priority: Some(0) };
+        assert_eq!(tenants.set(set.clone()).await.unwrap().into_inner().priority, 0);
+        let set = v1::SetTenantRequest { priority: Some(256), ..set };
+        assert_eq!(tenants.set(set).await.unwrap_err().code(), Code::InvalidArgument);
         let rotate = v1::RotateTokenRequest { name: "green".into() };
         let rotated = tenants.rotate_token(rotate).await.unwrap().into_inner();
         assert_ne!(rotated.token, added.token);

@@ -88,7 +88,7 @@ fn only_administrators_change_tenants_and_switches() {
         {
             let add = v1::AddTenantRequest { name: "green".into(), ..Default::default() };
             assert_eq!(reason(&tenants.add(with(token, add)).await.unwrap_err()), why);
-            let set = v1::SetTenantRequest { name: "red".into(), quota: None, weight: 9 };
+            let set = v1::SetTenantRequest { name: "red".into(), quota: None, weight: 9, priority: None };
             assert_eq!(reason(&tenants.set(with(token, set)).await.unwrap_err()), why);
             let rotate = v1::RotateTokenRequest { name: "red".into() };
             assert_eq!(reason(&tenants.rotate_token(with(token, rotate)).await.unwrap_err()), why);

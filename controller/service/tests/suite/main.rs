@@ -3,6 +3,7 @@
 
 mod calls;
 mod doors;
+mod etcd;
 mod page;
 mod plane;
 mod speed;

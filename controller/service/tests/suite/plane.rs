@@ -36,7 +36,7 @@ pub(crate) fn name(tenant: &str, job: &str) -> JobName {
 
 fn tenant(name: &str, token: &str) -> TenantRecord {
     let quota = Quota { slots: 512, jobs: 4, workers: u32::MAX };
-    TenantRecord { name: name.into(), quota, weight: 1, token: Some(TokenHash::of(token)) }
+    TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token: Some(TokenHash::of(token)) }
 }
 
 fn member(rank: u16, switch: &str) -> MemberView {
@@ -195,6 +195,7 @@ impl StandIn for Plane {
                     quota: tenant.quota,
                     used: Quota { slots: 384, jobs: 1, workers: 4 },
                     weight: tenant.weight,
+                    priority: tenant.priority,
                     token: tenant.token.is_some(),
                 })
                 .collect(),
@@ -239,11 +240,12 @@ impl StandIn for Plane {
                 }
                 self.occurrence("tenant_changed", None, "was added")
             }
-            Command::SetTenant { name, quota, weight, token } => {
+            Command::SetTenant { name, quota, weight, priority, token } => {
                 let missing = CommandError::NotFound { what: "tenant", name: name.clone() };
                 let tenant = self.tenants.get_mut(&name).ok_or(missing)?;
                 tenant.quota = quota.unwrap_or(tenant.quota);
                 tenant.weight = weight.unwrap_or(tenant.weight);
+                tenant.priority = priority.unwrap_or(tenant.priority);
                 tenant.token = token.or(tenant.token);
                 self.occurrence("tenant_changed", None, "was changed")
             }

@@ -66,11 +66,12 @@ fn job(number: u32, state: JobState) -> JobRecord {
     }
 }
 
-fn tenant(number: u32) -> TenantRecord {
+pub(crate) fn tenant(number: u32) -> TenantRecord {
     TenantRecord {
         name: format!("tenant-{number}"),
         quota: Quota { slots: number, jobs: 3, workers: u32::MAX },
         weight: 1,
+        priority: 3,
         token: Some(TokenHash::of(&format!("nf_{number}"))),
     }
 }
@@ -94,6 +95,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         key: 0xdead_beef,
         slots: 64,
         first_chunk: Some(number),
+        movable: true,
         over: false,
         switches: vec!["leaf1".into()],
         shape: Shape { above: vec![None], workers: vec![0, 0] },
@@ -104,7 +106,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
 }
 
 /// What the writer does in its step of this number: several records at once, of which none may be there without the others.
-fn step(number: u32) -> Vec<Change> {
+pub(crate) fn step(number: u32) -> Vec<Change> {
     let mut changes = vec![
         Change::EpochNext(number + 1),
         Change::Tenant(tenant(number)),
@@ -123,7 +125,7 @@ fn step(number: u32) -> Vec<Change> {
     changes
 }
 
-fn after(steps: u32) -> Kept {
+pub(crate) fn after(steps: u32) -> Kept {
     let mut kept = Kept::default();
     (0..steps).flat_map(step).for_each(|change| kept.apply(change));
     kept

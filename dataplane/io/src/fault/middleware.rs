@@ -298,6 +298,10 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
         self.inner.unbind_port(port)
     }
 
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        self.inner.set_ecn_capable(capable)
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         self.inner.peer(port)
     }

@@ -11,7 +11,6 @@
 //! kernel's `net/ipv4/udp.c` for the limits of a segmented send.
 
 mod address;
-mod bell;
 mod kept;
 mod receive;
 mod syscall;
@@ -25,11 +24,14 @@ use std::task::Waker;
 use std::time::Duration;
 
 use self::address::Peers;
-use self::bell::EventBell;
-use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
+use crate::event::EventBell;
+use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, sys};
 
 /// Longest datagram that IPv4 carries, in bytes: 65535 less its header and UDP's.
 pub const DATAGRAM_LEN_MAX: usize = 65_507;
+
+/// The ECN bits of a packet whose sender heeds marks (RFC 3168 section 5).
+const ECT_0: libc::c_int = 0b10;
 
 /// How a socket is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +112,7 @@ impl UdpIo {
         socket.set_nonblocking(true).map_err(|source| IoError::os("set_nonblocking", source))?;
         let local = socket.local_addr().map_err(|source| IoError::os("getsockname", source))?;
         let datagram_len_max = config.datagram_len_max.clamp(1, DATAGRAM_LEN_MAX);
-        enlarge_buffers(&socket, config.socket_buffer);
+        sys::enlarge_buffers(socket.as_fd(), config.socket_buffer);
         // Best effort: without them the ECN bits read 0.
         let _ = syscall::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
         if local.is_ipv6() {
@@ -130,6 +132,22 @@ impl UdpIo {
         })
     }
 
+    /// Says in the IP header of all that is sent from now on that marks of long queues are heeded (ECT(0), RFC 3168 section 5), or
+    /// that they are not. Not at first.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the system refuses.
+    pub fn set_ecn_capable(&self, capable: bool) -> Result<(), IoError> {
+        let (level, name) = match self.local {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        let bits = if capable { ECT_0 } else { 0 };
+        syscall::set_option(self.socket.as_fd(), level, name, bits)
+            .map_err(|source| IoError::os("setsockopt", source))
+    }
+
     /// Whether the kernel coalesces datagrams on receive.
     #[must_use]
     pub fn gro(&self) -> bool {
@@ -140,16 +158,6 @@ impl UdpIo {
     #[must_use]
     pub fn gso_len_max(&self) -> usize {
         self.sending.segment_max()
-    }
-}
-
-/// Best effort: a smaller buffer only means more loss under load.
-fn enlarge_buffers(socket: &UdpSocket, bytes: usize) {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-        if syscall::set_option(socket.as_fd(), libc::SOL_SOCKET, force, bytes).is_err() {
-            let _ = syscall::set_option(socket.as_fd(), libc::SOL_SOCKET, plain, bytes);
-        }
     }
 }
 
@@ -206,6 +214,10 @@ impl PacketIo for UdpIo {
             Role::Listening(peers) => peers.unbind(port),
             Role::Connected(_) => Err(IoError::Unsupported("binding ports of a connected socket")),
         }
+    }
+
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        Self::set_ecn_capable(self, capable)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -1,79 +1,24 @@
 //! The system calls that the standard library does not have, each behind a safe function.
-#![expect(
-    unsafe_code,
-    reason = "recvmmsg, sendmmsg, ppoll, eventfd and socket options exist only as C calls"
-)]
+#![expect(unsafe_code, reason = "recvmmsg and sendmmsg exist only as C calls")]
 
-use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use std::time::Duration;
 
-use libc::{c_int, c_short, iovec, mmsghdr};
+use libc::{c_int, iovec, mmsghdr};
 
 use super::address::RawAddress;
 use super::window::Run;
 use crate::Transmit;
+use crate::sys::checked;
+pub(super) use crate::sys::{option, poll, set_option};
 
 /// Messages per call of `sendmmsg` or `recvmmsg`.
 pub(super) const MESSAGES_MAX: usize = 64;
 
 /// Room for the control messages of one received message: segment size, ECN (both forms).
 const CONTROL_LEN: usize = 96;
-
-/// Sets an integer socket option.
-pub(super) fn set_option(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: the pointer and the length describe `value`, which lives through the call; the kernel only reads it.
-    let rc = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    checked(rc).map(drop)
-}
-
-/// Reads an integer socket option.
-pub(super) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `value`, and both live through the call.
-    let rc =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), &mut len) };
-    checked(rc).map(|_| value)
-}
-
-/// A new event counter, non-blocking, as a file of which 8 bytes are read and written.
-pub(super) fn eventfd() -> io::Result<File> {
-    // SAFETY: no pointers are passed.
-    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
-}
-
-/// Sleeps until one of the descriptors has one of its events (or an error) or `timeout` is over; says which have. A
-/// signal looks like an event of the first.
-pub(super) fn poll(fds: [(BorrowedFd<'_>, c_short); 2], timeout: Duration) -> io::Result<[bool; 2]> {
-    let mut list = fds.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
-    let time = libc::timespec {
-        // A year is as good as for ever, and fits into every time_t.
-        tv_sec: timeout.as_secs().min(365 * 86_400) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as _,
-    };
-    // SAFETY: `list` holds 2 entries and `time` is a valid timespec, both live through the call; a null signal mask
-    // means "leave it".
-    let rc = unsafe { libc::ppoll(list.as_mut_ptr(), 2, &time, ptr::null()) };
-    match checked(rc) {
-        Ok(_) => Ok(list.map(|entry| entry.revents != 0)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([true, false]),
-        Err(error) => Err(error),
-    }
-}
 
 /// The control message that asks for segmentation: a `cmsghdr` and its value, laid out as cmsg(3) says.
 #[derive(Clone, Copy)]
@@ -318,10 +263,6 @@ fn read_controls(mut bytes: &[u8], message: &mut Message) {
         }
         bytes = bytes.get(len.next_multiple_of(WORD)..).unwrap_or_default();
     }
-}
-
-fn checked(rc: c_int) -> io::Result<c_int> {
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) }
 }
 
 #[cfg(test)]

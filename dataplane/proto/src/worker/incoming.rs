@@ -4,8 +4,9 @@ use netfold_wire::control::Numerics;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker};
+use crate::congestion::Answer;
 use crate::descriptors::Verdict;
-use crate::slot::State;
+use crate::slot::{Slot, State};
 use crate::stream::Piece;
 use crate::{AbortReason, Ignored, Instant, OpId};
 
@@ -20,6 +21,12 @@ struct Fitting {
 }
 
 impl Worker {
+    /// The network has marked the datagram that is handed over next: the ECN bits of its IP header say that a queue was long
+    /// (RFC 3168, CE).
+    pub fn note_mark(&mut self) {
+        self.marked = true;
+    }
+
     /// Takes a datagram from the switch. Any bytes are harmless: what does not fit exactly is counted in
     /// [`WorkerStats::ignored`](crate::WorkerStats::ignored) and changes nothing else.
     pub fn handle_packet(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Handled {
@@ -27,6 +34,7 @@ impl Worker {
             Ok(()) if self.aborted.is_some() => Handled::Aborted,
             Ok(()) => Handled::Result,
             Err(cause) => {
+                self.marked = false;
                 self.stats.ignored[cause as usize] += 1;
                 Handled::Ignored(cause)
             }
@@ -97,7 +105,10 @@ impl Worker {
         let chunk = self.slots.chunk(index);
         if serial::newer(chunk, repr.chunk) {
             Err(Ignored::Late)
-        } else if chunk != repr.chunk || !matches!(slot.state(), State::Flying | State::Lost) {
+        } else if chunk != repr.chunk
+            || slot.sends == 0
+            || !matches!(slot.state(), State::Flying | State::Lost)
+        {
             Err(Ignored::Unsent)
         } else {
             Ok(index)
@@ -136,7 +147,7 @@ impl Worker {
         if slot.redo.is_none() && self.left_the_range(repr, &piece, slot.op) {
             self.stats.saturated += 1;
             self.slots.again(index, repr.exp_next);
-            self.recovery.detect(now, &mut self.slots, &self.rtt);
+            self.find_lost(now);
             return;
         }
         if let Some(chunk) = piece.data {
@@ -156,7 +167,19 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.recovery.detect(now, &mut self.slots, &self.rtt);
+        self.tell_answer(now, &slot, repr);
+        self.find_lost(now);
+    }
+
+    /// Tells the law of congestion control that a position was answered.
+    fn tell_answer(&mut self, now: Instant, slot: &Slot, repr: &Repr) {
+        let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
+        if let Some(gate) = &mut self.gate {
+            let once = (slot.sends == 1).then_some(slot.sent_at);
+            let smoothed = self.rtt.smoothed().unwrap_or_default();
+            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed), &self.slots);
+            self.stats.window = gate.window();
+        }
     }
 
     /// Whether a sum of quantised values in this result is not to be trusted. What all ranks are told is the same.
@@ -171,7 +194,7 @@ impl Worker {
         self.progress_at = now;
         self.stats.results += 1;
         self.stats.result_bytes += len as u64;
-        self.stats.congested += u64::from(repr.flags.contains(Flags::CONGESTION));
+        self.stats.congested += u64::from(self.marked || repr.flags.contains(Flags::CONGESTION));
         let slot = self.slots.slot(index);
         if slot.sends == 1 {
             self.rtt.sample(now, slot.sent_at);

@@ -5,13 +5,14 @@ mod rig;
 
 use std::time::Duration;
 
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Admission, Congestion, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
-use rig::{Network, Rig, Tensors, blocks, integers, spec};
+use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 
+use crate::congestion::{Answer, CongestionControl, Round};
 use crate::*;
 
-const ROUGH: Network = Network { loss: 0.1, duplicate: 0.1, delay_us: 20, jitter_us: 400 };
+const ROUGH: Network = Network { loss: 0.1, duplicate: 0.1, delay_us: 20, jitter_us: 400, shared: None };
 
 #[test]
 fn without_loss_every_position_is_sent_once() {
@@ -54,6 +55,142 @@ fn rough_networks_change_no_result() {
         rig.run();
         rig.assert_done(12);
     }
+}
+
+/// Whatever the windows are, also where they differ between ranks, every result is right and the job goes on.
+#[test]
+fn laws_of_congestion_control_change_no_result() {
+    for seed in 0..90 {
+        let world = 1 + (seed % 5) as u16;
+        let slots = 1 << (seed % 6);
+        let mut rig = Rig::new(seed, world, slots, u32::MAX - 30, ROUGH);
+        for (rank, worker) in rig.workers.iter_mut().enumerate() {
+            let which = if seed % 2 == 0 { seed as usize / 2 } else { seed as usize + rank };
+            let congestion = Congestion::ALL[which % Congestion::ALL.len()];
+            let config = worker.config().clone();
+            let admission = Admission { congestion, ..config.admission.clone() };
+            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
+        }
+        for op in 0..9 {
+            rig.submit(match op % 3 {
+                0 => integers(1 + (seed % 40) as u32),
+                1 => blocks(1 + (seed % 70) as u32),
+                _ => OpSpec::BARRIER,
+            });
+        }
+        rig.run();
+        rig.assert_done(9);
+    }
+}
+
+/// Four ranks' packets go over one link with a short queue: without a law the queue overflows all the time, with one it does not,
+/// and the link is used all the same.
+#[test]
+fn laws_keep_a_shared_queue_short_and_its_link_busy() {
+    const CHUNKS: u32 = 4000;
+    let shared = SharedLink { packet_us: 10, room: 60, mark_from: 20 };
+    let network = Network { shared: Some(shared), ..Network::PERFECT };
+    let run = |congestion: Congestion| {
+        let mut rig = Rig::new(1, 4, 64, 0, network);
+        for worker in &mut rig.workers {
+            let config = worker.config().clone();
+            let admission = Admission { congestion, ..config.admission.clone() };
+            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
+        }
+        rig.submit(integers(CHUNKS));
+        rig.run();
+        rig.assert_done(1);
+        let ideal = Duration::from_micros(10 * 4 * u64::from(CHUNKS));
+        let goodput = ideal.as_secs_f64() / (rig.now - Instant::ZERO).as_secs_f64();
+        let resent: u64 = rig.workers.iter().map(|worker| worker.stats().resent).sum();
+        let (name, share, dropped) = (congestion.name(), 100.0 * goodput, rig.dropped);
+        println!("{name}: {share:.1} % of the link, {dropped} dropped, {resent} sent again");
+        (goodput, rig.dropped)
+    };
+    let (_, dropped) = run(Congestion::Fixed);
+    for law in [Congestion::Aimd, Congestion::Dctcp, Congestion::Swift] {
+        let (goodput, fewer) = run(law);
+        assert!(fewer * 5 < dropped, "{law:?}: {fewer} of {dropped}");
+        assert!(goodput > 0.8, "{law:?}: {goodput}");
+    }
+}
+
+/// A window that another rank's does not fit at all.
+#[derive(Debug)]
+struct Narrow(f64);
+
+impl CongestionControl for Narrow {
+    fn answered(&mut self, answer: &Answer) {
+        // Up and down, as no law would.
+        self.0 = 1.0 + (answer.now.as_nanos() / 1000 % 7) as f64;
+    }
+
+    fn round(&mut self, _: &Round) {}
+
+    fn lost(&mut self, _: Instant) {
+        self.0 = 0.0;
+    }
+
+    fn window(&self) -> f64 {
+        self.0
+    }
+}
+
+#[test]
+fn a_law_of_the_callers_own_bounds_what_is_in_flight() {
+    for seed in 0..30 {
+        let mut rig = Rig::new(seed, 3, 32, 5, ROUGH);
+        for (rank, worker) in rig.workers.iter_mut().enumerate() {
+            let fresh = Worker::new(worker.config().clone()).unwrap();
+            *worker = fresh.with_congestion_control(Box::new(Narrow(1.0 + rank as f64)));
+        }
+        rig.submit(blocks(90));
+        rig.submit(integers(90));
+        while rig.turn() {
+            assert!(rig.workers.iter().all(|worker| worker.outstanding() <= 8), "more than any window was");
+        }
+        rig.assert_done(2);
+    }
+}
+
+#[test]
+fn marks_narrow_the_window_and_their_end_widens_it() {
+    let mut config = rig::config(32, 0, 0, 1);
+    config.admission.congestion = Congestion::Aimd;
+    let mut worker = Worker::new(config).unwrap();
+    let mut switch = rig::Switch::default();
+    let mut tensors = Tensors::new(0, 1);
+    let mut now = Instant::ZERO;
+    worker.submit(integers(2000)).unwrap();
+    let mut flight = |worker: &mut Worker, marked: bool| {
+        let mut sent = Vec::new();
+        let mut buffer = [0; header::LEN + 4 * rig::LANE_WORDS];
+        while let Some(len) = worker.poll_transmit(now, &mut buffer, &mut tensors) {
+            sent.push(buffer[..len].to_vec());
+        }
+        now += Duration::from_micros(100);
+        for datagram in &sent {
+            if let Some((_, result)) = switch.process(1, 0, datagram) {
+                if marked {
+                    worker.note_mark();
+                }
+                assert_eq!(worker.handle_packet(now, &result, &mut tensors), Handled::Result);
+            }
+        }
+        sent.len() as u32
+    };
+    assert_eq!(flight(&mut worker, false), 32, "all slots at first");
+    for _ in 0..3 {
+        flight(&mut worker, true);
+    }
+    assert!(worker.stats().window <= 8, "{}", worker.stats().window);
+    assert!(flight(&mut worker, false) <= 8);
+    let congested = worker.stats().congested;
+    assert!((32..70).contains(&congested), "{congested}");
+    for _ in 0..30 {
+        flight(&mut worker, false);
+    }
+    assert_eq!(flight(&mut worker, false), 32);
 }
 
 /// Streams of one job at one switch, each with its own slots and chunk numbers: neither meets the other.
@@ -100,8 +237,7 @@ fn what_waits_behind_other_streams_has_not_stalled() {
 
 #[test]
 fn heavy_loss_ends() {
-    let mut rig =
-        Rig::new(5, 8, 32, 12345, Network { loss: 0.2, duplicate: 0.2, delay_us: 20, jitter_us: 2000 });
+    let mut rig = Rig::new(5, 8, 32, 12345, Network { loss: 0.2, duplicate: 0.2, jitter_us: 2000, ..ROUGH });
     rig.submit(blocks(300));
     rig.run();
     rig.assert_done(1);

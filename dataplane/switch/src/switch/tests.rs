@@ -79,3 +79,47 @@ fn calls_run_on_the_switch_and_fail_once_it_has_stopped() {
     assert_eq!(counters.results, 0);
     assert_eq!(handle.call(|_| ()), Err(CallError));
 }
+
+/// Rank `rank`'s share of chunk 1 of slot 0, a bare one.
+fn share(rank: u8) -> Vec<u8> {
+    let repr = Repr {
+        kind: Kind::Data,
+        flags: Flags::BARE,
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: NODE.job,
+        slot: 0,
+        set: 0,
+        epoch: NODE.epoch,
+        key: NODE.key,
+        chunk: 1,
+        bitmap: 1 << rank,
+        count: 1,
+        exp: 0,
+        exp_next: 0,
+    };
+    let mut bytes = vec![0; header::LEN];
+    repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+    bytes
+}
+
+#[test]
+fn the_result_says_that_the_share_that_completed_it_was_marked() {
+    for (ecn, marked) in [(0, false), (0b10, false), (0b11, true)] {
+        let mut core = switch().core;
+        core.insert(&[entries(0), entries(1)].concat()).unwrap();
+        let mut memory = [share(0), share(1)].concat();
+        let packet = |rank: u16, ecn| Received {
+            port: PortId(rank),
+            offset: u32::from(rank) * header::LEN as u32,
+            len: header::LEN as u32,
+            ecn,
+        };
+        let (mut verdicts, mut output) = (Vec::new(), Vec::new());
+        core.process(&[packet(0, 0), packet(1, ecn)], &mut memory, &mut verdicts, &mut output).unwrap();
+        assert_eq!(verdicts[1].send, Send::Multicast(NODE.group));
+        let result = Repr::parse(&header::Packet::new_checked(&memory[header::LEN..]).unwrap()).unwrap();
+        assert_eq!((result.kind, result.flags.contains(Flags::CONGESTION)), (Kind::Result, marked), "{ecn}");
+    }
+}

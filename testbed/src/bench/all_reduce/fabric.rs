@@ -128,6 +128,7 @@ impl LocalSwitch {
                 shift: 0,
                 switch: None,
                 grace_ms: 0,
+                congestion: Default::default(),
             },
         };
         running.admission.first_chunk = running.admit(config)?;

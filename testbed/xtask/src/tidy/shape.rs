@@ -14,7 +14,16 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "
 
 /// The sources and folders that may hold unsafe code; tests may, too. docs/architecture.md names them.
 const UNSAFE_FILES: &[&str] = &[
+    "dataplane/io/conformance/src/namespace.rs",
+    "dataplane/io/src/link/mapping.rs",
+    "dataplane/io/src/link/socket.rs",
+    "dataplane/io/src/link/xdp",
+    "dataplane/io/src/sys.rs",
     "dataplane/io/src/udp/syscall.rs",
+    "dataplane/dpdk/src/buffers.rs",
+    "dataplane/dpdk/src/device.rs",
+    "dataplane/dpdk/src/eal.rs",
+    "dataplane/dpdk/src/port.rs",
     // Bindings: all that they do is to work on foreign pointers.
     "hostlib/c/src",
     "hostlib/nccl/src",

@@ -3,6 +3,7 @@
 mod admission;
 mod all_reduce;
 mod fold;
+mod io;
 mod perf;
 mod quantize;
 mod star;
@@ -28,6 +29,7 @@ enum What {
     Admission(admission::Admission),
     AllReduce(all_reduce::AllReduce),
     Fold(fold::Fold),
+    Io(io::Io),
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
     Star(star::Star),
@@ -47,6 +49,7 @@ impl Bench {
             What::Admission(bench) => bench.run(output),
             What::AllReduce(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
+            What::Io(bench) => bench.run(output),
             What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),
             What::Star(bench) => bench.run(output),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold::{Communicator, Mode};
+use netfold_io::Choice;
 
 use crate::command::joining::{self, Joining};
 use crate::error::CliError;
@@ -35,6 +36,9 @@ pub(crate) struct Worker {
     switch: Option<String>,
     #[command(flatten)]
     joining: Joining,
+    /// What carries packets, as for `netfold switch`.
+    #[arg(long, value_name = "IO", default_value_t)]
+    io: Choice,
     /// Where the workers of the job meet, HOST:PORT, on the host of rank 0: then they go on without a switch that is refused or lost.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
@@ -143,6 +147,10 @@ impl Worker {
             .world_size(self.world)
             .mode(self.mode)
             .slots(self.slots)
+            .io_by({
+                let choice = self.io.clone();
+                move |opening| Ok(netfold_dpdk::open(&choice, opening)?)
+            })
             .join_timeout(timeout)
             .stall_timeout(timeout);
         if let Some(switch) = &self.switch {

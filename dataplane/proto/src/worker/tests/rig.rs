@@ -29,6 +29,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         shift: 0,
         switch: None,
         grace_ms: 0,
+        congestion: Default::default(),
     };
     WorkerConfig::new(admission, rank, world)
 }
@@ -209,14 +210,29 @@ pub(super) struct Network {
     /// One-way delay: at least, and at most that much more.
     pub(super) delay_us: u64,
     pub(super) jitter_us: u64,
+    /// A link that all packets to the switch share, if there is one.
+    pub(super) shared: Option<SharedLink>,
+}
+
+/// A link with a queue that drops at its tail and marks when it is long.
+#[derive(Clone, Copy)]
+pub(super) struct SharedLink {
+    /// Time that a packet takes.
+    pub(super) packet_us: u64,
+    /// Packets that the queue holds.
+    pub(super) room: u64,
+    /// Packets in it from which on it marks.
+    pub(super) mark_from: u64,
 }
 
 impl Network {
-    pub(super) const PERFECT: Self = Self { loss: 0.0, duplicate: 0.0, delay_us: 50, jitter_us: 0 };
+    pub(super) const PERFECT: Self =
+        Self { loss: 0.0, duplicate: 0.0, delay_us: 50, jitter_us: 0, shared: None };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
+    Link(u16),
     Switch(u16),
     Worker(u16),
 }
@@ -237,6 +253,12 @@ pub(super) struct Rig {
     rng: Xoshiro256PlusPlus,
     flying: BinaryHeap<Reverse<Arrival>>,
     sequence: u64,
+    /// When the shared link has sent what it holds.
+    busy_until: Instant,
+    /// The same of each rank's own link.
+    own_busy_until: Vec<Instant>,
+    /// Packets that its queue had no room for.
+    pub(super) dropped: u64,
 }
 
 impl Rig {
@@ -265,6 +287,9 @@ impl Rig {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             flying: BinaryHeap::new(),
             sequence: 0,
+            busy_until: Instant::ZERO,
+            own_busy_until: vec![Instant::ZERO; usize::from(world)],
+            dropped: 0,
         }
     }
 
@@ -319,6 +344,7 @@ impl Rig {
                 worker.handle_packet(self.now, bytes, &mut self.tensors[usize::from(rank)]);
                 self.poll(rank);
             }
+            Place::Link(rank) => self.queue(rank, bytes.to_vec()),
             Place::Switch(from) => match self.switch.process(world, from, bytes) {
                 Some((Some(rank), bytes)) => self.send(Place::Worker(rank), bytes),
                 Some((None, bytes)) => {
@@ -341,7 +367,7 @@ impl Rig {
     }
 
     fn send(&mut self, to: Place, bytes: Vec<u8>) {
-        let (Place::Switch(rank) | Place::Worker(rank)) = to;
+        let (Place::Switch(rank) | Place::Worker(rank) | Place::Link(rank)) = to;
         if self.dead.contains(&rank) {
             return;
         }
@@ -350,15 +376,44 @@ impl Rig {
             if self.rng.random_bool(self.network.loss) {
                 continue;
             }
-            let delay = self.network.delay_us + self.rng.random_range(0..=self.network.jitter_us);
-            self.sequence += 1;
-            self.flying.push(Reverse((
-                self.now + Duration::from_micros(delay),
-                self.sequence,
-                to,
-                bytes.clone(),
-            )));
+            match (to, self.network.shared) {
+                // Its own link first, so that packets of several ranks come to the shared one in turn.
+                (Place::Switch(_), Some(shared)) => {
+                    let own = &mut self.own_busy_until[usize::from(rank)];
+                    *own = (*own).max(self.now) + Duration::from_micros(shared.packet_us);
+                    let at = *own;
+                    self.push(at, Place::Link(rank), bytes.clone());
+                }
+                _ => self.travel(self.now, to, bytes.clone()),
+            }
         }
+    }
+
+    fn travel(&mut self, from: Instant, to: Place, bytes: Vec<u8>) {
+        let delay = self.network.delay_us + self.rng.random_range(0..=self.network.jitter_us);
+        self.push(from + Duration::from_micros(delay), to, bytes);
+    }
+
+    fn push(&mut self, at: Instant, to: Place, bytes: Vec<u8>) {
+        self.sequence += 1;
+        self.flying.push(Reverse((at, self.sequence, to, bytes)));
+    }
+
+    /// A packet comes to the shared link: it is queued, marked or dropped.
+    fn queue(&mut self, rank: u16, mut bytes: Vec<u8>) {
+        let Some(SharedLink { packet_us, room, mark_from }) = self.network.shared else { return };
+        let backlog = (self.busy_until - self.now).as_micros() as u64 / packet_us;
+        if backlog >= room {
+            self.dropped += 1;
+            return;
+        }
+        if backlog >= mark_from {
+            let mut packet = Packet::new_unchecked(&mut bytes[..]);
+            let data = Repr::parse(&packet).unwrap();
+            Repr { flags: data.flags.with(Flags::CONGESTION), ..data }.emit(&mut packet);
+        }
+        self.busy_until = self.busy_until.max(self.now) + Duration::from_micros(packet_us);
+        self.travel(self.busy_until, Place::Switch(rank), bytes);
     }
 
     /// Asserts that every rank finished operations `0..ops`, in order and without an abort, and that all ranks were

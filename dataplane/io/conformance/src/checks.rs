@@ -6,13 +6,43 @@ use std::time::{Duration, Instant};
 
 use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit};
 
-use crate::number;
-use crate::rigs::{DATAGRAM_LEN_MAX, Rig, SPOKES};
+use crate::{DATAGRAM_LEN_MAX, Rig, SPOKES};
+
+/// A check by its name.
+pub(crate) type Check = (&'static str, fn(Rig));
+
+macro_rules! list {
+    ($($check:ident),* $(,)?) => { &[$((stringify!($check), $check as fn(Rig))),*] };
+}
+
+/// What every backend does.
+pub(crate) const ALL: &[Check] = list![
+    order_per_port_is_kept,
+    interleaved_multicast_arrives_in_order,
+    bursts_larger_than_the_batch,
+    a_stream_of_bursts_arrives_whole,
+    small_batches_lose_nothing,
+    empty_datagrams_arrive,
+    datagrams_of_mixed_lengths_arrive,
+    largest_datagram_arrives,
+    oversize_is_an_error_and_sends_nothing,
+    packets_outside_memory_are_an_error,
+    unbound_ports_swallow,
+    waker_ends_wait,
+    early_wake_is_not_lost,
+    arrival_ends_wait,
+    wait_times_out,
+    traffic_both_ways_between_threads,
+];
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().expect("test datagrams begin with a number"))
+}
 
 /// Long enough for any machine; only failing checks wait that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-fn packet(port: usize, offset: usize, len: usize) -> Transmit {
+pub(crate) fn packet(port: usize, offset: usize, len: usize) -> Transmit {
     Transmit { port: PortId(port as u16), offset: offset as u32, len: len as u32 }
 }
 
@@ -21,8 +51,12 @@ fn send_all(io: &mut dyn PacketIo, memory: &[u8], packets: &[Transmit], mut reli
     let mut taken = 0;
     let start = Instant::now();
     while taken < packets.len() {
-        taken += io.transmit(memory, &packets[taken..]).expect("transmit");
+        let more = io.transmit(memory, &packets[taken..]).expect("transmit");
         relieve();
+        if more == 0 {
+            io.wait(Duration::from_millis(1)).expect("wait"); // raw links ask for their neighbours first
+        }
+        taken += more;
         assert!(start.elapsed() < PATIENCE, "only {taken} of {} were taken", packets.len());
     }
 }
@@ -53,7 +87,7 @@ fn numbered(count: u32, len: usize) -> Vec<u8> {
     memory
 }
 
-pub(crate) fn order_per_port_is_kept(mut rig: Rig) {
+fn order_per_port_is_kept(mut rig: Rig) {
     let memory = numbered(200, 100);
     let packets: Vec<_> = (0..200).map(|index| packet(0, index * 100, 100)).collect();
     let mut batch = rig.hub.capabilities().batch();
@@ -74,7 +108,7 @@ pub(crate) fn order_per_port_is_kept(mut rig: Rig) {
     }
 }
 
-pub(crate) fn interleaved_multicast_arrives_in_order(mut rig: Rig) {
+fn interleaved_multicast_arrives_in_order(mut rig: Rig) {
     let memory = numbered(100, 300);
     let packets: Vec<_> =
         (0..100 * SPOKES).map(|index| packet(index % SPOKES, index / SPOKES * 300, 300)).collect();
@@ -93,7 +127,7 @@ pub(crate) fn interleaved_multicast_arrives_in_order(mut rig: Rig) {
     }
 }
 
-pub(crate) fn bursts_larger_than_the_batch(mut rig: Rig) {
+fn bursts_larger_than_the_batch(mut rig: Rig) {
     let memory = numbered(150, 1000);
     let packets: Vec<_> = (0..150).map(|index| packet(0, index * 1000, 1000)).collect();
     let mut batch = RxBatch::new(7, 70_000);
@@ -105,7 +139,24 @@ pub(crate) fn bursts_larger_than_the_batch(mut rig: Rig) {
     assert!(got.iter().enumerate().all(|(index, (port, bytes))| *port == 1 && number(bytes) == index as u32));
 }
 
-pub(crate) fn small_batches_lose_nothing(mut rig: Rig) {
+fn a_stream_of_bursts_arrives_whole(mut rig: Rig) {
+    const BURST: usize = 100;
+    let memory = numbered(BURST as u32, 1200);
+    let packets: Vec<_> = (0..BURST).map(|index| packet(0, index * 1200, 1200)).collect();
+    let mut batch = rig.hub.capabilities().batch();
+    for round in 0..40 {
+        let mut got = Vec::new();
+        send_all(&mut *rig.spokes[round % SPOKES], &memory, &packets, || {
+            drain(&mut *rig.hub, &mut batch, &mut got);
+        });
+        collect(&mut *rig.hub, &mut batch, &mut got, BURST);
+        for (index, (port, bytes)) in got.iter().enumerate() {
+            assert_eq!((usize::from(*port), &bytes[..]), (round % SPOKES, &memory[index * 1200..][..1200]));
+        }
+    }
+}
+
+fn small_batches_lose_nothing(mut rig: Rig) {
     let memory = numbered(50, 900);
     let packets: Vec<_> = (0..50).map(|index| packet(0, index * 900, 900)).collect();
     let mut batch = RxBatch::new(100, DATAGRAM_LEN_MAX);
@@ -117,7 +168,7 @@ pub(crate) fn small_batches_lose_nothing(mut rig: Rig) {
     assert!(got.iter().enumerate().all(|(index, (_, bytes))| number(bytes) == index as u32));
 }
 
-pub(crate) fn empty_datagrams_arrive(mut rig: Rig) {
+fn empty_datagrams_arrive(mut rig: Rig) {
     let packets = [packet(0, 0, 0), packet(0, 0, 4), packet(0, 4, 0), packet(0, 2, 0)];
     let mut batch = rig.hub.capabilities().batch();
     let mut got = Vec::new();
@@ -127,7 +178,7 @@ pub(crate) fn empty_datagrams_arrive(mut rig: Rig) {
     assert_eq!(lens, [0, 4, 0, 0]);
 }
 
-pub(crate) fn datagrams_of_mixed_lengths_arrive(mut rig: Rig) {
+fn datagrams_of_mixed_lengths_arrive(mut rig: Rig) {
     let memory: Vec<u8> = (0..DATAGRAM_LEN_MAX).map(|index| (index * 7) as u8).collect();
     let lens = [1436, 1436, 1436, 28, 28, 500, 1436, 1, 2, 3, 0, 1436, 1436, 1435, 1501, 28];
     let packets: Vec<_> = lens.iter().map(|len| packet(2, DATAGRAM_LEN_MAX - len, *len)).collect();
@@ -140,7 +191,7 @@ pub(crate) fn datagrams_of_mixed_lengths_arrive(mut rig: Rig) {
     }
 }
 
-pub(crate) fn largest_datagram_arrives(mut rig: Rig) {
+fn largest_datagram_arrives(mut rig: Rig) {
     let memory: Vec<u8> = (0..DATAGRAM_LEN_MAX * 2).map(|index| (index / 3) as u8).collect();
     let packets = [packet(0, 0, DATAGRAM_LEN_MAX), packet(0, DATAGRAM_LEN_MAX, DATAGRAM_LEN_MAX)];
     let mut batch = rig.hub.capabilities().batch();
@@ -151,32 +202,45 @@ pub(crate) fn largest_datagram_arrives(mut rig: Rig) {
     assert_eq!(got[1].1, memory[DATAGRAM_LEN_MAX..]);
 }
 
-pub(crate) fn oversize_is_an_error_and_sends_nothing(mut rig: Rig) {
-    let max = rig.datagram_len_max();
+fn oversize_is_an_error_and_sends_nothing(mut rig: Rig) {
+    let max = rig.hub.capabilities().datagram_len_max;
     assert_eq!(max, DATAGRAM_LEN_MAX);
     let memory = vec![0; max + 1];
+    let before = rig.hub.counters().tx_packets;
     let result = rig.hub.transmit(&memory, &[packet(0, 0, 5), packet(1, 0, max + 1)]);
     let Err(IoError::Oversize { port: PortId(1), len, max: limit }) = result else { panic!("{result:?}") };
     assert_eq!((len, limit), (max + 1, max));
-    assert_eq!(rig.hub.counters().tx_packets, 0);
+    assert_eq!(rig.hub.counters().tx_packets, before);
     assert_eq!(rig.spokes[0].receive(&mut RxBatch::new(4, 9000)).expect("receive"), 0);
 }
 
-pub(crate) fn packets_outside_memory_are_an_error(mut rig: Rig) {
+fn packets_outside_memory_are_an_error(mut rig: Rig) {
     let result = rig.spokes[0].transmit(&[0; 10], &[packet(0, 8, 3)]);
     assert!(matches!(result, Err(IoError::Range { offset: 8, len: 3, memory: 10 })), "{result:?}");
 }
 
-pub(crate) fn unbound_ports_swallow(mut rig: Rig) {
+fn unbound_ports_swallow(mut rig: Rig) {
+    let before = rig.hub.counters();
     let packets = [packet(9, 0, 4), packet(0, 0, 4), packet(usize::from(u16::MAX), 0, 4)];
     send_all(&mut *rig.hub, &[1; 4], &packets, || {});
     let mut got = Vec::new();
     collect(&mut *rig.spokes[0], &mut RxBatch::new(4, 9000), &mut got, 1);
     let counters = rig.hub.counters();
-    assert_eq!((counters.unbound_port, counters.tx_packets, counters.tx_bytes), (2, 1, 4));
+    let sent = (counters.tx_packets - before.tx_packets, counters.tx_bytes - before.tx_bytes);
+    assert_eq!((counters.unbound_port - before.unbound_port, sent), (2, (1, 4)));
 }
 
-pub(crate) fn waker_ends_wait(mut rig: Rig) {
+/// Whether waiting runs into its timeout. A few wake-ups without cause are allowed: links hear more than datagrams.
+fn is_quiet(io: &mut dyn PacketIo, timeout: Duration) -> bool {
+    let mut batch = RxBatch::new(64, 1 << 17);
+    (0..8).any(|_| {
+        let woken = io.wait(timeout).expect("wait");
+        assert_eq!(io.receive(&mut batch).expect("receive"), 0, "nobody sent anything");
+        !woken
+    })
+}
+
+fn waker_ends_wait(mut rig: Rig) {
     let waker = rig.hub.waker();
     let woken = thread::scope(|scope| {
         let waiting = scope.spawn(|| rig.hub.wait(PATIENCE).expect("wait"));
@@ -185,18 +249,17 @@ pub(crate) fn waker_ends_wait(mut rig: Rig) {
     });
     assert!(woken, "wait ran into its timeout");
     // A wake-up is used up by one wait, or two when it met a sleeper half-way.
-    let still = (0..3).filter(|_| rig.hub.wait(Duration::ZERO).expect("wait")).count();
-    assert!(still <= 1, "the wake-up stays");
+    assert!(is_quiet(&mut *rig.hub, Duration::ZERO), "the wake-up stays");
 }
 
-pub(crate) fn early_wake_is_not_lost(mut rig: Rig) {
+fn early_wake_is_not_lost(mut rig: Rig) {
     rig.spokes[0].waker().wake();
     assert!(rig.spokes[0].wait(PATIENCE).expect("wait"));
-    assert!(!rig.spokes[0].wait(Duration::ZERO).expect("wait"), "used up");
+    assert!(is_quiet(&mut *rig.spokes[0], Duration::ZERO), "used up");
 }
 
-pub(crate) fn arrival_ends_wait(rig: Rig) {
-    let Rig { mut hub, mut spokes } = rig;
+fn arrival_ends_wait(rig: Rig) {
+    let Rig { mut hub, mut spokes, .. } = rig;
     thread::scope(|scope| {
         let waiting = scope.spawn(move || {
             let mut got = Vec::new();
@@ -207,17 +270,17 @@ pub(crate) fn arrival_ends_wait(rig: Rig) {
     });
 }
 
-pub(crate) fn wait_times_out(mut rig: Rig) {
+fn wait_times_out(mut rig: Rig) {
     let start = Instant::now();
-    assert!(!rig.hub.wait(Duration::from_millis(20)).expect("wait"));
+    assert!(is_quiet(&mut *rig.hub, Duration::from_millis(20)));
     assert!(start.elapsed() >= Duration::from_millis(19), "returned early");
-    assert!(!rig.hub.wait(Duration::ZERO).expect("wait"));
+    assert!(is_quiet(&mut *rig.hub, Duration::ZERO));
 }
 
-pub(crate) fn traffic_both_ways_between_threads(rig: Rig) {
+fn traffic_both_ways_between_threads(rig: Rig) {
     const COUNT: u32 = 3000;
     const WINDOW: u32 = 64;
-    let Rig { mut hub, mut spokes } = rig;
+    let Rig { mut hub, mut spokes, .. } = rig;
     thread::scope(|scope| {
         let waker = hub.waker();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();

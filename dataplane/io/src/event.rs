@@ -7,24 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Wake;
 
-use super::syscall;
-use crate::IoError;
+use crate::{IoError, sys};
 
 /// An event descriptor that is written only while somebody sleeps on it.
 #[derive(Debug)]
-pub(super) struct EventBell {
+pub(crate) struct EventBell {
     event: File,
     rung: AtomicBool,
     sleeping: AtomicBool,
 }
 
 impl EventBell {
-    pub(super) fn new() -> Result<Self, IoError> {
-        let event = syscall::eventfd().map_err(|source| IoError::os("eventfd", source))?;
+    pub(crate) fn new() -> Result<Self, IoError> {
+        let event = sys::eventfd().map_err(|source| IoError::os("eventfd", source))?;
         Ok(Self { event, rung: AtomicBool::new(false), sleeping: AtomicBool::new(false) })
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
@@ -38,7 +37,7 @@ impl EventBell {
     }
 
     /// Announces sleep; `false` when the bell was rung before, and sleep must not begin.
-    pub(super) fn fall_asleep(&self) -> bool {
+    pub(crate) fn fall_asleep(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.rung.swap(false, Ordering::Acquire) {
@@ -49,7 +48,7 @@ impl EventBell {
     }
 
     /// Ends what [`fall_asleep`](Self::fall_asleep) began. `readable`: the descriptor was found so.
-    pub(super) fn wake_up(&self, readable: bool) {
+    pub(crate) fn wake_up(&self, readable: bool) {
         self.sleeping.store(false, Ordering::Relaxed);
         if readable {
             self.rung.store(false, Ordering::Relaxed);

@@ -1,0 +1,113 @@
+//! `netfold bench io`.
+
+use std::time::Duration;
+
+use clap::Args;
+use netfold_testbed::bench::io::{Backend, Config, IoBenchError, all, named, run};
+
+use super::Tagged;
+use crate::error::CliError;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  netfold bench io                                UDP sockets on the loopback interface
+  netfold bench io --io packet-ring --io udp-veth
+  netfold bench io --all --json                   every back end of this program that can run here";
+
+/// What packet I/O costs the software switch, beside a plain forwarder on the same device.
+///
+/// Eight workers send chunks of 1408 bytes from one core; the switch, and in turn a forwarder that sends every packet back unread,
+/// answers them from another. Back ends below IP run on a pair of virtual interfaces in a network namespace that is made for it,
+/// which takes root; what cannot run here is left out with a line that says why.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Io {
+    /// A back end to measure; may be given several times.
+    #[arg(long = "io", value_name = "NAME", default_values_t = [String::from("udp")], value_parser = known)]
+    names: Vec<String>,
+    /// Every back end that this program has.
+    #[arg(long)]
+    all: bool,
+    /// Turns of switch and forwarder each; medians are reported.
+    #[arg(long, default_value_t = Config::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Length of a turn in milliseconds.
+    #[arg(long, default_value_t = Config::default().turn.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    turn_ms: u64,
+    /// Chunks that each worker has under way, a power of two.
+    #[arg(long, default_value_t = Config::default().window, value_parser = window)]
+    window: u32,
+}
+
+fn known(name: &str) -> Result<String, String> {
+    if named(name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let names: Vec<_> = all().iter().map(Backend::name).collect();
+    let built = if names.iter().any(|name| name.starts_with("dpdk")) {
+        ""
+    } else {
+        "; those of DPDK are built with `--features dpdk`"
+    };
+    Err(format!("there are {}{built}", names.join(", ")))
+}
+
+fn window(text: &str) -> Result<u32, String> {
+    let window =
+        text.parse().ok().filter(|window: &u32| window.is_power_of_two() && (2..=1024).contains(window));
+    window.ok_or_else(|| "a power of two from 2 to 1024".to_owned())
+}
+
+impl Io {
+    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        let backends: Vec<&Backend> = if self.all {
+            all().iter().collect()
+        } else {
+            self.names.iter().filter_map(|name| named(name)).collect()
+        };
+        let config =
+            Config { rounds: self.rounds, turn: Duration::from_millis(self.turn_ms), window: self.window };
+        output.line(format_args!(
+            "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>15}{:>10}{:>7}{:>8}",
+            "back end",
+            "Mpps",
+            "cycles/packet",
+            "forwarder Mpps",
+            "of that",
+            "cycles",
+            "calls/packet",
+            "copies/B",
+            "busy",
+            "resent"
+        ))?;
+        for backend in backends {
+            let bar = output.bar(u64::from(self.rounds), "{spinner} rounds {pos}/{len}");
+            let row = run(&config, backend, |round| bar.set_position(u64::from(round)));
+            bar.finish_and_clear();
+            let row = match row {
+                Ok(row) => row,
+                Err(IoBenchError::Absent(why)) => {
+                    output.line(format_args!("skipped: {}: {why}", backend.name()))?;
+                    continue;
+                }
+                Err(error) => return Err(CliError::IoBench(Box::new(error))),
+            };
+            output.event(&Tagged { event: "io", row: &row })?;
+            output.line(format_args!(
+                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>15.3}{:>10}{:>7.2}{:>8}",
+                row.io,
+                row.mpps,
+                row.cycles_per_packet,
+                row.forwarder_mpps,
+                100.0 * row.ratio_to_forwarder,
+                row.forwarder_cycles_per_packet,
+                row.syscalls_per_packet,
+                row.copies_per_byte,
+                row.busy,
+                row.resent
+            ))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Several controllers of one cluster: arguments, and waiting to be the one in charge.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use netfold_service::etcd::{Contender, EtcdConfig, EtcdError, EtcdTls, Leadership, Waiting};
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::lifetime::Stop;
+use crate::output::Output;
+
+/// Where etcd is, if there are to be several controllers.
+#[derive(Debug, Args)]
+pub(super) struct Contending {
+    /// Keep the records in etcd, in place of a file: of several controllers with the same, one is in charge, and another takes over when
+    /// it is gone. Its members, separated by commas.
+    #[arg(long, value_name = "URL", value_delimiter = ',', conflicts_with_all = ["dev", "state"])]
+    pub(super) etcd: Vec<String>,
+    /// What all keys in etcd begin with: controllers of one cluster have the same.
+    #[arg(long, value_name = "PREFIX", default_value = "/netfold", requires = "etcd", value_parser = prefix)]
+    etcd_prefix: String,
+    /// Seconds after which a controller that is not heard of is no longer in charge.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "etcd", value_parser = clap::value_parser!(u64).range(2..=3600))]
+    etcd_lease: u64,
+    /// Authority that etcd's certificate is of (PEM).
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_ca: Option<PathBuf>,
+    /// Certificate to show to etcd (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["etcd_key", "etcd_ca"])]
+    etcd_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    let trimmed = text.trim_end_matches('/');
+    if trimmed.is_empty() || !trimmed.starts_with('/') {
+        return Err("give a path that begins with a slash, such as /netfold".into());
+    }
+    Ok(trimmed.to_owned())
+}
+
+impl Contending {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.etcd.is_empty()
+    }
+
+    /// Waits until this controller, called so, is in charge; `None` when it is to stop before.
+    pub(super) fn wait(
+        &self,
+        name: &str,
+        output: &Output,
+        stop: &Stop,
+    ) -> Result<Option<Leadership>, CliError> {
+        let identity = self.etcd_cert.clone().zip(self.etcd_key.clone());
+        let config = EtcdConfig {
+            endpoints: self.etcd.clone(),
+            prefix: self.etcd_prefix.clone(),
+            name: name.to_owned(),
+            lease: Duration::from_secs(self.etcd_lease),
+            tls: self.etcd_ca.clone().map(|ca| EtcdTls { ca, identity }),
+        };
+        let contender = Contender::new(config).map_err(failed)?;
+        let mut told = Ok(());
+        let leadership = contender.wait(|waiting, changed| {
+            if changed {
+                told = tell(output, waiting);
+            }
+            told.is_ok() && !stop.requested()
+        });
+        told?;
+        leadership.map_err(failed)
+    }
+}
+
+fn tell(output: &Output, waiting: &Waiting) -> Result<(), CliError> {
+    let (leader, problem) = match waiting {
+        Waiting::Leader(name) => (name.as_str(), ""),
+        Waiting::Etcd(problem) => ("", problem.as_str()),
+    };
+    output.event(&json!({ "event": "standby", "leader": leader, "message": problem }))?;
+    match waiting {
+        // Between two leaders, for a moment.
+        Waiting::Leader(name) if name.is_empty() => Ok(()),
+        Waiting::Leader(name) => output.line(format_args!("standing by: controller {name} is in charge")),
+        Waiting::Etcd(problem) => output.line(format_args!(
+            "waiting: {problem}; check that it runs and listens there. It is asked again until it answers"
+        )),
+    }
+}
+
+fn failed(error: EtcdError) -> CliError {
+    match error {
+        EtcdError::Endpoint(_) | EtcdError::Read { .. } | EtcdError::Lease(_) | EtcdError::Tls(_) => {
+            CliError::Usage(error.to_string())
+        }
+        other => CliError::Controller(Box::new(other)),
+    }
+}

@@ -1,0 +1,132 @@
+//! Two controllers over one etcd: the one in charge is killed in the midst of a job, the other takes over, and nobody notices.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::process::{PATIENCE, Process, number, run, text};
+
+fn free() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// A folder of this test alone, and the etcd that has its data there.
+struct Etcd {
+    child: Child,
+    folder: PathBuf,
+    url: String,
+}
+
+impl Etcd {
+    fn start() -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("skipped: etcd is not on PATH (Debian's etcd-server)");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("netfold-standby-{}", std::process::id()));
+        let (url, peer) = (format!("http://{}", free()), format!("http://{}", free()));
+        let child = Command::new("etcd")
+            .args(["--name", "one", "--data-dir"])
+            .arg(folder.join("etcd"))
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Self { child, folder, url })
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Controller {
+    process: Process,
+    workers: SocketAddr,
+    grpc: SocketAddr,
+}
+
+impl Controller {
+    fn start(etcd: &Etcd, topology: &str) -> Self {
+        let (workers, grpc) = (free(), free());
+        let process = Process::start(&format!(
+            "controller --topology {topology} --etcd {} --etcd-lease 4 --insecure --workers {workers} --listen {grpc} \
+             --http 127.0.0.1:0",
+            etcd.url
+        ));
+        Self { process, workers, grpc }
+    }
+}
+
+fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (_, lines) = run(&format!("{what} --controller {grpc}"));
+        if lines.iter().any(|line| &line[key] == value) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what}: {lines:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (data, p4runtime) = (free(), free());
+    let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
+    switch.event("listening");
+    let file = etcd.folder.join("topology.toml");
+    std::fs::create_dir_all(&etcd.folder).unwrap();
+    let any = "[[host]]\nname = \"any\"\naddresses = [\"127.0.0.0/8\"]\nswitch = \"s1\"\n";
+    let topology = format!("[[switch]]\nname = \"s1\"\np4runtime = \"{p4runtime}\"\n{any}");
+    std::fs::write(&file, topology).unwrap();
+    let file = file.to_str().unwrap();
+
+    let mut first = Controller::start(&etcd, file);
+    first.process.event("controlling");
+    let mut second = Controller::start(&etcd, file);
+    let leader = loop {
+        let standby = second.process.event("standby");
+        if !text(&standby, "leader").is_empty() {
+            break text(&standby, "leader").to_owned();
+        }
+    };
+    assert!(leader.contains(&first.workers.to_string()), "{leader}");
+    wait_for(first.grpc, "switch describe s1", "up", &true.into());
+    let (code, lines) = run(&format!("tenant add red --without-token --controller {}", first.grpc));
+    assert_eq!(code, Some(0), "{lines:?}");
+    let bench = |job: &str, iterations: u32| {
+        Process::start(&format!(
+            "bench all-reduce --controller {},{} --tenant red --job {job} --workers 2 --mode i32 --bytes 64KiB --slots 64 \
+             --warmup 0 --iterations {iterations}",
+            first.workers, second.workers
+        ))
+    };
+    let mut job = bench("one", 3_000);
+    wait_for(first.grpc, "job describe red/one", "state", &"running".into());
+    first.process.signal("KILL");
+    let killed = Instant::now();
+    second.process.event("controlling");
+    println!("in charge {:?} after the other was killed, with a lease of 4 s", killed.elapsed());
+    wait_for(second.grpc, "switch describe s1", "up", &true.into());
+    // A job that comes now is admitted beside the old one, by the tenant that the other controller was told of.
+    let mut new = bench("two", 100);
+    for job in [&mut new, &mut job] {
+        let row = job.event("all_reduce");
+        assert_eq!(number(&row, "wrong"), 0.0, "{row}");
+        assert!(job.wait().success());
+    }
+    wait_for(second.grpc, "job describe red/one", "state", &"ended".into());
+    second.process.signal("TERM");
+    assert!(second.process.wait().success());
+}

@@ -1,0 +1,302 @@
+//! Contending for being in charge, and staying so.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netfold_controller::record::{Change, Kept};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::call::{Calls, put};
+use super::records::{CHANGES_MAX, EtcdStore, Request, kept, operations};
+use super::{EtcdConfig, EtcdError};
+
+/// How often a contender looks whether the leader is gone, and a call is tried again.
+const LOOK: Duration = Duration::from_millis(200);
+
+const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
+
+/// What a contender waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waiting {
+    /// The controller of this name is in charge.
+    Leader(String),
+    /// etcd does not answer, for this reason.
+    Etcd(String),
+}
+
+/// A controller that is not in charge yet.
+#[derive(Debug)]
+pub struct Contender {
+    runtime: Runtime,
+    calls: Calls,
+    config: EtcdConfig,
+}
+
+impl Contender {
+    /// One that has asked nothing yet.
+    ///
+    /// # Errors
+    /// [`EtcdError::Endpoint`], [`EtcdError::Lease`], [`EtcdError::Read`], [`EtcdError::Tls`], [`EtcdError::Thread`].
+    pub fn new(config: EtcdConfig) -> Result<Self, EtcdError> {
+        if !LEASES.contains(&config.lease) {
+            return Err(EtcdError::Lease(config.lease));
+        }
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(EtcdError::Thread)?;
+        let calls = {
+            let _within = runtime.enter();
+            Calls::new(&config)?
+        };
+        Ok(Self { runtime, calls, config })
+    }
+
+    /// Waits to be in charge, and begins to be. `waiting` is told what is waited for, whenever that changes; it says whether to go on.
+    /// `Ok(None)` when it said no.
+    ///
+    /// # Errors
+    /// [`EtcdError::Thread`]. That etcd does not answer is no error: it is waited for.
+    pub fn wait(
+        self,
+        mut waiting: impl FnMut(&Waiting, bool) -> bool,
+    ) -> Result<Option<Leadership>, EtcdError> {
+        let Self { runtime, mut calls, config } = self;
+        let mut said = None;
+        loop {
+            let tried = runtime.block_on(async {
+                let outcome = contend(&mut calls, &config).await;
+                if !matches!(outcome, Ok(Outcome::Won(_))) {
+                    tokio::time::sleep(LOOK).await;
+                }
+                outcome
+            });
+            let now = match tried {
+                Ok(Outcome::Won(term)) => return Leadership::begin(runtime, calls, &config, term).map(Some),
+                Ok(Outcome::Lost(name)) => Waiting::Leader(name),
+                Err(status) => Waiting::Etcd(calls.failed(&status).to_string()),
+            };
+            let changed = said.as_ref() != Some(&now);
+            if !waiting(&now, changed) {
+                return Ok(None);
+            }
+            said = Some(now);
+        }
+    }
+}
+
+/// A term: the lease behind it, when it was renewed last, and the revision that it is known by.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    lease: i64,
+    revision: i64,
+    renewed: Instant,
+}
+
+enum Outcome {
+    Won(Term),
+    /// Who is in charge.
+    Lost(String),
+}
+
+fn leader_key(prefix: &str) -> String {
+    format!("{prefix}/leader")
+}
+
+/// Makes the leader's key, if there is none.
+async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<Outcome, Status> {
+    let key = leader_key(&config.prefix);
+    if let Some(leader) = calls.get(&key).await? {
+        return Ok(Outcome::Lost(String::from_utf8_lossy(&leader.value).into_owned()));
+    }
+    let renewed = Instant::now();
+    let lease = calls.grant(config.lease).await?;
+    let made = put(key.clone(), config.name.clone().into_bytes(), lease);
+    match calls.if_made_at((&key, 0), vec![made]).await {
+        Ok((true, revision)) => Ok(Outcome::Won(Term { lease, revision, renewed })),
+        Ok((false, _)) => {
+            let _ = calls.revoke(lease).await;
+            Ok(Outcome::Lost(String::new()))
+        }
+        Err(status) => {
+            // It may have been made: then nobody leads until the lease is over.
+            let _ = calls.revoke(lease).await;
+            Err(status)
+        }
+    }
+}
+
+/// Being in charge. Dropping it gives up, so that another controller can begin at once.
+#[derive(Debug)]
+pub struct Leadership {
+    term: u64,
+    requests: mpsc::UnboundedSender<Request>,
+    lost: Arc<OnceLock<String>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Leadership {
+    fn begin(runtime: Runtime, calls: Calls, config: &EtcdConfig, term: Term) -> Result<Self, EtcdError> {
+        let (requests, queue) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel();
+        let lost = Arc::<OnceLock<String>>::default();
+        let leader = Leader {
+            calls,
+            prefix: config.prefix.clone(),
+            lease: config.lease,
+            term,
+            epoch: 0,
+            lost: Arc::clone(&lost),
+        };
+        let thread = std::thread::Builder::new().name("netfold-etcd".into());
+        let thread = thread.spawn(move || runtime.block_on(leader.lead(queue, stopped)));
+        let thread = Some(thread.map_err(EtcdError::Thread)?);
+        // Revisions count up from 1.
+        Ok(Self { term: term.revision.max(0) as u64, requests, lost, stop: Some(stop), thread })
+    }
+
+    /// Greater than that of every leader before.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// The records.
+    pub fn store(&self) -> EtcdStore {
+        EtcdStore { requests: self.requests.clone() }
+    }
+
+    /// Why this controller is no longer in charge, if it is not: it must stop then.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+#[derive(Clone)]
+struct Leader {
+    calls: Calls,
+    prefix: String,
+    lease: Duration,
+    term: Term,
+    /// The next epoch, as far as it is known: it never goes back.
+    epoch: u32,
+    lost: Arc<OnceLock<String>>,
+}
+
+impl Leader {
+    async fn lead(mut self, mut queue: mpsc::UnboundedReceiver<Request>, mut stopped: oneshot::Receiver<()>) {
+        let renewing = tokio::spawn(self.clone().renew());
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut stopped => break,
+                request = queue.recv() => match request {
+                    Some(Request::Load(reply)) => drop(reply.send(self.load().await)),
+                    Some(Request::Apply(changes, reply)) => drop(reply.send(self.apply(changes).await)),
+                    None => break,
+                },
+            }
+        }
+        renewing.abort();
+        let _ = self.calls.revoke(self.term.lease).await;
+    }
+
+    /// Renews the lease until that fails for too long.
+    async fn renew(mut self) {
+        loop {
+            tokio::time::sleep(self.lease / 4).await;
+            let began = Instant::now();
+            let end = self.term.renewed + self.lease * 3 / 4;
+            let kept = tokio::time::timeout_at(end, self.calls.keep(self.term.lease)).await;
+            let late = |_| Err(Status::deadline_exceeded("it does not answer"));
+            match kept.unwrap_or_else(late) {
+                Ok(true) => self.term.renewed = began,
+                Ok(false) => return self.give_up("its lease in etcd is over"),
+                Err(status) if Instant::now() >= end => {
+                    return self.give_up(&self.calls.failed(&status).to_string());
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn give_up(&self, why: &str) {
+        let _ = self.lost.set(why.to_owned());
+    }
+
+    fn deposed(&self) -> EtcdError {
+        EtcdError::Deposed(self.lost.get().cloned().unwrap_or_default())
+    }
+
+    async fn load(&mut self) -> Result<Kept, EtcdError> {
+        let prefix = format!("{}/", self.prefix);
+        loop {
+            match self.calls.all(&prefix).await {
+                Ok(rows) => {
+                    let kept = kept(&self.prefix, rows)?;
+                    self.epoch = self.epoch.max(kept.epoch_next);
+                    return Ok(kept);
+                }
+                Err(status) => self.again(&status).await?,
+            }
+        }
+    }
+
+    async fn apply(&mut self, mut changes: Vec<Change>) -> Result<(), EtcdError> {
+        changes.retain(|change| match change {
+            Change::EpochNext(epoch) => {
+                let later = *epoch > self.epoch;
+                self.epoch = self.epoch.max(*epoch);
+                later
+            }
+            _ => true,
+        });
+        self.change(operations(&self.prefix, &changes)).await
+    }
+
+    /// Makes changes as long as this is the leader; each transaction whole, and again while etcd does not answer: what was done is
+    /// done twice without harm.
+    async fn change(&mut self, operations: Vec<super::wire::RequestOp>) -> Result<(), EtcdError> {
+        let key = leader_key(&self.prefix);
+        for part in operations.chunks(CHANGES_MAX) {
+            loop {
+                if self.lost.get().is_some() {
+                    return Err(self.deposed());
+                }
+                match self.calls.if_made_at((&key, self.term.revision), part.to_vec()).await {
+                    Ok((true, _)) => break,
+                    Ok((false, _)) => {
+                        self.give_up("another controller is, or its lease in etcd is over");
+                        return Err(self.deposed());
+                    }
+                    Err(status) => self.again(&status).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a little, if a call that failed so may succeed yet.
+    async fn again(&self, status: &Status) -> Result<(), EtcdError> {
+        let passes = matches!(
+            status.code(),
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
+        );
+        if !passes || self.lost.get().is_some() {
+            return Err(self.calls.failed(status));
+        }
+        tokio::time::sleep(LOOK / 4).await;
+        Ok(())
+    }
+}

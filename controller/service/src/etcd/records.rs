@@ -1,0 +1,113 @@
+//! A controller's records as keys and values.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+
+use netfold_controller::record::{
+    Change, JobRecord, Kept, PlaceRecord, Store, StoreError, SwitchRecord, TenantRecord,
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::EtcdError;
+use super::call::{delete, put};
+use super::wire::{KeyValue, RequestOp};
+use crate::row;
+
+/// Keys that are changed in one transaction; etcd takes 128 operations unless told otherwise.
+pub const CHANGES_MAX: usize = 120;
+
+/// What a store asks of the thread that leads.
+pub(super) enum Request {
+    Load(mpsc::Sender<Result<Kept, EtcdError>>),
+    Apply(Vec<Change>, mpsc::Sender<Result<(), EtcdError>>),
+}
+
+/// The records of the controllers of a cluster, for the one in charge. It blocks for as long as etcd takes, at most until another
+/// controller may be in charge.
+#[derive(Debug)]
+pub struct EtcdStore {
+    pub(super) requests: UnboundedSender<Request>,
+}
+
+impl EtcdStore {
+    fn ask<R>(
+        &self,
+        what: &str,
+        request: impl FnOnce(mpsc::Sender<Result<R, EtcdError>>) -> Request,
+    ) -> Result<R, StoreError> {
+        let gone = || EtcdError::Deposed("it has given up".into());
+        let (reply, answer) = mpsc::channel();
+        let sent = self.requests.send(request(reply)).map_err(|_| gone());
+        let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(gone())));
+        answer.map_err(|error| StoreError { what: what.into(), source: Box::new(error) })
+    }
+}
+
+impl Store for EtcdStore {
+    fn load(&mut self) -> Result<Kept, StoreError> {
+        self.ask("reading etcd", Request::Load)
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.ask("writing to etcd", |reply| Request::Apply(changes.to_vec(), reply))
+    }
+}
+
+/// The operations that make changes: one for each key, the last.
+pub(super) fn operations(prefix: &str, changes: &[Change]) -> Vec<RequestOp> {
+    let mut all: BTreeMap<String, (usize, Option<Vec<u8>>)> = BTreeMap::new();
+    for (at, change) in changes.iter().enumerate() {
+        let (key, value) = pair(prefix, change);
+        all.insert(key, (at, value));
+    }
+    // In the order of the changes, in case that they do not fit into one transaction.
+    let mut ordered: Vec<_> = all.into_iter().collect();
+    ordered.sort_unstable_by_key(|(_, (at, _))| *at);
+    let operation = |(key, (_, value)): (String, (usize, Option<Vec<u8>>))| match value {
+        Some(value) => put(key, value, 0),
+        None => delete(key),
+    };
+    ordered.into_iter().map(operation).collect()
+}
+
+fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
+    let job = |tenant: &str, job: &str| format!("{prefix}/jobs/{tenant}/{job}");
+    match change {
+        Change::Tenant(record) => (format!("{prefix}/tenants/{}", record.name), Some(row::encode(record))),
+        Change::TenantGone(name) => (format!("{prefix}/tenants/{name}"), None),
+        Change::Job(record) => (job(&record.name.tenant, &record.name.job), Some(row::encode(record))),
+        Change::JobGone(name) => (job(&name.tenant, &name.job), None),
+        Change::Place(record) => (format!("{prefix}/places/{:05}", record.number), Some(row::encode(record))),
+        Change::PlaceGone(number) => (format!("{prefix}/places/{number:05}"), None),
+        Change::EpochNext(epoch) => (format!("{prefix}/epoch_next"), Some(row::encode(epoch))),
+        Change::Switch(record) => (format!("{prefix}/switches/{}", record.name), Some(row::encode(record))),
+    }
+}
+
+/// All records of a prefix. Keys that are none of ours are passed over.
+pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<Kept, EtcdError> {
+    let mut kept = Kept::default();
+    for KeyValue { key, value, .. } in rows {
+        let key = String::from_utf8_lossy(&key).into_owned();
+        let Some(path) = key.strip_prefix(prefix).and_then(|path| path.strip_prefix('/')) else { continue };
+        let kind = path.split('/').next().unwrap_or_default();
+        let change = match kind {
+            "tenants" => Change::Tenant(decode::<TenantRecord>(&key, &value)?),
+            "jobs" => Change::Job(decode::<JobRecord>(&key, &value)?),
+            "places" => Change::Place(Box::new(decode::<PlaceRecord>(&key, &value)?)),
+            "switches" => Change::Switch(decode::<SwitchRecord>(&key, &value)?),
+            "epoch_next" => Change::EpochNext(decode(&key, &value)?),
+            _ => continue,
+        };
+        kept.apply(change);
+    }
+    Ok(kept)
+}
+
+fn decode<R: DeserializeOwned>(key: &str, value: &[u8]) -> Result<R, EtcdError> {
+    row::decode(value).map_err(|error| EtcdError::Record { key: key.to_owned(), source: Box::new(error) })
+}

@@ -1,0 +1,211 @@
+//! Records in a real etcd, and the election of who may change them.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use netfold_controller::record::{Change, Kept, Store};
+use netfold_service::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
+
+use crate::PATIENCE;
+use crate::store::{after, step, tenant};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// An etcd of this test alone; killed when dropped.
+struct Etcd {
+    child: Child,
+    folder: PathBuf,
+    url: String,
+}
+
+impl Etcd {
+    /// `None`, and a line that says so, where there is none.
+    fn start(test: &str) -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("skipped: etcd is not on PATH (Debian's etcd-server)");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("netfold-etcd-{test}-{}", std::process::id()));
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let (clients, peers) = (free(), free());
+        let url = format!("http://{clients}");
+        let child = Command::new("etcd")
+            .args(["--name", "test", "--log-level", "error", "--data-dir"])
+            .arg(&folder)
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &format!("http://{peers}")])
+            .args(["--initial-advertise-peer-urls", &format!("http://{peers}")])
+            .args(["--initial-cluster", &format!("test=http://{peers}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Self { child, folder, url })
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    fn config(&self, name: &str) -> EtcdConfig {
+        EtcdConfig {
+            endpoints: vec![self.url.clone()],
+            prefix: "/cluster/one".into(),
+            name: name.into(),
+            lease: LEASE,
+            tls: None,
+        }
+    }
+
+    /// Waits until a controller is in charge.
+    fn lead(&self, name: &str) -> Leadership {
+        let deadline = Instant::now() + PATIENCE;
+        let contender = Contender::new(self.config(name)).unwrap();
+        let leadership = contender.wait(|waiting, _| {
+            assert!(Instant::now() < deadline, "{name} waits for {waiting:?}");
+            true
+        });
+        leadership.unwrap().expect("it was not told to give up")
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn wait_for(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_was_applied_is_there_for_the_next_leader() {
+    let Some(etcd) = Etcd::start("records") else { return };
+    let first = etcd.lead("first");
+    let mut store = first.store();
+    assert_eq!(store.load().unwrap(), Kept::default());
+    (0..60).for_each(|number| store.apply(&step(number)).unwrap());
+    assert_eq!(store.load().unwrap(), after(60));
+    store.apply(&[]).unwrap();
+    let term = first.term();
+    drop(first);
+    assert!(store.apply(&[Change::EpochNext(1000)]).is_err(), "its leader has given up");
+
+    let second = etcd.lead("second");
+    assert!(second.term() > term, "{} after {term}", second.term());
+    let mut store = second.store();
+    assert_eq!(store.load().unwrap(), after(60));
+    store.apply(&[Change::EpochNext(3)]).unwrap();
+    assert_eq!(store.load().unwrap().epoch_next, 60, "an epoch never goes back");
+    // More than a transaction takes, and more than a page.
+    let many: Vec<Change> = (1000..1000 + 3 * CHANGES_MAX as u32).map(tenant).map(Change::Tenant).collect();
+    store.apply(&many).unwrap();
+    let mut expected = after(60);
+    many.into_iter().for_each(|change| expected.apply(change));
+    assert_eq!(store.load().unwrap(), expected);
+}
+
+#[test]
+fn one_is_in_charge_and_another_when_that_one_is_gone() {
+    let Some(etcd) = Etcd::start("election") else { return };
+    let first = etcd.lead("first");
+    let contender = Contender::new(etcd.config("second")).unwrap();
+    let mut told = Vec::new();
+    let none = contender.wait(|waiting, changed| {
+        if changed {
+            told.push(waiting.clone());
+        }
+        false
+    });
+    assert!(none.unwrap().is_none());
+    assert_eq!(told, [Waiting::Leader("first".into())]);
+    std::thread::sleep(2 * LEASE);
+    assert_eq!(first.lost(), None, "it renews its lease");
+
+    let second = std::thread::scope(|scope| {
+        let second = scope.spawn(|| etcd.lead("second"));
+        drop(first);
+        second.join().unwrap()
+    });
+    assert_eq!(second.lost(), None);
+}
+
+#[test]
+fn who_was_cut_off_for_too_long_gives_up_and_can_change_nothing() {
+    let Some(etcd) = Etcd::start("fence") else { return };
+    let first = etcd.lead("first");
+    let mut old = first.store();
+    old.apply(&[Change::Tenant(tenant(1))]).unwrap();
+    etcd.signal("STOP");
+    let cut_off = Instant::now();
+    wait_for("giving up", || first.lost().is_some());
+    println!("gave up {:?} after the cut: {}", cut_off.elapsed(), first.lost().unwrap());
+    // Before the lease is over; twice that is for a busy machine.
+    assert!(cut_off.elapsed() < 2 * LEASE, "{:?}", cut_off.elapsed());
+    let refused = old.apply(&[Change::Tenant(tenant(2))]).unwrap_err();
+    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::Deposed(_))), "{refused:?}");
+    etcd.signal("CONT");
+    let second = etcd.lead("second");
+    assert!(second.term() > first.term());
+    let mut new = second.store();
+    assert_eq!(new.load().unwrap().tenants.keys().collect::<Vec<_>>(), ["tenant-1"]);
+    new.apply(&[Change::Tenant(tenant(3))]).unwrap();
+}
+
+#[test]
+fn a_leader_that_does_not_know_of_another_is_refused_by_etcd() {
+    let Some(etcd) = Etcd::start("deposed") else { return };
+    let first = etcd.lead("first");
+    // As if its lease had run out while it was stopped.
+    let deleted = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args(["--endpoints", &etcd.url, "del", "/cluster/one/leader"])
+        .stdout(Stdio::null())
+        .status();
+    if !deleted.is_ok_and(|status| status.success()) {
+        println!("skipped: etcdctl is not on PATH (Debian's etcd-client)");
+        return;
+    }
+    let second = etcd.lead("second");
+    assert_eq!(first.lost(), None, "it does not know yet");
+    let refused = first.store().apply(&[Change::Tenant(tenant(9))]).unwrap_err();
+    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::Deposed(_))), "{refused:?}");
+    assert!(first.lost().is_some(), "now it does");
+    assert_eq!(second.store().load().unwrap(), Kept::default());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let config = |endpoint: &str, lease| EtcdConfig {
+        endpoints: vec![endpoint.into()],
+        prefix: "/x".into(),
+        name: "x".into(),
+        lease,
+        tls: None,
+    };
+    let wrong = Contender::new(config("127.0.0.1:2379", LEASE)).unwrap_err();
+    assert!(matches!(wrong, EtcdError::Endpoint(_)), "{wrong}");
+    let wrong = Contender::new(config("http://127.0.0.1:2379", Duration::ZERO)).unwrap_err();
+    assert!(matches!(wrong, EtcdError::Lease(_)), "{wrong}");
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let contender = Contender::new(config(&format!("http://{free}"), LEASE)).unwrap();
+    let mut told = None;
+    let none = contender.wait(|waiting, _| {
+        told = Some(waiting.clone());
+        false
+    });
+    assert!(none.unwrap().is_none());
+    let Some(Waiting::Etcd(message)) = told else { panic!("{told:?}") };
+    assert!(message.contains(&free.to_string()), "{message}");
+}

@@ -1,0 +1,247 @@
+//! Slots that are taken from some jobs for others: which, by a policy, and how.
+//!
+//! A job whose ranks can go on by themselves for a while loses its place as it would with its switch; the ranks finish what is under
+//! way among themselves, from the chunk at which each stream stood, and join again at once. What they are given then is bounded by what
+//! the policy has left them. The job never stops, and what it held is given to nobody before the switches have let go of it.
+
+use super::Coordinator;
+use crate::jobs::{Active, EndReason, Phase, TreeName};
+use crate::policy::{self, Demand, JobId, Move, Policy, Range, Sharing, Standing};
+use crate::record::JobSpec;
+use crate::timers::Timer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Longest time between a move and the job's coming back for which slots are kept in mind.
+const RETURN: Duration = Duration::from_secs(30);
+
+/// The one that slots are wanted for; others go by their numbers, which have 16 bits.
+const NEWCOMER: JobId = JobId(1 << 32);
+
+/// What was decided about trees, for as long as it matters.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    moved: BTreeMap<TreeName, Moved>,
+    armed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    at: Duration,
+    /// So many slots at most when it comes.
+    most: Option<u32>,
+    /// Whether slots were taken from it, and not for it.
+    displaced: bool,
+}
+
+impl Shares {
+    fn forget(&mut self, before: Duration) {
+        self.moved.retain(|_, moved| moved.at >= before);
+    }
+}
+
+impl Coordinator {
+    /// So many slots as a tree may be given at the moment, of those that it could have.
+    pub(super) fn share(&self, name: &TreeName, wanted: u32) -> u32 {
+        self.shares.moved.get(name).and_then(|moved| moved.most).map_or(wanted, |most| most.min(wanted))
+    }
+
+    /// Whether there are jobs from which slots can be taken once they are set up.
+    pub(super) fn may_make_room_soon(&self) -> bool {
+        let soon = |job: &Active| job.movable && job.phase == Phase::Installing;
+        self.config.sharing != Sharing::Static && self.active.values().any(soon)
+    }
+
+    /// Takes slots from others for a complete formation that finds too few, if the policy says so: then it is to wait.
+    pub(super) fn make_room(&mut self, formation: u64, wanted: u32, fewest: u32) -> bool {
+        let forming = &self.forming[&formation];
+        let name = forming.name.clone();
+        let now = self.now;
+        self.shares.forget(now.saturating_sub(RETURN.max(self.config.settle)));
+        // Who had to make room itself takes what is left, or two jobs would drive each other in and out.
+        if self.config.sharing == Sharing::Static || self.shares.moved.contains_key(&name) {
+            return false;
+        }
+        let spec = forming.spec;
+        let members = self.peers(forming);
+        let siblings: Vec<_> = self.siblings(&name).map(|job| job.placement.chosen.clone()).collect();
+        let wish = crate::fleet::Wish {
+            members: &members,
+            tree: name.tree,
+            slots: fewest,
+            numerics: spec.mode.numerics(),
+            siblings: &siblings,
+        };
+        let Some(switches) = self.fleet.tree_if_empty(&wish) else { return false };
+        let demand = self.demand(NEWCOMER, &name, &spec, wanted, fewest);
+        let Some((most, moves)) = self.room_at(&switches, &name, demand) else { return false };
+        if moves.is_empty() {
+            return false;
+        }
+        let message = format!("job '{}' needs slots", name.name);
+        self.shares.moved.insert(name, Moved { at: now, most: Some(most), displaced: false });
+        self.carry_out(moves, &message);
+        true
+    }
+
+    /// What has to be moved at all switches of a tree, and how many slots that makes.
+    fn room_at(
+        &self,
+        switches: &[usize],
+        name: &TreeName,
+        demand: Demand,
+    ) -> Option<(u32, BTreeMap<u16, Option<u32>>)> {
+        let mut most = demand.wanted;
+        let mut moves = BTreeMap::new();
+        for &switch in switches {
+            let standing = self.standing(switch, |job| {
+                // A job does not make room for itself.
+                job.name.name != name.name && self.may_be_moved(job)
+            });
+            let mut policy = self.policy(switch)?;
+            let room = policy::room(&mut *policy, &standing, demand).ok()?;
+            most = most.min(room.slots);
+            merge(&mut moves, room.moves);
+        }
+        Some((most, moves))
+    }
+
+    fn may_be_moved(&self, job: &Active) -> bool {
+        let guarded = || {
+            let moved = self.shares.moved.get(&job.name);
+            moved.is_some_and(|moved| moved.displaced && moved.at + self.config.settle > self.now)
+        };
+        job.movable && job.phase == Phase::Running && !(self.config.sharing == Sharing::Priority && guarded())
+    }
+
+    fn policy(&self, switch: usize) -> Option<Box<dyn Policy>> {
+        self.config.sharing.policy(self.fleet.info(switch).limits.slots)
+    }
+
+    fn demand(&self, job: JobId, name: &TreeName, spec: &JobSpec, wanted: u32, least: u32) -> Demand {
+        let tenant = self.tenants.get(&name.name.tenant);
+        let weight = tenant.map_or(1, |tenant| tenant.weight.max(1));
+        let priority = tenant.map_or(0, |tenant| tenant.priority);
+        let least = least.max(u32::from(spec.classes)).min(wanted);
+        Demand { job, wanted, least, weight, priority }
+    }
+
+    /// All slots of a switch that are taken, by whom, and which of them can be had.
+    fn standing(&self, switch: usize, movable: impl Fn(&Active) -> bool) -> Vec<Standing> {
+        let mut all = Vec::new();
+        for (number, job) in &self.active {
+            let Some(at) = job.placement.switches.iter().position(|held| *held == switch) else { continue };
+            let slots = job.placement.job().slots;
+            let Some(range) = Range::new(job.placement.sites[at].first_slot, slots) else { continue };
+            let wanted = job.spec.slots.min(self.config.slots_max).min(self.quota_of(job)).max(slots);
+            let least = self.config.slots_min.min(slots);
+            let demand = self.demand(JobId((*number).into()), &job.name, &job.spec, wanted, least);
+            all.push(Standing { demand, range, movable: movable(job) });
+        }
+        all
+    }
+
+    /// So many slots as a job could have by its tenant's quota.
+    fn quota_of(&self, job: &Active) -> u32 {
+        let tenant = &job.name.name.tenant;
+        let Some(record) = self.tenants.get(tenant) else { return u32::MAX };
+        let others = self.used(tenant).slots.saturating_sub(job.placement.job().slots);
+        record.quota.slots.saturating_sub(others).checked_ilog2().map_or(0, |log| 1 << log)
+    }
+
+    /// Takes their places from jobs, and notes what they may have instead.
+    fn carry_out(&mut self, moves: BTreeMap<u16, Option<u32>>, why: &str) {
+        for (job, slots) in moves {
+            let Some(name) = self.active.get(&job).map(|active| active.name.clone()) else { continue };
+            let instead = match slots {
+                Some(slots) => format!("this one goes on with {slots} slots"),
+                None => "this one goes on when slots are free".to_owned(),
+            };
+            let displaced = true;
+            self.shares.moved.insert(name, Moved { at: self.now, most: slots, displaced });
+            self.end(job, EndReason::Moved { message: format!("{why}: {instead}") });
+        }
+    }
+
+    /// Has it looked for slots that jobs could grow into, now and then.
+    pub(super) fn watch_shares(&mut self) {
+        if self.config.sharing == Sharing::Elastic && !self.shares.armed {
+            self.shares.armed = true;
+            self.timers.arm(self.now + self.config.settle / 4, Timer::Share);
+        }
+    }
+
+    /// Lets jobs grow into slots that nobody has.
+    pub(super) fn grow(&mut self) {
+        self.shares.armed = false;
+        if self.shut_down || self.active.is_empty() {
+            return;
+        }
+        self.watch_shares();
+        self.shares.forget(self.now.saturating_sub(RETURN.max(self.config.settle)));
+        let unsettled = self.active.values().any(|job| job.phase != Phase::Running || job.retiring > 0);
+        let gone = |(name, moved): (&TreeName, &Moved)| moved.displaced && !self.names.contains_key(name);
+        let awaited = self.shares.moved.iter().any(gone);
+        if unsettled || awaited || self.forming.values().any(|job| job.is_complete()) {
+            return;
+        }
+        let moves = self.growth();
+        if !moves.is_empty() {
+            let moves = moves.into_iter().map(|(job, slots)| (job, Some(slots))).collect();
+            self.carry_out(moves, "slots are shared anew");
+        }
+    }
+
+    /// Who is to have how many slots; a tree of several switches grows where all of them have room.
+    fn growth(&self) -> BTreeMap<u16, u32> {
+        let settled = |job: &Active| job.movable && job.since + self.config.settle <= self.now;
+        let mut wanted: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+        for switch in 0..self.fleet.len() {
+            let standing = self.standing(switch, settled);
+            let Some(mut policy) = self.policy(switch).filter(|_| !standing.is_empty()) else { continue };
+            let moves = policy::growth(&mut *policy, &standing);
+            let one_switch = |job: &JobId| {
+                let job = u16::try_from(job.0).ok().and_then(|job| self.active.get(&job));
+                job.is_some_and(|job| job.placement.switches.len() == 1)
+            };
+            let gives = |moved: &Move| {
+                let held = standing.iter().find(|standing| standing.demand.job == moved.job);
+                held.is_none_or(|held| moved.slots.is_none_or(|slots| slots <= held.range.slots()))
+            };
+            // What is given up at one switch of a tree may be of no use to anybody at another.
+            let all_alone = standing.iter().all(|standing| one_switch(&standing.demand.job));
+            if moves.iter().any(gives) && !all_alone {
+                continue;
+            }
+            for Move { job, slots } in moves {
+                if let (Ok(job), Some(slots)) = (u16::try_from(job.0), slots) {
+                    wanted.entry(job).or_default().push(slots);
+                }
+            }
+        }
+        let everywhere = |(job, slots): (u16, Vec<u32>)| {
+            let at = self.active.get(&job)?.placement.switches.len();
+            (slots.len() == at).then(|| slots.into_iter().min().map(|least| (job, least)))?
+        };
+        let agreed: BTreeMap<u16, u32> = wanted.into_iter().filter_map(everywhere).collect();
+        let idle: BTreeSet<u16> = agreed
+            .iter()
+            .filter(|(job, slots)| self.active[*job].placement.job().slots == **slots)
+            .map(|(job, _)| *job)
+            .collect();
+        // A move to other slots of the same number helps only together with another that needs those it has.
+        if idle.len() == agreed.len() { BTreeMap::new() } else { agreed }
+    }
+}
+
+fn merge(all: &mut BTreeMap<u16, Option<u32>>, moves: Vec<Move>) {
+    for Move { job, slots } in moves {
+        let Ok(job) = u16::try_from(job.0) else { continue };
+        let least = match (all.get(&job), slots) {
+            (Some(None), _) | (_, None) => None,
+            (Some(Some(other)), Some(slots)) => Some(slots.min(*other)),
+            (None, Some(slots)) => Some(slots),
+        };
+        all.insert(job, least);
+    }
+}

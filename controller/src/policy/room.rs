@@ -1,0 +1,95 @@
+//! Policies over slots that are in use: who is to give up how much, so that one more job fits, and who may have more.
+//!
+//! These are functions of what stands. A control plane that keeps its own account of slots asks them when it is short, takes the
+//! slots away from the jobs that they name, and grants what they say; between two questions it need not keep a policy.
+
+use super::{Answer, Demand, Denied, JobId, Order, Policy, Range};
+
+/// Slots of one switch that a job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// The job, and what it could use.
+    pub demand: Demand,
+    /// Its slots.
+    pub range: Range,
+    /// Whether they can be taken from it.
+    pub movable: bool,
+}
+
+/// What a job is to have in place of what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// The job.
+    pub job: JobId,
+    /// So many slots, wherever they are; `None`: none, until there are some.
+    pub slots: Option<u32>,
+}
+
+/// How a job fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// Slots that it can have once all moves are made.
+    pub slots: u32,
+    /// Who has to make room; none when it fits as it is.
+    pub moves: Vec<Move>,
+}
+
+/// Who has to make room at a switch for a job, by an empty policy over its slots.
+///
+/// # Errors
+///
+/// [`Denied`] when the job cannot be made to fit, or only elsewhere.
+pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> Result<Room, Denied> {
+    take_over(policy, standing);
+    let none = |policy: &dyn Policy| {
+        let (least, capacity) = (demand.least, policy.capacity());
+        let held: u32 = standing.iter().map(|standing| standing.range.slots()).sum();
+        Denied::Slots { least, free: capacity.saturating_sub(held), capacity }
+    };
+    match policy.ask(0, demand)? {
+        Answer::Granted(range) => return Ok(Room { slots: range.slots(), moves: Vec::new() }),
+        Answer::Spilled => return Err(none(policy)),
+        Answer::Waits => {}
+    }
+    let mut moves = Vec::new();
+    let mut orders = policy.poll(0);
+    // Each round carries out what was ordered; a job is ordered about once, so there are not more rounds than jobs.
+    for _ in 0..=standing.len() {
+        let started = orders.iter().find_map(|order| match order {
+            Order::Start { job, range } if *job == demand.job => Some(range.slots()),
+            _ => None,
+        });
+        if let Some(slots) = started {
+            return Ok(Room { slots, moves });
+        }
+        for order in std::mem::take(&mut orders) {
+            moves.extend(moved(order));
+            policy.done(0, order.job());
+        }
+        orders = policy.poll(0);
+    }
+    Err(none(policy))
+}
+
+/// Who is to have another number of slots at a switch at which nobody waits, by an empty policy over its slots. What some are to
+/// have more, others may have to give up first: then only these are named.
+pub fn growth(policy: &mut dyn Policy, standing: &[Standing]) -> Vec<Move> {
+    take_over(policy, standing);
+    policy.poll(0).into_iter().filter_map(moved).collect()
+}
+
+fn take_over(policy: &mut dyn Policy, standing: &[Standing]) {
+    for Standing { demand, range, movable } in standing {
+        if !(*movable && policy.hold(0, *demand, *range)) {
+            policy.block(*range);
+        }
+    }
+}
+
+fn moved(order: Order) -> Option<Move> {
+    match order {
+        Order::Start { .. } => None,
+        Order::Resize { job, to } => Some(Move { job, slots: Some(to.slots()) }),
+        Order::Displace { job, .. } => Some(Move { job, slots: None }),
+    }
+}

@@ -1,0 +1,94 @@
+/* See shim.h. Each function is one call of the inline function of almost the same name. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+int netfold_errno(void) { return rte_errno; }
+
+/* What DPDK has logged on this thread: the newest bytes, and how many there are. DPDK flushes after every message, so a message
+ * is written by the thread that says it. */
+static __thread char log_text[1024];
+static __thread size_t log_len;
+
+static ssize_t log_write(void *cookie, const char *text, size_t len)
+{
+    (void)cookie;
+    const size_t all = len;
+    /* What DPDK says before it ends the process must be seen. */
+    if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
+        fwrite(text, 1, len, stderr);
+    if (len > sizeof log_text) {
+        text += len - sizeof log_text;
+        len = sizeof log_text;
+    }
+    if (log_len + len > sizeof log_text) {
+        const size_t kept = sizeof log_text - len;
+        memmove(log_text, log_text + log_len - kept, kept);
+        log_len = kept;
+    }
+    memcpy(log_text + log_len, text, len);
+    log_len += len;
+    return (ssize_t)all;
+}
+
+int netfold_log_open(void)
+{
+    static FILE *stream;
+    if (stream == NULL) {
+        const cookie_io_functions_t functions = { .write = log_write };
+        stream = fopencookie(NULL, "w", functions);
+        if (stream == NULL)
+            return -1;
+        setvbuf(stream, NULL, _IOLBF, BUFSIZ);
+    }
+    return rte_openlog_stream(stream);
+}
+
+size_t netfold_log_take(char *text, size_t len)
+{
+    const size_t taken = log_len < len ? log_len : len;
+    memcpy(text, log_text + log_len - taken, taken);
+    log_len = 0;
+    return taken;
+}
+
+uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    return rte_eth_rx_burst(port, queue, mbufs, count);
+}
+
+uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    return rte_eth_tx_burst(port, queue, mbufs, count);
+}
+
+int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count)
+{
+    return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+}
+
+void netfold_reset(struct rte_mbuf *mbuf) { rte_pktmbuf_reset(mbuf); }
+
+uint8_t *netfold_append(struct rte_mbuf *mbuf, uint16_t len)
+{
+    return (uint8_t *)rte_pktmbuf_append(mbuf, len);
+}
+
+int netfold_chain(struct rte_mbuf *head, struct rte_mbuf *tail) { return rte_pktmbuf_chain(head, tail); }
+
+uint32_t netfold_packet_len(const struct rte_mbuf *mbuf) { return rte_pktmbuf_pkt_len(mbuf); }
+
+void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *segment)
+{
+    segment->data = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    segment->len = rte_pktmbuf_data_len(mbuf);
+    segment->next = mbuf->next;
+}
+
+struct rte_mbuf *netfold_ring_take(struct rte_ring *ring)
+{
+    void *mbuf = NULL;
+    return rte_ring_dequeue(ring, &mbuf) == 0 ? mbuf : NULL;
+}

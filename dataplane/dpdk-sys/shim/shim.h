@@ -1,0 +1,58 @@
+/* What Rust cannot call: DPDK's inline functions and macros, under names of our own. Read by bindgen, too. */
+#ifndef NETFOLD_DPDK_SHIM_H
+#define NETFOLD_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_eth_ring.h>
+#include <rte_ether.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+/* Receive-side scaling over the addresses and ports of IPv4 and UDP. */
+static const uint64_t NETFOLD_RSS_UDP = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP;
+/* A packet may be several buffers, received and sent. */
+static const uint64_t NETFOLD_RX_SCATTER = RTE_ETH_RX_OFFLOAD_SCATTER;
+static const uint64_t NETFOLD_TX_SEGMENTS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+
+/* One buffer of a packet. */
+struct netfold_segment {
+    const uint8_t *data;
+    uint32_t len;
+    const struct rte_mbuf *next;
+};
+
+/* rte_errno of this thread. */
+int netfold_errno(void);
+
+/* Has DPDK's log go to a buffer of each thread from now on; 0, or -1 when there is no memory. */
+int netfold_log_open(void);
+/* Moves what was logged on this thread since the last call to `text`, at most `len` bytes of it, the newest; returns how many. */
+size_t netfold_log_take(char *text, size_t len);
+
+uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* `count` empty buffers, all or none; 0 or a negative error number. */
+int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count);
+/* Makes a buffer empty again. */
+void netfold_reset(struct rte_mbuf *mbuf);
+/* `len` bytes more at the end of the last segment, or NULL when they do not fit. */
+uint8_t *netfold_append(struct rte_mbuf *mbuf, uint16_t len);
+/* A buffer behind the last of a packet; 0 or a negative error number. */
+int netfold_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+/* Bytes of the whole packet. */
+uint32_t netfold_packet_len(const struct rte_mbuf *mbuf);
+void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *segment);
+
+/* Takes a packet out of a ring, or NULL. */
+struct rte_mbuf *netfold_ring_take(struct rte_ring *ring);
+
+#endif

@@ -1,0 +1,265 @@
+//! Devices: attached while DPDK runs, and given back.
+#![expect(unsafe_code, reason = "DPDK is a foreign library")]
+
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use netfold_dpdk_sys as sys;
+
+use crate::buffers::ring_slot;
+use crate::eal::{self, Eal};
+use crate::port::HEADER_LEN;
+use crate::watch::Watch;
+use crate::{DpdkError, Spec};
+
+/// A device that DPDK has attached; given back when dropped.
+#[derive(Debug)]
+pub struct Device {
+    id: u16,
+    name: String,
+    raw: NonNull<sys::rte_device>,
+    eal: Eal,
+    watch: Option<Watch>,
+    _rings: Option<Arc<Rings>>,
+}
+
+// SAFETY: DPDK attaches and removes devices from any thread, under a lock of its own.
+unsafe impl Send for Device {}
+// SAFETY: as above; everything else reads.
+unsafe impl Sync for Device {}
+
+/// What a device can do.
+pub(crate) struct Abilities {
+    pub(crate) queues_max: u16,
+    pub(crate) mtu: (u16, u16),
+    /// Whether the driver says how long packets may be. Those that do not carry any length.
+    pub(crate) states_mtu: bool,
+    pub(crate) rss: u64,
+    pub(crate) rx_offloads: u64,
+    pub(crate) tx_offloads: u64,
+    pub(crate) driver: String,
+}
+
+impl Device {
+    /// Attaches the device of a spec. Interfaces of the kernel (`net_af_packet`) are looked up, and tap interfaces made, in the
+    /// network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`DpdkError::Privilege`], [`DpdkError::Driver`], [`DpdkError::Device`].
+    pub fn attach(eal: &Eal, spec: &Spec) -> Result<Self, DpdkError> {
+        let arguments = unique(spec);
+        let name = arguments.split(',').next().unwrap_or_default().to_owned();
+        privileged(&name)?;
+        let wrong = |why| DpdkError::Spec { spec: spec.device.clone(), why };
+        let text = CString::new(arguments.as_str()).map_err(|_| wrong("there is a zero in it"))?;
+        eal::said();
+        // SAFETY: DPDK runs, and the string ends with a zero and is alive through the call.
+        let rc = unsafe { sys::rte_dev_probe(text.as_ptr()) };
+        if rc < 0 {
+            let said = eal::said();
+            // "Bad address" is DPDK's word for a name that no bus knows.
+            return Err(match -rc {
+                EFAULT => DpdkError::Driver { device: arguments, said },
+                _ => DpdkError::Device { device: arguments, said, source: eal::error(rc) },
+            });
+        }
+        let interface = arguments.split(',').find_map(|argument| argument.strip_prefix("iface="));
+        let watch = interface.filter(|_| name.starts_with("net_af_")).and_then(Watch::new);
+        let mut device = Self::named(eal, name, None)?;
+        device.watch = watch;
+        Ok(device)
+    }
+
+    /// The port that has this name.
+    fn named(eal: &Eal, name: String, rings: Option<Arc<Rings>>) -> Result<Self, DpdkError> {
+        let failed = |rc, call| DpdkError::Port {
+            device: name.clone(),
+            call,
+            said: eal::said(),
+            source: eal::error(rc),
+        };
+        let text = CString::new(name.as_str())
+            .map_err(|_| DpdkError::Spec { spec: name.clone(), why: "there is a zero in it" })?;
+        let mut id = 0;
+        // SAFETY: the string ends with a zero, and one number is written.
+        let rc = unsafe { sys::rte_eth_dev_get_port_by_name(text.as_ptr(), &mut id) };
+        if rc < 0 {
+            return Err(failed(rc, "rte_eth_dev_get_port_by_name"));
+        }
+        let info = info(id).map_err(|rc| failed(rc, "rte_eth_dev_info_get"))?;
+        let raw = NonNull::new(info.device).ok_or_else(|| failed(-ENODEV, "rte_eth_dev_info_get"))?;
+        Ok(Self { id, name, raw, eal: eal.clone(), watch: None, _rings: rings })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the interface that it depends on has been removed.
+    pub(crate) fn gone(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::gone)
+    }
+
+    pub(crate) fn eal(&self) -> &Eal {
+        &self.eal
+    }
+
+    /// DPDK's number of its port.
+    pub(crate) fn id(&self) -> u16 {
+        self.id
+    }
+
+    pub(crate) fn failed(&self, call: &'static str, rc: i32) -> DpdkError {
+        DpdkError::Port { device: self.name.clone(), call, said: eal::said(), source: eal::error(rc) }
+    }
+
+    pub(crate) fn abilities(&self) -> Result<Abilities, DpdkError> {
+        let info = info(self.id).map_err(|rc| self.failed("rte_eth_dev_info_get", rc))?;
+        // SAFETY: DPDK's drivers have constant names that end with a zero.
+        let driver = unsafe { std::ffi::CStr::from_ptr(info.driver_name) };
+        Ok(Abilities {
+            queues_max: info.max_rx_queues.min(info.max_tx_queues),
+            mtu: (info.min_mtu, info.max_mtu),
+            states_mtu: info.max_mtu != u16::MAX || info.max_rx_pktlen > u32::from(u16::MAX),
+            rss: info.flow_type_rss_offloads,
+            rx_offloads: info.rx_offload_capa,
+            tx_offloads: info.tx_offload_capa,
+            driver: driver.to_string_lossy().into_owned(),
+        })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: the device was attached and not removed; its port is closed, since a `Port` owns its device and closes first.
+        unsafe { sys::rte_dev_remove(self.raw.as_ptr()) };
+        eal::said();
+    }
+}
+
+const EFAULT: i32 = 14;
+const ENODEV: i32 = 19;
+
+fn info(id: u16) -> Result<sys::rte_eth_dev_info, i32> {
+    let mut info = MaybeUninit::<sys::rte_eth_dev_info>::zeroed();
+    // SAFETY: one such structure is written; a number that no port has is an error.
+    let rc = unsafe { sys::rte_eth_dev_info_get(id, info.as_mut_ptr()) };
+    // SAFETY: numbers and pointers, for which zero is a value, and now written by DPDK.
+    if rc == 0 { Ok(unsafe { info.assume_init() }) } else { Err(rc) }
+}
+
+/// The device and its arguments: virtual devices without a number get one, and packet sockets as many pairs of queues and as long
+/// frames in their rings as are asked for.
+fn unique(spec: &Spec) -> String {
+    static ATTACHED: AtomicU64 = AtomicU64::new(1000);
+    let (name, rest) = spec.device.split_once(',').unwrap_or((&spec.device, ""));
+    let mut text = name.to_owned();
+    if name.starts_with("net_") && !name.ends_with(|last: char| last.is_ascii_digit()) {
+        text += &ATTACHED.fetch_add(1, Ordering::Relaxed).to_string();
+    }
+    if !rest.is_empty() {
+        text = text + "," + rest;
+    }
+    if name.starts_with("net_af_packet") {
+        if spec.queues > 1 && !rest.contains("qpairs=") {
+            text += &format!(",qpairs={}", spec.queues);
+        }
+        let slot = ring_slot(usize::from(spec.mtu.unwrap_or(0)) + HEADER_LEN);
+        if slot > 2048 && !rest.contains("framesz=") && !rest.contains("blocksz=") {
+            text += &format!(",framesz={slot},blocksz={slot}");
+        }
+    }
+    text
+}
+
+/// What drivers need of the kernel.
+const CAPABILITIES: &[(&str, &str, u32)] = &[
+    ("net_af_packet", "CAP_NET_RAW", 13),
+    ("net_tap", "CAP_NET_ADMIN", 12),
+    ("net_af_xdp", "CAP_NET_ADMIN", 12),
+];
+
+/// Looks at the capabilities of this thread before a driver fails for want of one, and says so in its own way.
+fn privileged(name: &str) -> Result<(), DpdkError> {
+    let Some((_, capability, bit)) = CAPABILITIES.iter().find(|(driver, _, _)| name.starts_with(driver))
+    else {
+        return Ok(());
+    };
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    match effective {
+        Some(bits) if bits >> bit & 1 == 0 => Err(DpdkError::Privilege { device: name.into(), capability }),
+        _ => Ok(()),
+    }
+}
+
+/// Rings between two devices. What is left in them goes home when both are gone.
+#[derive(Debug)]
+struct Rings([NonNull<sys::rte_ring>; 2]);
+
+// SAFETY: DPDK's rings are made to be used from several threads; here they are only emptied, by the last owner.
+unsafe impl Send for Rings {}
+// SAFETY: as above.
+unsafe impl Sync for Rings {}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        for ring in self.0 {
+            loop {
+                // SAFETY: the ring is alive, and both devices that used it are gone.
+                let mut left = unsafe { sys::netfold_ring_take(ring.as_ptr()) };
+                if left.is_null() {
+                    break;
+                }
+                // SAFETY: a packet in a ring belongs to the ring, and it was just taken out.
+                unsafe { sys::rte_pktmbuf_free_bulk(&mut left, 1) };
+            }
+            // SAFETY: nobody else knows the ring any more.
+            unsafe { sys::rte_ring_free(ring.as_ptr()) };
+        }
+    }
+}
+
+/// Two devices back to back (`net_ring`): what one sends, the other receives. `len` frames fit in each direction, a power of two
+/// less one.
+///
+/// # Errors
+///
+/// [`DpdkError::Memory`], [`DpdkError::Port`].
+pub fn rings(eal: &Eal, len: u32) -> Result<(Device, Device), DpdkError> {
+    static PAIRS: AtomicU64 = AtomicU64::new(0);
+    let pair = PAIRS.fetch_add(1, Ordering::Relaxed);
+    let ring = |side: char| {
+        let memory = || DpdkError::Memory { what: "a ring", said: eal::said() };
+        let name = CString::new(format!("netfold-{pair}{side}")).map_err(|_| memory())?;
+        let size = len.saturating_add(1).next_power_of_two();
+        // One queue at each end: one producer, one consumer.
+        let flags = sys::RING_F_SP_ENQ | sys::RING_F_SC_DEQ;
+        // SAFETY: DPDK runs, and the name ends with a zero and is copied.
+        NonNull::new(unsafe { sys::rte_ring_create(name.as_ptr(), size, -1, flags) }).ok_or_else(memory)
+    };
+    let rings = Arc::new(Rings([ring('a')?, ring('b')?]));
+    let device = |side: char, receive: usize, send: usize| {
+        let short = format!("{pair}{side}");
+        let name = format!("net_ring_{short}");
+        let failed = |rc| DpdkError::Port {
+            device: name.clone(),
+            call: "rte_eth_from_rings",
+            said: eal::said(),
+            source: eal::error(rc),
+        };
+        let short = CString::new(short).map_err(|_| failed(-ENODEV))?;
+        let (receive, send) = ([rings.0[receive].as_ptr()], [rings.0[send].as_ptr()]);
+        // SAFETY: one ring of each kind, which live as long as `rings`, of which the device has a share; the name is copied.
+        let rc = unsafe { sys::rte_eth_from_rings(short.as_ptr(), receive.as_ptr(), 1, send.as_ptr(), 1, 0) };
+        if rc < 0 { Err(failed(rc)) } else { Device::named(eal, name.clone(), Some(Arc::clone(&rings))) }
+    };
+    Ok((device('a', 0, 1)?, device('b', 1, 0)?))
+}

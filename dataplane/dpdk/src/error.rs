@@ -1,0 +1,174 @@
+//! What can go wrong before the first packet.
+
+use std::io;
+
+use netfold_io::IoError;
+
+/// Why a DPDK device cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DpdkError {
+    /// This program has no DPDK in it. Build it with the feature `dpdk`.
+    #[error(
+        "this program was built without DPDK; build it with `--features dpdk`, or use another kind of packet I/O"
+    )]
+    NotBuilt,
+    /// The words that name a device make no sense.
+    #[error("'{spec}' names no DPDK device: {why}")]
+    Spec {
+        /// The words.
+        spec: String,
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// Hugepages were asked for, and there are too few. Reserve some, or do without.
+    #[error(
+        "{needed_mb} MB of hugepages are asked for and {free_mb} MB are free; write the number of pages to \
+         /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or add `--no-huge`"
+    )]
+    Hugepages {
+        /// Megabytes asked for.
+        needed_mb: u64,
+        /// Megabytes free.
+        free_mb: u64,
+    },
+    /// DPDK runs in this process already, and what is asked for now has to be said before it starts.
+    #[error(
+        "DPDK was started in this process already, with '{with}'; what is decided then cannot be changed: {why}"
+    )]
+    Started {
+        /// The options that it was started with.
+        with: String,
+        /// What is different now.
+        why: &'static str,
+    },
+    /// DPDK does not start. Check the options against what it said.
+    #[error("DPDK does not start with '{with}'{}", Said(said))]
+    Start {
+        /// The options.
+        with: String,
+        /// What DPDK wrote to its log.
+        said: String,
+        /// Its error number.
+        #[source]
+        source: io::Error,
+    },
+    /// The process may not do what the driver needs. Run it as root, or give the program the capability.
+    #[error(
+        "{device} needs the capability {capability}; run as root, or `setcap {capability}+ep` on the program"
+    )]
+    Privilege {
+        /// The device.
+        device: String,
+        /// The capability that is missing.
+        capability: &'static str,
+    },
+    /// No driver knows a device of this name. Check the name, and that DPDK's drivers are installed.
+    #[error(
+        "no driver of DPDK takes '{device}'; `dpdk-devbind.py --status` lists cards, and virtual devices are called \
+         net_af_packet0, net_tap0, net_memif0 or net_ring0{}",
+        Said(said)
+    )]
+    Driver {
+        /// The device.
+        device: String,
+        /// What DPDK wrote to its log.
+        said: String,
+    },
+    /// The driver cannot use the device. What DPDK said tells why.
+    #[error("DPDK cannot attach '{device}'{}", Said(said))]
+    Device {
+        /// The device and its arguments.
+        device: String,
+        /// What DPDK wrote to its log.
+        said: String,
+        /// Its error number.
+        #[source]
+        source: io::Error,
+    },
+    /// The device has fewer queues. Ask for fewer.
+    #[error("{device} has {max} queues, and {asked} are asked for")]
+    Queues {
+        /// The device.
+        device: String,
+        /// Queues asked for.
+        asked: u16,
+        /// Queues that it has.
+        max: u16,
+    },
+    /// The device does not carry packets of that length. Ask for a shorter MTU.
+    #[error("{device} carries packets of {min} to {max} bytes, and an MTU of {asked} is asked for")]
+    Mtu {
+        /// The device.
+        device: String,
+        /// The MTU asked for, in bytes.
+        asked: u16,
+        /// The least that the device takes.
+        min: u16,
+        /// The most.
+        max: u16,
+    },
+    /// A call on the device failed.
+    #[error("{call} failed on {device}{}", Said(said))]
+    Port {
+        /// The device.
+        device: String,
+        /// DPDK's function.
+        call: &'static str,
+        /// What DPDK wrote to its log.
+        said: String,
+        /// Its error number.
+        #[source]
+        source: io::Error,
+    },
+    /// DPDK has no memory left for packets. Give it more with `-m`, in MB, or open fewer devices.
+    #[error("DPDK has no memory for {what}; give it more with `-m <MB>`{}", Said(said))]
+    Memory {
+        /// What the memory was for.
+        what: &'static str,
+        /// What DPDK wrote to its log.
+        said: String,
+    },
+    /// What lies above the device failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+impl From<DpdkError> for IoError {
+    fn from(error: DpdkError) -> Self {
+        match error {
+            DpdkError::Io(error) => error,
+            DpdkError::NotBuilt => {
+                let remedy = "build it with `--features dpdk`, or choose af-xdp, packet-ring or udp";
+                Self::Absent { choice: "dpdk".into(), remedy }
+            }
+            other => Self::Os { call: "opening a DPDK device", source: io::Error::other(other) },
+        }
+    }
+}
+
+/// What DPDK said, in one line, or nothing.
+struct Said<'a>(&'a str);
+
+impl std::fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut lines = self.0.lines().map(str::trim).filter(|line| !line.is_empty());
+        if let Some(first) = lines.next() {
+            write!(f, "; DPDK said: {first}")?;
+        }
+        lines.try_for_each(|line| write!(f, "; {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_fits_a_line() {
+        let error = DpdkError::Driver { device: "net_x0".into(), said: "EAL: one\n\nEAL: two \n".into() };
+        assert!(error.to_string().ends_with("net_ring0; DPDK said: EAL: one; EAL: two"), "{error}");
+        let error = DpdkError::Memory { what: "packets", said: String::new() };
+        assert!(error.to_string().ends_with("`-m <MB>`"), "{error}");
+    }
+}

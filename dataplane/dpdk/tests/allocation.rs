@@ -1,0 +1,83 @@
+//! In steady state a DPDK link and the adapter above it allocate nothing.
+#![expect(unsafe_code, reason = "counting allocations takes a global allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use netfold_dpdk::{Dpdk, Eal, Huge, Options, Port, PortConfig};
+use netfold_io::ethernet::{Ethernet, EthernetConfig};
+use netfold_io::{PacketIo, PortId, Transmit};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting the calls of each thread.
+struct Counting;
+
+// SAFETY: every call is the system allocator's with the same arguments, and counting allocates nothing: the cell has no
+// destructor and is there from the start.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are the ones that are asked for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the ones that are asked for, and the pointer came from there.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Moves bursts there and back, and returns how many datagrams moved and how many allocations that took after a while.
+fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64, u64) {
+    let memory = [0x5a; 64 * 100];
+    let packets: Vec<_> =
+        (0..64).map(|index| Transmit { port: PortId(0), offset: index * 100, len: 100 }).collect();
+    let (mut batch, mut echo) = (far.capabilities().batch(), Vec::with_capacity(1024));
+    // The vectors and the batch are not the link's.
+    let before = (near.counters().rx_packets, ALLOCATIONS.get());
+    for _ in 0..count {
+        near.transmit(&memory, &packets).expect("transmit");
+        near.wait(Duration::ZERO).expect("wait");
+        while far.receive(&mut batch).expect("receive") > 0 {
+            echo.clear();
+            echo.extend(batch.packets().iter().map(|packet| packet.to(packet.port)));
+            far.transmit(batch.memory(), &echo).expect("transmit");
+        }
+        while near.receive(&mut batch).expect("receive") > 0 {}
+        far.wait(Duration::ZERO).expect("wait");
+    }
+    (near.counters().rx_packets - before.0, ALLOCATIONS.get() - before.1)
+}
+
+#[test]
+fn rings() {
+    let options = Options { huge: Huge::Never, memory_mb: 128, more: Vec::new() };
+    let eal = Eal::start(&options, false).expect("DPDK starts");
+    let (a, b) = rings_of(&eal);
+    let at = |host| EthernetConfig::at(Ipv4Addr::new(198, 18, 0, host));
+    let mut far = Ethernet::bind(a, at(1)).expect("an adapter");
+    let hub = far.local_addr().expect("adapters have one");
+    let mut near = Ethernet::connect(b, hub, at(2)).expect("an adapter");
+    far.bind_port(PortId(0), SocketAddr::V4(at(2).address)).expect("bind_port");
+    bursts(&mut near, &mut far, 200);
+    let (moved, allocations) = bursts(&mut near, &mut far, 200);
+    assert!(moved > 5000, "{:?}", near.counters());
+    assert_eq!(allocations, 0);
+}
+
+fn rings_of(eal: &Eal) -> (Dpdk, Dpdk) {
+    let (a, b) = netfold_dpdk::rings(eal, 255).expect("rings");
+    let start = |device| {
+        let (_, mut queues) = Port::start(device, &PortConfig::default()).expect("the port starts");
+        Dpdk::new(queues.remove(0)).expect("a link")
+    };
+    (start(a), start(b))
+}

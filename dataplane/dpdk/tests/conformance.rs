@@ -1,0 +1,119 @@
+//! The checks that every backend passes, over DPDK: rings, with a small switch between them, and packet sockets on a bridge.
+//!
+//! `cargo test -p netfold-dpdk --features dpdk --test conformance -- ring` runs what has `ring` in the backend's or the check's name.
+
+use std::collections::HashMap;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Huge, Options, Port, PortConfig, Spec, rings};
+use netfold_io::ethernet::Ethernet;
+use netfold_io::link::Link;
+use netfold_io::{IoError, PacketIo, RxBatch};
+use netfold_io_conformance::segment::{MTU, Segment, hub_config, spoke_config};
+use netfold_io_conformance::{Backend, Rig, SPOKES, run};
+
+fn main() -> ExitCode {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let mut backends = Vec::from(Backend::new("dpdk:net_ring", || Ok(ring_rig())).with_middleware());
+    backends.push(Backend::new("dpdk:net_af_packet", || Segment::new()?.rig(packet_socket)));
+    let table = run(&backends, filter.as_deref());
+    println!("{table}");
+    println!("{} failed, {} skipped", table.failed(), table.skipped());
+    if table.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn options() -> Options {
+    Options { huge: Huge::Never, memory_mb: 256, more: Vec::new() }
+}
+
+fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
+    let open = || -> Result<Dpdk, DpdkError> {
+        let spec: Spec = format!("net_af_packet,iface={interface} mtu={MTU}").parse()?;
+        Ok(Dpdk::open(&Spec { options: options(), ..spec })?.remove(0))
+    };
+    open().map_err(|error| IoError::Os { call: "opening", source: io::Error::other(error) })
+}
+
+fn start(device: Device) -> Dpdk {
+    let config = PortConfig { mtu: Some(MTU as u16), queues: 1, descriptors: 256 };
+    let (_, mut queues) = Port::start(device, &config).expect("the port starts");
+    Dpdk::new(queues.remove(0)).expect("a link")
+}
+
+fn ring_rig() -> Rig {
+    let eal = Eal::start(&options(), false).expect("DPDK starts");
+    let (mut ends, mut ports) = (Vec::new(), Vec::new());
+    for _ in 0..=SPOKES {
+        let (end, port) = rings(&eal, 1023).expect("rings");
+        ends.push(start(end));
+        ports.push(start(port));
+    }
+    let switch = Switch::start(ports);
+    let hub = Ethernet::bind(ends.remove(0), hub_config()).expect("the hub's adapter");
+    let at = hub.local_addr().expect("adapters have one");
+    let spokes = ends.into_iter().enumerate().map(|(index, end)| -> Box<dyn PacketIo> {
+        Box::new(Ethernet::connect(end, at, spoke_config(index)).expect("a spoke's adapter"))
+    });
+    let spokes = spokes.collect();
+    let mut rig = Rig::bound(Box::new(hub), spokes).settled();
+    rig.keep = Box::new(switch);
+    rig
+}
+
+/// A thread that hands frames on to the port where their destination was seen last, or to all.
+struct Switch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Switch {
+    fn start(ports: Vec<Dpdk>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || switch(ports, &stopped));
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the switch fails no more than what it carries");
+        }
+    }
+}
+
+fn switch(mut ports: Vec<Dpdk>, stop: &AtomicBool) {
+    let mut batch = RxBatch::new(64, 1 << 17);
+    let mut places: HashMap<[u8; 6], usize> = HashMap::new();
+    while !stop.load(Ordering::Acquire) {
+        let mut moved = 0;
+        for from in 0..ports.len() {
+            moved += ports[from].receive(&mut batch).expect("receive");
+            for packet in batch.packets() {
+                let frame = batch.bytes(packet);
+                let (to, rest) = frame.split_first_chunk::<6>().expect("frames have addresses");
+                places.insert(*rest.first_chunk().expect("frames have addresses"), from);
+                for (port, link) in ports.iter_mut().enumerate() {
+                    if port == from || places.get(to).is_some_and(|place| *place != port) {
+                        continue;
+                    }
+                    // Where there is no room the frame is lost, as in any switch.
+                    if let Some(memory) = link.frame(frame.len()) {
+                        memory.copy_from_slice(frame);
+                        link.push();
+                    }
+                }
+            }
+            ports.iter_mut().for_each(|link| link.flush().expect("flush"));
+        }
+        if moved == 0 {
+            std::thread::yield_now();
+        }
+    }
+}

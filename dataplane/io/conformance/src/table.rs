@@ -1,0 +1,127 @@
+//! Running the checks, and the table of what came of them.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{Backend, Rig, checks, device};
+
+/// What came of one check on one backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    Passed,
+    /// It does not; the panic was printed.
+    Failed,
+    /// The machine lacks what the backend needs; a line says what.
+    Skipped,
+    /// The backend has nothing that the check is about.
+    None,
+}
+
+/// Backends by checks.
+#[derive(Debug, Default)]
+pub struct Table {
+    checks: Vec<&'static str>,
+    rows: Vec<(String, Vec<Outcome>)>,
+}
+
+impl Table {
+    /// How many checks failed, on all backends.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.count(Outcome::Failed)
+    }
+
+    /// How many were skipped.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.count(Outcome::Skipped)
+    }
+
+    fn count(&self, wanted: Outcome) -> usize {
+        self.rows.iter().flat_map(|(_, outcomes)| outcomes).filter(|outcome| **outcome == wanted).count()
+    }
+}
+
+/// Runs every check on a fresh rig of every backend. `filter`: only backends or checks whose name contains it.
+#[must_use]
+pub fn run(backends: &[Backend], filter: Option<&str>) -> Table {
+    let all: Vec<_> = checks::ALL.iter().chain(device::ALL).collect();
+    let mut table = Table { checks: all.iter().map(|(name, _)| *name).collect(), rows: Vec::new() };
+    for backend in backends {
+        let mut absent = None;
+        let outcomes = all.iter().enumerate().map(|(index, (name, check))| {
+            let wanted = filter.is_none_or(|part| backend.name.contains(part) || name.contains(part));
+            if !wanted {
+                return Outcome::None;
+            }
+            one(backend, name, *check, index >= checks::ALL.len(), &mut absent)
+        });
+        let outcomes = outcomes.collect();
+        if let Some(reason) = absent {
+            println!("skipped: {}: {reason}", backend.name);
+        }
+        table.rows.push((backend.name.clone(), outcomes));
+    }
+    table
+}
+
+fn one(
+    backend: &Backend,
+    name: &str,
+    check: fn(Rig),
+    needs_interface: bool,
+    absent: &mut Option<String>,
+) -> Outcome {
+    if absent.is_some() {
+        return Outcome::Skipped;
+    }
+    let made = catch_unwind(AssertUnwindSafe(|| (backend.make)()));
+    let rig = match made {
+        Ok(Ok(rig)) => rig,
+        Ok(Err(reason)) => {
+            *absent = Some(reason);
+            return Outcome::Skipped;
+        }
+        Err(_) => {
+            println!("failed: {}, before {name}: no rig", backend.name);
+            return Outcome::Failed;
+        }
+    };
+    if needs_interface && rig.interface.is_none() {
+        return Outcome::None;
+    }
+    match catch_unwind(AssertUnwindSafe(|| check(rig))) {
+        Ok(()) => Outcome::Passed,
+        Err(_) => {
+            println!("failed: {}, {name}", backend.name);
+            Outcome::Failed
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.checks.iter().enumerate() {
+            writeln!(f, "{:>3} {name}", index + 1)?;
+        }
+        let width = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        write!(f, "\n{:width$}", "back end")?;
+        for index in 0..self.checks.len() {
+            write!(f, " {:>4}", index + 1)?;
+        }
+        for (name, outcomes) in &self.rows {
+            write!(f, "\n{name:width$}")?;
+            for outcome in outcomes {
+                let word = match outcome {
+                    Outcome::Passed => "ok",
+                    Outcome::Failed => "FAIL",
+                    Outcome::Skipped => "skip",
+                    Outcome::None => "-",
+                };
+                write!(f, " {word:>4}")?;
+            }
+        }
+        writeln!(f)
+    }
+}

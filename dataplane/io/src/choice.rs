@@ -1,0 +1,360 @@
+//! The backend by name: what stands behind `--io`.
+//!
+//! ```text
+//! udp                                   sockets
+//! af-packet:eth0                        a packet socket
+//! packet-ring:eth0,address=10.0.0.9     a packet socket with a ring, at an address of its own
+//! af-xdp:eth0@2,gateway=10.0.0.1        an XDP socket on queue 2, peers beyond the network by a gateway
+//! dpdk:net_tap0,iface=nf0               a DPDK device, in programs that have DPDK
+//! ```
+//!
+//! Behind an interface may stand `address=IP`, `prefix=BITS` and `gateway=IP`. Without an address it is the local one that the program is told
+//! by other means, if the interface has it, or else the interface's first; an interface without any gets the local one. The prefix is the
+//! kernel's for the address, or 24 bits.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::str::FromStr;
+
+use crate::ethernet::EthernetConfig;
+use crate::{IoError, PacketIo};
+
+/// An interface by name, and how it is addressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// The interface.
+    pub interface: String,
+    /// Our own address, where it is not the program's local one.
+    pub address: Option<Ipv4Addr>,
+    /// Bits of the network.
+    pub prefix_len: Option<u8>,
+    /// The way to peers outside the network.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// A kind of packet I/O, and on what.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Choice {
+    /// UDP sockets.
+    #[default]
+    Udp,
+    /// A packet socket, a frame a call.
+    AfPacket(Raw),
+    /// A packet socket with a receive ring.
+    PacketRing(Raw),
+    /// An XDP socket on a queue.
+    AfXdp(Raw, u32),
+    /// A DPDK device, in DPDK's words. This crate only knows the name.
+    Dpdk(String),
+}
+
+/// Words that are no [`Choice`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE] (each with \
+     [,address=IP][,prefix=BITS][,gateway=IP]) or dpdk:DEVICE"
+)]
+pub struct NoChoice {
+    text: String,
+    problem: &'static str,
+}
+
+impl FromStr for Choice {
+    type Err = NoChoice;
+
+    fn from_str(text: &str) -> Result<Self, NoChoice> {
+        let wrong = |problem| NoChoice { text: text.to_owned(), problem };
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "udp" if rest.is_empty() => Ok(Self::Udp),
+            "udp" => Err(wrong("udp takes no interface")),
+            "dpdk" if rest.is_empty() => Err(wrong("name a device")),
+            "dpdk" => Ok(Self::Dpdk(rest.to_owned())),
+            "af-packet" => Ok(Self::AfPacket(raw(rest).map_err(wrong)?)),
+            "packet-ring" => Ok(Self::PacketRing(raw(rest).map_err(wrong)?)),
+            "af-xdp" => {
+                let mut raw = raw(rest).map_err(wrong)?;
+                let Some((interface, queue)) = raw.interface.rsplit_once('@') else {
+                    return Ok(Self::AfXdp(raw, 0));
+                };
+                let queue = queue.parse().map_err(|_| wrong("the queue is no number"))?;
+                if interface.is_empty() {
+                    return Err(wrong("name an interface"));
+                }
+                raw.interface = interface.to_owned();
+                Ok(Self::AfXdp(raw, queue))
+            }
+            _ => Err(wrong("there is no such kind")),
+        }
+    }
+}
+
+/// `IFACE[,KEY=VALUE]..`
+fn raw(text: &str) -> Result<Raw, &'static str> {
+    let mut parts = text.split(',');
+    let interface = parts.next().unwrap_or_default().to_owned();
+    if interface.is_empty() {
+        return Err("name an interface");
+    }
+    let mut raw = Raw { interface, address: None, prefix_len: None, gateway: None };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("address", ip)) => {
+                raw.address = Some(ip.parse().map_err(|_| "the address is no IPv4 address")?)
+            }
+            Some(("gateway", ip)) => {
+                raw.gateway = Some(ip.parse().map_err(|_| "the gateway is no IPv4 address")?)
+            }
+            Some(("prefix", bits)) => {
+                let bits = bits.parse().ok().filter(|bits| *bits <= 32);
+                raw.prefix_len = Some(bits.ok_or("the prefix is no number up to 32")?);
+            }
+            _ => return Err("there is no such setting"),
+        }
+    }
+    Ok(raw)
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(address) = self.address {
+            write!(f, ",address={address}")?;
+        }
+        if let Some(bits) = self.prefix_len {
+            write!(f, ",prefix={bits}")?;
+        }
+        if let Some(gateway) = self.gateway {
+            write!(f, ",gateway={gateway}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp => f.write_str("udp"),
+            Self::AfPacket(raw) => write!(f, "af-packet:{}{raw}", raw.interface),
+            Self::PacketRing(raw) => write!(f, "packet-ring:{}{raw}", raw.interface),
+            Self::AfXdp(raw, 0) => write!(f, "af-xdp:{}{raw}", raw.interface),
+            Self::AfXdp(raw, queue) => write!(f, "af-xdp:{}@{queue}{raw}", raw.interface),
+            Self::Dpdk(device) => write!(f, "dpdk:{device}"),
+        }
+    }
+}
+
+/// What is opened: where we are, and whom we talk to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// Our own address. Any address and port 0 where it does not matter.
+    pub local: SocketAddr,
+    /// The one peer, port 0; `None` where ports are bound later.
+    pub peer: Option<SocketAddr>,
+    /// Longest datagram in bytes; what carries it sets another limit.
+    pub datagram_len_max: usize,
+}
+
+impl Opening {
+    /// Opens at `local`, with ports to be bound later and datagrams as long as they come.
+    #[must_use]
+    pub fn at(local: SocketAddr) -> Self {
+        Self { local, peer: None, datagram_len_max: usize::MAX }
+    }
+}
+
+/// Opens the backend that was chosen.
+///
+/// # Errors
+///
+/// [`IoError::Absent`] for what this crate or this system does not have, and those of the backend: each says what to do.
+pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+    if let Choice::Dpdk(_) = choice {
+        let remedy = "build it with DPDK (`--features dpdk`), or choose af-xdp, packet-ring or udp";
+        return Err(IoError::Absent { choice: choice.to_string(), remedy });
+    }
+    here::open(choice, opening)
+}
+
+/// The configuration of [`Ethernet`](crate::ethernet::Ethernet) that a choice amounts to, for a link that is opened elsewhere.
+///
+/// `found`: the IPv4 addresses that the interface has in the kernel, each with the bits of its network.
+///
+/// # Errors
+///
+/// [`IoError::Address`] when there is no IPv4 address to take.
+pub fn ethernet_config(
+    raw: &Raw,
+    opening: &Opening,
+    found: &[(Ipv4Addr, u8)],
+) -> Result<EthernetConfig, IoError> {
+    let local = match opening.local.ip() {
+        IpAddr::V4(ip) if !ip.is_unspecified() && !ip.is_loopback() => Some(ip),
+        _ => None,
+    };
+    let network = |ip| found.iter().find(|(own, _)| *own == ip).map(|(_, bits)| *bits);
+    let on_it = local.filter(|ip| network(*ip).is_some());
+    let first = found.first().map(|(ip, _)| *ip);
+    let ip = raw.address.or(on_it).or(first).or(local).ok_or(IoError::Address {
+        address: opening.local,
+        problem: "the interface has no IPv4 address; name one by address=IP",
+    })?;
+    let config = EthernetConfig::new(SocketAddrV4::new(ip, opening.local.port()));
+    Ok(EthernetConfig {
+        prefix_len: raw.prefix_len.or(network(ip)).unwrap_or(config.prefix_len),
+        gateway: raw.gateway,
+        datagram_len_max: opening.datagram_len_max,
+        ..config
+    })
+}
+
+#[cfg(target_os = "linux")]
+mod here {
+    use std::net::SocketAddr;
+
+    use super::{Choice, Opening, Raw, ethernet_config};
+    use crate::ethernet::{Claim, Ethernet};
+    use crate::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, ipv4_of};
+    use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
+    use crate::{IoError, PacketIo};
+
+    pub(super) fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+        match choice {
+            Choice::AfPacket(raw) => over("af-packet", raw, opening, |_| AfPacket::open(&raw.interface)),
+            Choice::PacketRing(raw) => {
+                over("packet-ring", raw, opening, |_| PacketRing::open(&raw.interface))
+            }
+            Choice::AfXdp(raw, queue) => over("af-xdp", raw, opening, |claim| {
+                let config = XdpConfig { queue: *queue, ..XdpConfig::new(claim.address()) };
+                Xdp::open(&raw.interface, config)
+            }),
+            _ => udp(opening),
+        }
+    }
+
+    fn udp(opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+        let datagram_len_max = opening.datagram_len_max.min(DATAGRAM_LEN_MAX);
+        let config = UdpConfig { datagram_len_max, ..UdpConfig::default() };
+        let io = match opening.peer {
+            Some(peer) => UdpIo::connect_from(opening.local, peer, config)?,
+            None => UdpIo::bind(opening.local, config)?,
+        };
+        Ok(Box::new(io))
+    }
+
+    /// Claims the address, because the link may want to know the port, and then opens the link.
+    fn over<L: Link + 'static>(
+        kind: &'static str,
+        raw: &Raw,
+        opening: &Opening,
+        link: impl FnOnce(&Claim) -> Result<L, IoError>,
+    ) -> Result<Box<dyn PacketIo>, IoError> {
+        let config = ethernet_config(raw, opening, &ipv4_of(kind, &raw.interface)?)?;
+        let claim = Claim::new(config.address)?;
+        let peer: Option<SocketAddr> = opening.peer;
+        Ok(Box::new(Ethernet::claimed(link(&claim)?, peer, config, claim)?))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod here {
+    use super::{Choice, Opening};
+    use crate::{IoError, PacketIo};
+
+    pub(super) fn open(choice: &Choice, _: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+        let remedy = "run it on Linux";
+        Err(IoError::Absent { choice: choice.to_string(), remedy })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn raw(interface: &str) -> Raw {
+        Raw { interface: interface.into(), address: None, prefix_len: None, gateway: None }
+    }
+
+    #[test]
+    fn words_and_what_they_mean() {
+        let all = Raw {
+            address: Some(Ipv4Addr::new(10, 0, 0, 9)),
+            prefix_len: Some(16),
+            gateway: Some(Ipv4Addr::new(10, 0, 0, 1)),
+            ..raw("eth0")
+        };
+        for (text, choice) in [
+            ("udp", Choice::Udp),
+            ("af-packet:eth0", Choice::AfPacket(raw("eth0"))),
+            ("packet-ring:eth0,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::PacketRing(all.clone())),
+            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), 0)),
+            ("af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::AfXdp(all, 3)),
+            ("dpdk:net_tap0,iface=nf0 --no-huge", Choice::Dpdk("net_tap0,iface=nf0 --no-huge".into())),
+        ] {
+            assert_eq!(text.parse(), Ok(choice.clone()), "{text}");
+            assert_eq!(choice.to_string(), text);
+        }
+        for text in [
+            "",
+            "tcp",
+            "udp:eth0",
+            "af-packet",
+            "af-packet:",
+            "af-xdp:@1",
+            "af-xdp:eth0@x",
+            "dpdk:",
+            "dpdk",
+            "packet-ring:eth0,prefix=33",
+            "packet-ring:eth0,mtu=1",
+            "packet-ring:eth0,gateway=::1",
+        ] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn whose_address_it_becomes() {
+        let (first, second) = (Ipv4Addr::new(10, 1, 0, 5), Ipv4Addr::new(10, 2, 0, 5));
+        let own = [(first, 16), (second, 28)];
+        let of = |local: &str, own: &[(Ipv4Addr, u8)], raw: &Raw| {
+            let opening = Opening::at(SocketAddr::new(local.parse().unwrap(), 7));
+            ethernet_config(raw, &opening, own).map(|config| (*config.address.ip(), config.prefix_len))
+        };
+        let plain = raw("eth0");
+        assert_eq!(of("0.0.0.0", &own, &plain).unwrap(), (first, 16));
+        assert_eq!(of("127.0.0.1", &own, &plain).unwrap(), (first, 16));
+        assert_eq!(of("10.2.0.5", &own, &plain).unwrap(), (second, 28));
+        assert_eq!(of("10.3.0.5", &own, &plain).unwrap(), (first, 16), "another interface's");
+        assert_eq!(of("10.3.0.5", &[], &plain).unwrap(), (Ipv4Addr::new(10, 3, 0, 5), 24));
+        let named = Raw { address: Some(Ipv4Addr::new(10, 9, 0, 1)), ..plain.clone() };
+        assert_eq!(of("10.2.0.5", &own, &named).unwrap(), (Ipv4Addr::new(10, 9, 0, 1), 24));
+        assert!(matches!(of("::1", &[], &plain), Err(IoError::Address { .. })));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn opening_what_there_is_and_what_there_is_not() {
+        let opening = Opening { datagram_len_max: 1436, ..Opening::at("127.0.0.1:0".parse().unwrap()) };
+        let elsewhere = Opening::at("198.18.0.1:0".parse().unwrap());
+        let io = open(&Choice::Udp, &opening).unwrap();
+        assert_eq!((io.capabilities().name, io.capabilities().datagram_len_max), ("udp", 1436));
+        let absent = open(&Choice::Dpdk("net_null0".into()), &opening);
+        assert!(matches!(absent.map(drop), Err(IoError::Absent { .. })));
+        for at in [&opening, &elsewhere] {
+            for text in ["af-packet:no-such-if", "packet-ring:no-such-if", "af-xdp:no-such-if"] {
+                let opened = open(&text.parse().unwrap(), at);
+                assert!(matches!(opened.map(drop), Err(IoError::Link { .. })), "{text}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_a_choice_or_an_error(text in "(udp|af-xdp|dpdk|af-packet)?[:@,=a-z0-9.]{0,20}") {
+            if let Ok(choice) = text.parse::<Choice>() {
+                prop_assert_eq!(choice.to_string().parse(), Ok(choice));
+            }
+        }
+    }
+}

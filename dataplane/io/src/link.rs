@@ -1,0 +1,137 @@
+//! What carries whole Ethernet frames: the seam below the backends that write their own outer headers.
+//!
+//! A [`Link`] is one queue of one interface. It knows frames and nothing of addresses: Ethernet, ARP, IPv4 and UDP are the
+//! business of whoever drives it, so that every way to reach a queue (a packet socket, its memory-mapped ring, an XDP socket, a
+//! DPDK port) is a `Link` of a few hundred lines, and all of them share one set of headers and answers.
+
+#[cfg(target_os = "linux")]
+mod af_packet;
+#[cfg(target_os = "linux")]
+mod device;
+#[cfg(target_os = "linux")]
+mod mapping;
+#[cfg(target_os = "linux")]
+mod packet;
+#[cfg(target_os = "linux")]
+mod packet_ring;
+mod segment;
+#[cfg(target_os = "linux")]
+mod socket;
+#[cfg(target_os = "linux")]
+mod staging;
+#[cfg(target_os = "linux")]
+mod xdp;
+
+use std::task::Waker;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+pub use self::af_packet::AfPacket;
+#[cfg(target_os = "linux")]
+pub(crate) use self::device::{has_ipv4, ipv4_of};
+#[cfg(target_os = "linux")]
+use self::packet::{SOCKET_BUFFER, hear_arrivals_only, sleep};
+#[cfg(target_os = "linux")]
+pub use self::packet_ring::{PacketRing, RingVersion};
+pub use self::segment::{Station, segment};
+#[cfg(target_os = "linux")]
+pub use self::xdp::{Xdp, XdpConfig, XdpMode};
+use crate::{IoCounters, IoError, RxBatch};
+
+/// What a link is. Constant for its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkProperties {
+    /// Name of the way that frames take, for messages: `"af-packet"`.
+    pub name: &'static str,
+    /// The interface's own Ethernet address.
+    pub mac: [u8; 6],
+    /// Longest frame in bytes, from the destination address to the end of the payload: the MTU and 14.
+    pub frame_len_max: usize,
+    /// Frames a call of [`Link::receive`] beyond which a larger burst gains nothing.
+    pub burst_max: usize,
+}
+
+/// One queue of an Ethernet interface: bursts of frames in, bursts of frames out, and a way to sleep between them.
+///
+/// One thread drives it. A frame begins with the destination's address and ends with the payload: no preamble, no frame check
+/// sequence, and an 802.1Q tag only where one was on the wire. No call allocates once the link is open, and none but
+/// [`wait`](Self::wait) sleeps.
+pub trait Link: Send {
+    /// What this link is.
+    fn properties(&self) -> LinkProperties;
+
+    /// Clears `batch` and fills it with frames that have arrived, oldest first, each with port 0 and ECN bits 0. Frames longer than
+    /// `frame_len_max` or the batch's whole memory are dropped and counted in [`IoCounters::truncated`].
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the link is broken for good, for instance because its interface is gone.
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError>;
+
+    /// Memory for the next frame to send, `len` bytes with whatever was in them, or `None` when the queue is full or `len` is
+    /// above `frame_len_max`. Without [`push`](Self::push) nothing has happened.
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// Queues the frame that [`frame`](Self::frame) lent last, with that length.
+    ///
+    /// # Panics
+    ///
+    /// May panic when `frame` was not called since the last `push`.
+    fn push(&mut self);
+
+    /// Has what is queued sent. Frames of one link leave in order. What the system then fails to send is counted in
+    /// [`IoCounters::tx_failed`].
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the link is broken for good.
+    fn flush(&mut self) -> Result<(), IoError>;
+
+    /// Sleeps until a frame has arrived, a full queue has room again, or the waker fires (all `Ok(true)`), or until `timeout` is
+    /// over (`Ok(false)`). May return `Ok(true)` without cause.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the link is broken for good.
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError>;
+
+    /// A handle that ends the current or the next [`wait`](Self::wait), from any thread.
+    fn waker(&self) -> Waker;
+
+    /// What happened so far: calls of the system, sleeps, frames that were cut off or failed. Packets and bytes are counted above.
+    fn counters(&self) -> IoCounters;
+}
+
+impl<T: Link + ?Sized> Link for Box<T> {
+    fn properties(&self) -> LinkProperties {
+        (**self).properties()
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        (**self).receive(batch)
+    }
+
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        (**self).frame(len)
+    }
+
+    fn push(&mut self) {
+        (**self).push();
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        (**self).flush()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        (**self).wait(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        (**self).waker()
+    }
+
+    fn counters(&self) -> IoCounters {
+        (**self).counters()
+    }
+}

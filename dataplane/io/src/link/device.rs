@@ -1,0 +1,163 @@
+//! The interface below a socket: what it is, and whether it is still there.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::socket::{Facts, State, facts, state};
+use crate::IoError;
+
+/// The IPv4 addresses that the kernel has given to an interface, each with the bits of its network.
+///
+/// # Errors
+///
+/// [`IoError::Link`], for the kind of link that is to be opened there, when there is no such interface.
+pub(crate) fn ipv4_of(link: &'static str, interface: &str) -> Result<Vec<(Ipv4Addr, u8)>, IoError> {
+    let found = pnet_datalink::interfaces().into_iter().find(|found| found.name == interface);
+    let found = found.ok_or_else(|| refused(link, interface, io::Error::from_raw_os_error(libc::ENODEV)))?;
+    let v4 = found.ips.iter().filter_map(|network| match network.ip() {
+        IpAddr::V4(ip) => Some((ip, network.prefix())),
+        IpAddr::V6(_) => None,
+    });
+    Ok(v4.collect())
+}
+
+/// Whether the kernel has given the address to an interface.
+pub(crate) fn has_ipv4(ip: Ipv4Addr) -> bool {
+    pnet_datalink::interfaces().iter().flat_map(|found| &found.ips).any(|network| network.ip() == ip)
+}
+
+/// Between two looks at an interface that is down.
+const DOWN_NAP: Duration = Duration::from_millis(100);
+
+/// An interface that a socket is bound to.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) facts: Facts,
+    name: String,
+    /// It was down when last looked at.
+    down: bool,
+    /// It is gone: the call that told, and the system's word for it.
+    gone: Option<(&'static str, i32)>,
+}
+
+/// An error of opening `link` on `interface`, with what to do about it.
+pub(super) fn refused(link: &'static str, interface: &str, source: io::Error) -> IoError {
+    let problem = match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "it takes CAP_NET_RAW (af-xdp: CAP_NET_ADMIN and CAP_BPF, too); run as root, or give the program the capability by setcap"
+        }
+        Some(libc::ENODEV | libc::ENXIO) => {
+            "there is no such interface; `ip link` lists those that there are"
+        }
+        Some(libc::EPROTOTYPE) => "it is no Ethernet interface",
+        Some(libc::ENETDOWN) => "the interface is down; `ip link set` brings it up",
+        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOPROTOOPT) => {
+            "this kernel does not have it; use another link, or udp"
+        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            "there is too little memory to share with the kernel; raise `ulimit -l`"
+        }
+        Some(libc::EMSGSIZE) => "its MTU is too long for this link; lower it, or use another link",
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another program has this queue or this interface's XDP hook; end it"
+        }
+        Some(libc::EOPNOTSUPP) => "the driver does not do it; use another link, or udp",
+        Some(libc::EINVAL) => {
+            "the interface does not have this queue, or cannot be used so; see `ethtool -l`"
+        }
+        _ => "the system refuses",
+    };
+    IoError::Link { link, interface: interface.to_owned(), problem, source }
+}
+
+impl Device {
+    /// Looks up `interface` in the socket's network namespace.
+    pub(super) fn open(link: &'static str, interface: &str, fd: BorrowedFd<'_>) -> Result<Self, IoError> {
+        let facts = facts(fd, interface).map_err(|source| refused(link, interface, source))?;
+        Ok(Self { facts, name: interface.to_owned(), down: false, gone: None })
+    }
+
+    /// Longest frame in bytes.
+    pub(super) fn frame_len_max(&self) -> usize {
+        self.facts.mtu + 14
+    }
+
+    /// Whether the link still works.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] once [`judge`](Self::judge) has found that the interface is gone.
+    pub(super) fn check(&self) -> Result<(), IoError> {
+        match self.gone {
+            None => Ok(()),
+            Some((call, code)) => Err(IoError::os(call, io::Error::from_raw_os_error(code))),
+        }
+    }
+
+    /// What an error of the socket means: `Ok` when it passes (the link is down, a queue is full), an error when the interface is gone or
+    /// the socket is of no use.
+    pub(super) fn judge(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        call: &'static str,
+        code: Option<i32>,
+    ) -> Result<(), IoError> {
+        match (code, state(fd, &self.name, self.facts.index)) {
+            (Some(code @ (libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL)), _) => {
+                self.gone = Some((call, code));
+            }
+            (_, State::Gone) => self.gone = Some((call, libc::ENODEV)),
+            (_, state) => self.down = state == State::Down,
+        }
+        self.check()
+    }
+
+    /// How long may be slept at a time: an interface that is down may be removed without another word.
+    pub(super) fn nap(&self, timeout: Duration) -> Duration {
+        if self.down { timeout.min(DOWN_NAP) } else { timeout }
+    }
+
+    /// Sleeps by `sleep` until it says that something happened, or for `timeout`, and looks whether an interface that is down is still
+    /// there every now and then.
+    pub(super) fn sleep(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        timeout: Duration,
+        mut sleep: impl FnMut(Duration) -> Result<bool, IoError>,
+    ) -> Result<bool, IoError> {
+        let mut left = timeout;
+        loop {
+            let nap = self.nap(left);
+            let ready = sleep(nap)?;
+            if self.down {
+                self.judge(fd, "wait", None)?;
+            }
+            left -= nap;
+            if ready || left.is_zero() {
+                return Ok(ready);
+            }
+        }
+    }
+}
+
+/// What keeps a send from going through.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Hitch {
+    /// Try the same again later.
+    Full,
+    /// Try the same again now.
+    Again,
+    /// This frame is lost.
+    Lost,
+}
+
+/// What became of a frame that the system did not take.
+pub(super) fn hitch(error: &io::Error) -> Hitch {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => Hitch::Full,
+        (io::ErrorKind::Interrupted, _) => Hitch::Again,
+        _ => Hitch::Lost,
+    }
+}

@@ -1,0 +1,56 @@
+//! What the links over packet sockets have in common.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::event::EventBell;
+use crate::{IoCounters, IoError, sys};
+
+/// Bytes asked for each of a socket's two buffers.
+pub(super) const SOCKET_BUFFER: usize = 8 << 20;
+
+/// `SOL_PACKET` of linux/socket.h.
+pub(super) const SOL_PACKET: libc::c_int = 263;
+/// `PACKET_IGNORE_OUTGOING` of linux/if_packet.h, since Linux 4.20.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// Where the accessible part of a packet's metadata begins, and whether there was a VLAN tag. Source: linux/filter.h.
+const VLAN_TAG_PRESENT: u32 = 0xffff_f000 + 48;
+
+/// Keeps all but ARP and IPv4 out of a packet socket, and all of other VLANs: their frames come by without the tag, which the kernel
+/// keeps beside the frame. Keeps out frames that this machine sends, too; older kernels do not know how, and what is not addressed
+/// to us is dropped above in any case.
+pub(super) fn hear_arrivals_only(fd: BorrowedFd<'_>) -> io::Result<()> {
+    use libc::{BPF_ABS, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    let program = [
+        sys::instruction(BPF_LD | BPF_W | BPF_ABS, VLAN_TAG_PRESENT, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+        sys::instruction(BPF_LD | BPF_H | BPF_ABS, 12, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0800, 2, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 1, 0),
+        sys::instruction(BPF_RET | BPF_K, 0, 0, 0),
+        sys::instruction(BPF_RET | BPF_K, 0x4_0000, 0, 0),
+    ];
+    sys::attach_filter(fd, &program)?;
+    match sys::set_option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sleeps until the socket has something (or room, when `unsent`), the bell rings, or time is over.
+pub(super) fn sleep(
+    fd: BorrowedFd<'_>,
+    unsent: bool,
+    bell: &EventBell,
+    timeout: Duration,
+    counters: &mut IoCounters,
+) -> Result<bool, IoError> {
+    let events = libc::POLLIN | if unsent { libc::POLLOUT } else { 0 };
+    counters.sleeps += u64::from(!timeout.is_zero());
+    let ready = sys::poll([(fd, events), (bell.fd().as_fd(), libc::POLLIN)], timeout);
+    bell.wake_up(matches!(ready, Ok([_, true])));
+    let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
+    Ok(ready != [false; 2])
+}

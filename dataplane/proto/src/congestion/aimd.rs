@@ -1,0 +1,68 @@
+//! Additive increase, multiplicative decrease, on marks and losses.
+
+use super::{Answer, CongestionControl, Round};
+use crate::Instant;
+
+/// One chunk more for each round without a mark or a loss, half for one with: what ATP's workers do (Lao et al., "ATP: In-network
+/// Aggregation for Multi-tenant Learning", NSDI 2021).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aimd {
+    window: f64,
+    most: f64,
+    /// A loss in this round has had its answer.
+    cut: bool,
+}
+
+impl Aimd {
+    /// Begins with all slots.
+    pub fn new(slots: u32) -> Self {
+        Self { window: slots.into(), most: slots.into(), cut: false }
+    }
+
+    fn halve(&mut self) {
+        self.window = (self.window / 2.0).max(1.0);
+    }
+}
+
+impl CongestionControl for Aimd {
+    fn answered(&mut self, _: &Answer) {}
+
+    fn round(&mut self, round: &Round) {
+        match (round.marked, std::mem::take(&mut self.cut)) {
+            (_, true) => {}
+            (0, false) => self.window = (self.window + 1.0).min(self.most),
+            (_, false) => self.halve(),
+        }
+    }
+
+    fn lost(&mut self, _: Instant) {
+        self.halve();
+        self.cut = true;
+    }
+
+    fn window(&self) -> f64 {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_more_or_half_of_it_a_round() {
+        let mut law = Aimd::new(64);
+        let round = |marked| Round { answers: 10, marked };
+        law.round(&round(0));
+        assert_eq!(law.window(), 64.0, "never above its slots");
+        law.round(&round(1));
+        assert_eq!(law.window(), 32.0);
+        (0..5).for_each(|_| law.round(&round(0)));
+        assert_eq!(law.window(), 37.0);
+        law.lost(Instant::ZERO);
+        law.round(&round(3));
+        assert_eq!(law.window(), 18.5, "once a round, whatever happened");
+        (0..20).for_each(|_| law.round(&round(10)));
+        assert_eq!(law.window(), 1.0);
+    }
+}

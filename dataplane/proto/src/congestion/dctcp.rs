@@ -1,0 +1,77 @@
+//! Decrease in proportion to how much was marked.
+
+use super::{Answer, CongestionControl, Round};
+use crate::Instant;
+
+/// Weight of the newest round in the estimate of how much is marked (RFC 8257, section 3.3: DCTCP.g).
+const GAIN: f64 = 1.0 / 16.0;
+
+/// DCTCP's law (RFC 8257): the window shrinks by half of the share of marked results, estimated over rounds. On results that carry the
+/// marks of all shares it is what PANAMA's workers do, whose windows stay alike because all see the same (Gebara et al., "PANAMA:
+/// In-network Aggregation for Shared Machine Learning Clusters", MLSys 2021).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dctcp {
+    window: f64,
+    most: f64,
+    /// Share of results that are marked, 0 to 1.
+    marked: f64,
+    cut: bool,
+}
+
+impl Dctcp {
+    /// Begins with all slots, and as if all were marked, as section 3.3 has it: the first marks are taken seriously.
+    pub fn new(slots: u32) -> Self {
+        Self { window: slots.into(), most: slots.into(), marked: 1.0, cut: false }
+    }
+}
+
+impl CongestionControl for Dctcp {
+    fn answered(&mut self, _: &Answer) {}
+
+    fn round(&mut self, round: &Round) {
+        let share = f64::from(round.marked) / f64::from(round.answers.max(1));
+        self.marked += GAIN * (share - self.marked);
+        match (round.marked, std::mem::take(&mut self.cut)) {
+            (_, true) => {}
+            (0, false) => self.window = (self.window + 1.0).min(self.most),
+            (_, false) => self.window = (self.window * (1.0 - self.marked / 2.0)).max(1.0),
+        }
+    }
+
+    fn lost(&mut self, _: Instant) {
+        // Section 3.5: as without ECN.
+        self.window = (self.window / 2.0).max(1.0);
+        self.cut = true;
+    }
+
+    fn window(&self) -> f64 {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cut_is_in_proportion_to_the_marks() {
+        let round = |marked| Round { answers: 100, marked };
+        let mut law = Dctcp::new(128);
+        law.round(&round(100));
+        assert_eq!(law.window(), 64.0, "all marked: half");
+        // Where a tenth is marked, the estimate comes to a tenth, and the cut to a twentieth.
+        (0..200).for_each(|_| law.round(&round(10)));
+        let before = {
+            law.window = 100.0;
+            law.window()
+        };
+        law.round(&round(10));
+        assert!((law.window() / before - 0.95).abs() < 1e-3, "{}", law.window());
+        law.round(&round(0));
+        assert!((law.window() - (before * 0.95 + 1.0)).abs() < 0.1);
+        law.lost(Instant::ZERO);
+        let halved = law.window();
+        law.round(&round(100));
+        assert_eq!(law.window(), halved, "once a round");
+    }
+}

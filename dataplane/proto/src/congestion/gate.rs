@@ -1,0 +1,78 @@
+//! From a window in chunks to the chunk that may be sent next.
+
+use core::time::Duration;
+
+use super::{Answer, CongestionControl, Round};
+use crate::Instant;
+use crate::slot::{Slots, State};
+
+/// Lets the chunks of a stream out in order, as many as a law allows.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    law: Box<dyn CongestionControl>,
+    /// The first position whose result is missing.
+    first: u64,
+    /// The first position that was never sent.
+    next: u64,
+    /// Once a position from here on is answered, a round is over.
+    round_end: u64,
+    round: Round,
+    /// A loss of this round was told.
+    lost: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
+        Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), lost: false }
+    }
+
+    /// Chunks that may be in flight, at least 1.
+    pub(crate) fn window(&self) -> u32 {
+        // Windows are far below 2^32.
+        self.law.window().max(1.0) as u32
+    }
+
+    /// The slot whose chunk is next, if it may be sent.
+    pub(crate) fn next(&self, slots: &Slots) -> Option<u16> {
+        let index = slots.at(self.next);
+        let slot = slots.slot(index);
+        let may = slot.position == self.next
+            && slot.state() == State::Ready
+            && self.next - self.first < u64::from(self.window());
+        may.then_some(index)
+    }
+
+    /// A position was sent, perhaps again.
+    pub(crate) fn sent(&mut self, position: u64) {
+        if position == self.next {
+            self.next += 1;
+        }
+    }
+
+    /// A position was answered, and its slot has stepped on.
+    pub(crate) fn answered(&mut self, position: u64, answer: &Answer, slots: &Slots) {
+        while self.first < self.next && slots.slot(slots.at(self.first)).position > self.first {
+            self.first += 1;
+        }
+        self.round.answers += 1;
+        self.round.marked += u32::from(answer.marked);
+        self.law.answered(answer);
+        if position >= self.round_end {
+            self.law.round(&self.round);
+            (self.round, self.round_end, self.lost) = (Round::default(), self.next, false);
+        }
+    }
+
+    /// Chunks were found lost.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.lost, true) {
+            self.law.lost(now);
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(now: Instant, sent_once_at: Option<Instant>, marked: bool, smoothed: Duration) -> Self {
+        Self { now, round_trip: sent_once_at.map(|at| now - at), marked, smoothed }
+    }
+}

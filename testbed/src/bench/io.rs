@@ -1,0 +1,206 @@
+//! What packet I/O costs: the software switch on each back end, beside a plain forwarder on the same device in the same run.
+//!
+//! Eight workers with a window of chunks each send 1408-byte chunks; the switch folds them and sends every sum to all, the
+//! forwarder sends every packet back. Either sends one packet for each it receives, so their packets a second compare. Whoever is
+//! measured has a thread and a core to itself, the eight workers have the other. Switch and forwarder take turns, each on a device
+//! opened anew, and the median of the rounds' ratios is reported.
+
+mod backend;
+mod crowd;
+mod frames;
+mod hub;
+mod sockets;
+
+use std::time::{Duration, Instant};
+
+use netfold_io::IoError;
+use netfold_p4::entry::EntryError;
+use serde::Serialize;
+
+pub use backend::{Backend, all, named};
+
+use backend::Opened;
+use crowd::Crowd;
+use hub::{Hub, Snapshot, What};
+
+/// Workers of the job.
+pub const WORKERS: u16 = 8;
+/// Bytes of a chunk's lanes.
+pub const PAYLOAD_BYTES: u32 = 1408;
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Turns of each, switch and forwarder.
+    pub rounds: u32,
+    /// How long a turn is measured.
+    pub turn: Duration,
+    /// Chunks that each worker has under way, a power of two.
+    pub window: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { rounds: 7, turn: Duration::from_millis(300), window: 32 }
+    }
+}
+
+/// Figures of one back end: medians over the rounds, of the switch unless they say otherwise. A packet is one received, with the one
+/// that is sent for it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The back end.
+    pub io: String,
+    /// Millions of packets a second.
+    pub mpps: f64,
+    /// Cycles a packet of the thread that runs the switch, at the rate that `/proc/cpuinfo` states; waiting without sleep counts.
+    pub cycles_per_packet: f64,
+    /// System calls a packet that the back end counts, sleeps included.
+    pub syscalls_per_packet: f64,
+    /// Median of the rounds' ratios of packets a second, switch to forwarder.
+    pub ratio_to_forwarder: f64,
+    /// Least and greatest of the rounds' ratios.
+    pub ratio_min: f64,
+    /// As above.
+    pub ratio_max: f64,
+    /// Millions of packets a second of the forwarder.
+    pub forwarder_mpps: f64,
+    /// Cycles a packet of the forwarder's thread.
+    pub forwarder_cycles_per_packet: f64,
+    /// How often a byte is copied on its way in and out again, the kernel's copies included: from how the back end is built.
+    pub copies_per_byte: u32,
+    /// Share of the time that the switch's thread ran: near 1, it is what limits the rate, or it waits without sleep.
+    pub busy: f64,
+    /// Packets that were sent again because nothing came back, in all rounds, of both.
+    pub resent: u64,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoBenchError {
+    /// The machine lacks what the back end needs. The others can be measured.
+    #[error("{0}")]
+    Absent(String),
+    /// The back end broke.
+    #[error("packet I/O failed")]
+    Io(#[from] IoError),
+    /// The switch refused the benchmark's job.
+    #[error("the switch refused the benchmark's job")]
+    Admission(#[from] EntryError),
+    /// The thread that was measured ended.
+    #[error("the {0} ended before it was told to")]
+    Ended(&'static str),
+    /// Nothing came back.
+    #[error("nothing came back from the {0}")]
+    Silent(&'static str),
+}
+
+/// One turn.
+struct Turn {
+    mpps: f64,
+    cycles: f64,
+    calls: f64,
+    busy: f64,
+    resent: u64,
+}
+
+/// Measures one back end; `tell` is called after each round.
+///
+/// # Errors
+///
+/// [`IoBenchError`].
+pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Result<Row, IoBenchError> {
+    let (mut switch, mut forwarder) = (Vec::new(), Vec::new());
+    for round in 0..config.rounds {
+        // Who is first changes, so that neither always meets a cold machine.
+        let order =
+            if round % 2 == 0 { [What::Switch, What::Forwarder] } else { [What::Forwarder, What::Switch] };
+        for what in order {
+            let turn = turn(config, backend, what)?;
+            if what == What::Switch { &mut switch } else { &mut forwarder }.push(turn);
+        }
+        tell(round + 1);
+    }
+    let ratios: Vec<f64> =
+        switch.iter().zip(&forwarder).map(|(switch, plain)| switch.mpps / plain.mpps).collect();
+    let of = |turns: &[Turn], figure: fn(&Turn) -> f64| median(&turns.iter().map(figure).collect::<Vec<_>>());
+    Ok(Row {
+        io: backend.name().to_owned(),
+        mpps: of(&switch, |turn| turn.mpps),
+        cycles_per_packet: of(&switch, |turn| turn.cycles),
+        syscalls_per_packet: of(&switch, |turn| turn.calls),
+        ratio_to_forwarder: median(&ratios),
+        ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
+        ratio_max: ratios.iter().copied().fold(0.0, f64::max),
+        forwarder_mpps: of(&forwarder, |turn| turn.mpps),
+        forwarder_cycles_per_packet: of(&forwarder, |turn| turn.cycles),
+        copies_per_byte: backend.copies_per_byte(),
+        busy: of(&switch, |turn| turn.busy),
+        resent: switch.iter().chain(&forwarder).map(|turn| turn.resent).sum(),
+    })
+}
+
+/// Opens the device, has the eight workers drive it, and measures once they are under way.
+fn turn(config: &Config, backend: &Backend, what: What) -> Result<Turn, IoBenchError> {
+    let cores = hub::cores();
+    let Opened { mut io, mut workers, keep } = backend.open(config)?;
+    hub::meet(&mut *io, &mut *workers)?;
+    let hub = Hub::start(what, io, config.window, cores.map(|cores| cores.1))?;
+    let drive = || -> Result<(Snapshot, Snapshot, Duration, u64), IoBenchError> {
+        hub::pin(cores.map(|cores| cores.0));
+        let mut crowd = Crowd::new(workers, config.window);
+        crowd.drive(config.turn / 4)?;
+        let (before, begun) = (hub.snapshot()?, Instant::now());
+        crowd.drive(config.turn)?;
+        let took = begun.elapsed();
+        Ok((before, hub.snapshot()?, took, crowd.resent()))
+    };
+    // On a thread of its own, so that the caller's stays where it was.
+    let driven = std::thread::scope(|scope| scope.spawn(drive).join());
+    let (before, after, took, resent) = driven.unwrap_or(Err(IoBenchError::Ended("workers' thread")))?;
+    hub.stop();
+    drop(keep);
+    let packets = (after.io.rx_packets - before.io.rx_packets) as f64;
+    if packets == 0.0 {
+        return Err(IoBenchError::Silent(what.name()));
+    }
+    let cpu = (after.cpu - before.cpu).as_secs_f64();
+    let calls = |snapshot: &Snapshot| snapshot.io.rx_calls + snapshot.io.tx_calls + snapshot.io.sleeps;
+    Ok(Turn {
+        mpps: packets / took.as_secs_f64() / 1e6,
+        cycles: cpu * hub::clock_hz() / packets,
+        calls: (calls(&after) - calls(&before)) as f64 / packets,
+        busy: cpu / took.as_secs_f64(),
+        resent,
+    })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_back_end_is_measured_or_says_what_is_absent() {
+        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8 };
+        for backend in all() {
+            let row = match run(&config, backend, |_| ()) {
+                Ok(row) => row,
+                Err(IoBenchError::Absent(why)) => {
+                    println!("skipped: {}: {why}", backend.name());
+                    continue;
+                }
+                Err(error) => panic!("{}: {error:?}", backend.name()),
+            };
+            assert!(row.mpps > 0.0 && row.forwarder_mpps > 0.0 && row.ratio_to_forwarder > 0.0, "{row:?}");
+            assert!(row.syscalls_per_packet < 20.0 && row.busy > 0.0, "{row:?}");
+        }
+        assert!(named("udp").is_some() && named("nonsense").is_none());
+    }
+}

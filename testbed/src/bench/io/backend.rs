@@ -1,0 +1,211 @@
+//! The back ends that are measured: how each is opened, with eight workers at the other end.
+
+use std::any::Any;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use netfold_io::ethernet::{Ethernet, EthernetConfig};
+use netfold_io::link::Link;
+use netfold_io::link::{AfPacket, PacketRing, Xdp, XdpConfig};
+use netfold_io::udp::{UdpConfig, UdpIo};
+use netfold_io::{IoError, PacketIo};
+use netfold_wire::UDP_PORT;
+
+use super::crowd::Workers;
+use super::frames::{Frames, WORKERS_IP};
+use super::sockets::{DATAGRAM_LEN, Sockets};
+use super::{Config, IoBenchError};
+use crate::netns::{CommandFailed, Namespaces, command, within};
+
+/// The switch's address on a pair of interfaces, of the network for benchmarks (RFC 2544).
+const HUB_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const HUB: &str = "hub";
+const CROWD: &str = "crowd";
+/// Their Ethernet addresses, stated so that nobody has to ask.
+const HUB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const CROWD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// A device with both of its ends open.
+pub(super) struct Opened {
+    pub(super) io: Box<dyn PacketIo>,
+    pub(super) workers: Box<dyn Workers>,
+    /// What lives as long as they do.
+    pub(super) keep: Box<dyn Any>,
+}
+
+/// Opens both ends; the number is the workers' window.
+type Open = fn(u32) -> Result<Opened, IoBenchError>;
+
+/// A way for packets to reach the switch.
+pub struct Backend {
+    name: &'static str,
+    copies: u32,
+    open: Open,
+}
+
+/// Every back end, with how often it has a byte copied, in and out. Sockets: once each way, by the kernel. Links: into the link's memory
+/// and out of it, each way, by the kernel and by us. DPDK's packet socket: once more on the way in, and not by the kernel on the way
+/// out. Two DPDK ports that hand buffers to each other: by us alone.
+const BACKENDS: &[Backend] = &[
+    Backend { name: "udp", copies: 2, open: loopback },
+    Backend { name: "udp-veth", copies: 2, open: kernel },
+    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open) },
+    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open) },
+    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp) },
+    #[cfg(feature = "dpdk")]
+    Backend { name: "dpdk:net_af_packet", copies: 5, open: |window| raw(window, dpdk::packet_socket) },
+    #[cfg(feature = "dpdk")]
+    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings },
+];
+
+/// All back ends that this program has.
+#[must_use]
+pub fn all() -> &'static [Backend] {
+    BACKENDS
+}
+
+/// The back end of a name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Backend> {
+    BACKENDS.iter().find(|backend| backend.name == name)
+}
+
+impl Backend {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn copies_per_byte(&self) -> u32 {
+        self.copies
+    }
+
+    pub(super) fn open(&self, config: &Config) -> Result<Opened, IoBenchError> {
+        (self.open)(config.window)
+    }
+}
+
+fn absent(error: &dyn std::error::Error) -> IoBenchError {
+    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    IoBenchError::Absent(format!("{error}{cause}"))
+}
+
+/// Sockets on the loopback interface, one for each worker.
+fn loopback(window: u32) -> Result<Opened, IoBenchError> {
+    let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };
+    let hub = UdpIo::bind((Ipv4Addr::LOCALHOST, 0).into(), config)?;
+    let at = hub.local_addr().ok_or(IoError::Unsupported("an address"))?;
+    let workers = Box::new(Sockets::connect(at, window)?);
+    Ok(Opened { io: Box::new(hub), workers, keep: Box::new(()) })
+}
+
+/// A pair of virtual interfaces in a namespace of their own.
+fn pair() -> Result<(Namespaces, String), IoBenchError> {
+    let make = || -> Result<(Namespaces, String), CommandFailed> {
+        let mut namespaces = Namespaces::new();
+        namespaces.add('h', 0)?;
+        let name = namespaces.name('h', 0);
+        command(&format!(
+            "ip -n {name} link add {HUB} address {} type veth peer name {CROWD} address {}",
+            colons(HUB_MAC),
+            colons(CROWD_MAC)
+        ))?;
+        for interface in [HUB, CROWD] {
+            // Whole frames are sent and received by hand here, so nobody may cut or join them.
+            command(&format!("ip -n {name} link set {interface} gso_max_segs 1 up"))?;
+        }
+        Ok((namespaces, name))
+    };
+    make().map_err(|error| IoBenchError::Absent(format!("no pair of interfaces here: {error}")))
+}
+
+fn colons(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The workers on their interface, by the quickest way to it.
+fn crowd(window: u32) -> Result<Box<dyn Workers>, IoError> {
+    let link = PacketRing::open(CROWD)?;
+    Ok(Box::new(Frames::new(link, SocketAddrV4::new(HUB_IP, UDP_PORT), HUB_MAC, window)?))
+}
+
+/// Calls `open` in the namespace and puts both ends together.
+fn on_a_pair(
+    window: u32,
+    prepare: impl FnOnce(&str) -> Result<(), CommandFailed>,
+    open: impl FnOnce() -> Result<Box<dyn PacketIo>, IoBenchError> + Send,
+) -> Result<Opened, IoBenchError> {
+    let (namespaces, name) = pair()?;
+    prepare(&name).map_err(|error| absent(&error))?;
+    let both =
+        || -> Result<_, IoBenchError> { Ok((open()?, crowd(window).map_err(|error| absent(&error))?)) };
+    let (io, workers) = within(&name, both).map_err(|error| absent(&error))??;
+    Ok(Opened { io, workers, keep: Box::new(namespaces) })
+}
+
+/// A socket of the kernel's on the interface.
+fn kernel(window: u32) -> Result<Opened, IoBenchError> {
+    let prepare = |name: &str| {
+        command(&format!("ip -n {name} addr add {HUB_IP}/24 dev {HUB}"))?;
+        command(&format!(
+            "ip -n {name} neigh add {WORKERS_IP} lladdr {} dev {HUB} nud permanent",
+            colons(CROWD_MAC)
+        ))
+    };
+    on_a_pair(window, prepare, || {
+        let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };
+        Ok(Box::new(UdpIo::bind(SocketAddr::from((HUB_IP, UDP_PORT)), config)?))
+    })
+}
+
+/// A link on the interface.
+fn raw<L: Link + 'static>(window: u32, open: fn(&str) -> Result<L, IoError>) -> Result<Opened, IoBenchError> {
+    on_a_pair(
+        window,
+        |_| Ok(()),
+        move || {
+            let link = open(HUB).map_err(|error| absent(&error))?;
+            Ok(Box::new(Ethernet::bind(link, EthernetConfig::at(HUB_IP))?))
+        },
+    )
+}
+
+fn xdp(interface: &str) -> Result<Xdp, IoError> {
+    Xdp::open(interface, XdpConfig::new(SocketAddrV4::new(HUB_IP, UDP_PORT)))
+}
+
+#[cfg(feature = "dpdk")]
+mod dpdk {
+    use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Options, Port, PortConfig, Spec};
+
+    use super::*;
+
+    fn options() -> Options {
+        Options { memory_mb: 512, ..Options::default() }
+    }
+
+    pub(super) fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
+        let open = || -> Result<Dpdk, DpdkError> {
+            let spec: Spec = format!("net_af_packet,iface={interface}").parse()?;
+            Ok(Dpdk::open(&Spec { options: options(), ..spec })?.remove(0))
+        };
+        open().map_err(|error| IoError::Os { call: "dpdk", source: std::io::Error::other(error) })
+    }
+
+    /// Two ports back to back.
+    pub(super) fn rings(window: u32) -> Result<Opened, IoBenchError> {
+        let open = || -> Result<(Dpdk, Dpdk), DpdkError> {
+            let (hub, crowd) = netfold_dpdk::rings(&Eal::start(&options(), false)?, 1023)?;
+            let start = |device: Device| {
+                let (_, mut queues) = Port::start(device, &PortConfig::default())?;
+                Dpdk::new(queues.remove(0))
+            };
+            Ok((start(hub)?, start(crowd)?))
+        };
+        let (hub, crowd) = open().map_err(|error| absent(&error))?;
+        let mac = hub.properties().mac;
+        let io = Box::new(Ethernet::bind(hub, EthernetConfig::at(HUB_IP))?);
+        let workers = Frames::new(crowd, SocketAddrV4::new(HUB_IP, UDP_PORT), mac, window)?;
+        Ok(Opened { io, workers: Box::new(workers), keep: Box::new(()) })
+    }
+}

@@ -1,0 +1,149 @@
+//! Eight workers' load from one thread, at the least cost: what each worker has under way is a number for each slot.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use netfold_io::IoError;
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr};
+
+use super::{IoBenchError, WORKERS};
+
+pub(super) const JOB: u16 = 1;
+pub(super) const EPOCH: u32 = 7;
+pub(super) const KEY: u32 = 0x6b65_7921;
+
+/// How long nothing comes back before everything under way is sent again.
+const RESEND: Duration = Duration::from_millis(100);
+/// How long nothing comes back before that is an error.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A packet that came back: whose it is, and its chunk.
+pub(super) type Back = (u16, u32);
+
+/// Eight workers and their way to the switch.
+pub(super) trait Workers: Send {
+    /// Where each of them is.
+    fn addresses(&self) -> Vec<SocketAddr>;
+
+    /// Puts what has come back into `back`, which is empty.
+    fn receive(&mut self, back: &mut Vec<Back>) -> Result<(), IoError>;
+
+    /// Queues a worker's chunk; false where there is no room before the next `flush`.
+    fn send(&mut self, worker: u16, chunk: u32) -> Result<bool, IoError>;
+
+    /// Has what is queued sent.
+    fn flush(&mut self) -> Result<(), IoError>;
+
+    /// Sleeps until something comes back or the time is over.
+    fn wait(&mut self, timeout: Duration) -> Result<(), IoError>;
+}
+
+/// What each worker has under way: when the sum of a chunk comes back, the next one of its slot goes out.
+pub(super) struct Crowd {
+    workers: Box<dyn Workers>,
+    window: u32,
+    /// The chunk that is under way, by worker and slot.
+    under_way: Vec<u32>,
+    back: Vec<Back>,
+    resent: u64,
+    started: bool,
+}
+
+impl Crowd {
+    pub(super) fn new(workers: Box<dyn Workers>, window: u32) -> Self {
+        // A switch that has seen nothing holds chunk 0, so the first are later.
+        let under_way = (0..u32::from(WORKERS)).flat_map(|_| 2 * window..3 * window).collect();
+        Self { workers, window, under_way, back: Vec::with_capacity(4096), resent: 0, started: false }
+    }
+
+    pub(super) fn resent(&self) -> u64 {
+        self.resent
+    }
+
+    /// Keeps all slots busy for a time.
+    pub(super) fn drive(&mut self, time: Duration) -> Result<(), IoBenchError> {
+        let begun = Instant::now();
+        if !std::mem::replace(&mut self.started, true) {
+            self.send_all()?;
+        }
+        let (mut heard, mut resent) = (begun, begun);
+        loop {
+            // Before anything is received: what is not answered is under way no more.
+            let now = Instant::now();
+            if now - begun >= time {
+                return Ok(());
+            }
+            self.back.clear();
+            self.workers.receive(&mut self.back)?;
+            if self.back.is_empty() {
+                if now - heard > PATIENCE {
+                    return Err(IoBenchError::Silent("device"));
+                }
+                if now - heard.max(resent) > RESEND {
+                    self.resent += self.under_way.len() as u64;
+                    resent = now;
+                    self.send_all()?;
+                }
+                self.workers.wait(Duration::from_millis(1))?;
+                continue;
+            }
+            heard = now;
+            self.answer()?;
+        }
+    }
+
+    /// Sends the chunks that are due after what came back.
+    fn answer(&mut self) -> Result<(), IoBenchError> {
+        for at in 0..self.back.len() {
+            let (worker, chunk) = self.back[at];
+            let slot = (u32::from(worker) * self.window + chunk % self.window) as usize;
+            let Some(under_way) = self.under_way.get_mut(slot).filter(|under_way| **under_way == chunk)
+            else {
+                continue; // what was sent again came back twice
+            };
+            *under_way = chunk.wrapping_add(self.window);
+            let next = *under_way;
+            self.send(worker, next)?;
+        }
+        Ok(self.workers.flush()?)
+    }
+
+    fn send_all(&mut self) -> Result<(), IoBenchError> {
+        for slot in 0..self.under_way.len() {
+            self.send((slot as u32 / self.window) as u16, self.under_way[slot])?;
+        }
+        Ok(self.workers.flush()?)
+    }
+
+    fn send(&mut self, worker: u16, chunk: u32) -> Result<(), IoBenchError> {
+        let begun = Instant::now();
+        while !self.workers.send(worker, chunk)? {
+            self.workers.flush()?;
+            if begun.elapsed() > RESEND {
+                break; // lost, and sent again later
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A worker's header of a chunk.
+pub(super) fn repr(chunk: u32, window: u32) -> Repr {
+    Repr {
+        kind: Kind::Data,
+        flags: Flags::default(),
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: JOB,
+        slot: (chunk % window) as u16,
+        set: (chunk / window % 2) as u8,
+        epoch: EPOCH,
+        key: KEY,
+        chunk,
+        bitmap: 0,
+        count: 0,
+        exp: 0,
+        exp_next: 0,
+    }
+}

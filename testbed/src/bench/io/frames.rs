@@ -1,0 +1,116 @@
+//! Eight workers on one link: whole frames made once, with the numbers of each chunk written in.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use netfold_io::link::Link;
+use netfold_io::{IoError, RxBatch};
+use netfold_wire::frame::{
+    ArpOperation, ArpPacket, Endpoint, EthernetAddress, EthernetFrame, EthernetProtocol, OUTER_LEN, Outer,
+};
+use netfold_wire::header::{self, Packet};
+
+use super::WORKERS;
+use super::crowd::{Back, Workers, repr};
+use super::sockets::DATAGRAM_LEN;
+
+/// The workers' address; they differ by their UDP ports.
+pub(super) const WORKERS_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 200);
+const FIRST_PORT: u16 = 40_000;
+const FRAME_LEN: usize = OUTER_LEN + DATAGRAM_LEN;
+/// Bytes before the UDP destination port, and before the UDP checksum.
+const PORT_AT: usize = 14 + 20 + 2;
+const CHECKSUM_AT: usize = 14 + 20 + 6;
+
+pub(super) struct Frames<L> {
+    link: L,
+    own: EthernetAddress,
+    /// A frame of each worker.
+    made: Vec<Vec<u8>>,
+    batch: RxBatch,
+    window: u32,
+}
+
+impl<L: Link> Frames<L> {
+    /// Workers on `link`, whose switch is at `hub` and has this Ethernet address.
+    pub(super) fn new(link: L, hub: SocketAddrV4, hub_mac: [u8; 6], window: u32) -> Result<Self, IoError> {
+        let own = EthernetAddress(link.properties().mac);
+        let hub = Endpoint { mac: EthernetAddress(hub_mac), ip: *hub.ip(), port: hub.port() };
+        let datagram = vec![1; DATAGRAM_LEN];
+        let frame = |worker| {
+            let mut frame = vec![0; FRAME_LEN];
+            let source = Endpoint { mac: own, ip: WORKERS_IP, port: FIRST_PORT + worker };
+            Outer { source, destination: hub }
+                .emit(&datagram, 0, &mut frame)
+                .map_err(|_| IoError::Unsupported("frames of this length"))?;
+            // The numbers change; no checksum is a right one (RFC 768).
+            frame[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+            Ok(frame)
+        };
+        let made = (0..WORKERS).map(frame).collect::<Result<_, IoError>>()?;
+        Ok(Self { own, made, batch: RxBatch::new(256, 512 * 1024), window, link })
+    }
+
+    /// Answers a question for the workers' Ethernet address.
+    fn answer(&mut self, at: usize) -> Result<(), IoError> {
+        let asked = self.batch.bytes(&self.batch.packets()[at]);
+        let Ok(arp) = ArpPacket::new_checked(&asked[14..]) else { return Ok(()) };
+        if arp.target_protocol_addr() != WORKERS_IP.octets() {
+            return Ok(());
+        }
+        let Some(frame) = self.link.frame(42) else { return Ok(()) };
+        frame.copy_from_slice(&asked[..42]);
+        let mut ethernet = EthernetFrame::new_unchecked(&mut frame[..]);
+        ethernet.set_dst_addr(EthernetAddress::from_bytes(arp.source_hardware_addr()));
+        ethernet.set_src_addr(self.own);
+        let mut reply = ArpPacket::new_unchecked(&mut frame[14..]);
+        reply.set_operation(ArpOperation::Reply);
+        reply.set_source_hardware_addr(&self.own.0);
+        reply.set_source_protocol_addr(&WORKERS_IP.octets());
+        reply.set_target_hardware_addr(arp.source_hardware_addr());
+        reply.set_target_protocol_addr(arp.source_protocol_addr());
+        self.link.push();
+        self.link.flush()
+    }
+}
+
+impl<L: Link> Workers for Frames<L> {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        (0..WORKERS).map(|worker| SocketAddr::from((WORKERS_IP, FIRST_PORT + worker))).collect()
+    }
+
+    fn receive(&mut self, back: &mut Vec<Back>) -> Result<(), IoError> {
+        self.link.receive(&mut self.batch)?;
+        for at in 0..self.batch.len() {
+            let frame = self.batch.bytes(&self.batch.packets()[at]);
+            if frame.len() == FRAME_LEN {
+                let port = u16::from_be_bytes([frame[PORT_AT], frame[PORT_AT + 1]]);
+                let worker = port.checked_sub(FIRST_PORT).filter(|worker| *worker < WORKERS);
+                let chunk = Packet::new_unchecked(&frame[OUTER_LEN..]).chunk();
+                back.extend(worker.map(|worker| (worker, chunk)));
+            } else if frame.len() >= 42
+                && EthernetFrame::new_unchecked(frame).ethertype() == EthernetProtocol::Arp
+            {
+                self.answer(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, worker: u16, chunk: u32) -> Result<bool, IoError> {
+        let Some(frame) = self.link.frame(FRAME_LEN) else { return Ok(false) };
+        frame.copy_from_slice(&self.made[usize::from(worker)]);
+        let header = &mut frame[OUTER_LEN..OUTER_LEN + header::LEN];
+        repr(chunk, self.window).emit(&mut Packet::new_unchecked(header));
+        self.link.push();
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.link.flush()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), IoError> {
+        self.link.wait(timeout).map(drop)
+    }
+}

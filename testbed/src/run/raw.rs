@@ -1,0 +1,109 @@
+//! Software switches and workers as threads of this process, each in a network namespace of its own, on the packet I/O of one's choice.
+//! Needs root; everything made here goes with the run.
+//!
+//! Interface `eth0` of each namespace is linked with a bridge in one more, so that all reach each other; the kernel has the addresses.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use netfold_io::PacketIo;
+use netfold_io::choice::{Choice, Opening};
+use netfold_wire::frame::OUTER_LEN;
+use netfold_wire::{UDP_PORT, header};
+
+use super::fabric::Carrier;
+use super::{Config, RunError};
+use crate::netns::{CommandFailed, Namespaces, command, within};
+
+/// Namespaces with what is open in them.
+pub(super) struct Network {
+    pub(super) namespaces: Namespaces,
+    pub(super) switches: Vec<Box<dyn PacketIo>>,
+    pub(super) workers: Vec<Box<dyn PacketIo>>,
+    pub(super) switch_addresses: Vec<Option<SocketAddr>>,
+    pub(super) worker_addresses: Vec<Option<SocketAddr>>,
+}
+
+/// Makes the namespaces, and opens everybody's end.
+pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Network, RunError> {
+    let (switches, workers) = (config.shape.above.len(), config.shape.workers.len());
+    let datagram_len_max = header::LEN + config.payload_bytes as usize;
+    let mtu = (OUTER_LEN - 14 + datagram_len_max).max(1500);
+    let namespaces = build(switches, workers, mtu)?;
+    let address = |place| SocketAddr::V4(SocketAddrV4::new(ip(place), UDP_PORT));
+    let open = |place: Place, number: usize, peer: Option<SocketAddr>| {
+        let choice = choice(carrier, number, mtu)?;
+        let opening = Opening { local: address(place), peer, datagram_len_max };
+        let name = place.namespace(&namespaces);
+        let opened = within(&name, move || netfold_dpdk::open(&choice, &opening));
+        let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;
+        opened.map_err(|error| RunError::Io(error.into()))
+    };
+    let at = |switch| open(Place::Switch(switch), switch, None);
+    let towards = |(rank, leaf): (usize, &usize)| {
+        open(Place::Worker(rank), switches + rank, Some(address(Place::Switch(*leaf))))
+    };
+    Ok(Network {
+        switches: (0..switches).map(at).collect::<Result<_, _>>()?,
+        workers: config.shape.workers.iter().enumerate().map(towards).collect::<Result<_, _>>()?,
+        switch_addresses: (0..switches).map(|switch| Some(address(Place::Switch(switch)))).collect(),
+        worker_addresses: (0..workers).map(|rank| Some(address(Place::Worker(rank)))).collect(),
+        namespaces,
+    })
+}
+
+/// Who has a namespace.
+#[derive(Clone, Copy)]
+enum Place {
+    Switch(usize),
+    Worker(usize),
+}
+
+impl Place {
+    fn namespace(self, names: &Namespaces) -> String {
+        match self {
+            Self::Switch(switch) => names.name('s', switch),
+            Self::Worker(rank) => names.name('w', rank),
+        }
+    }
+}
+
+/// 10.77.0.0/16: switches from 10.77.0.1 on, workers from 10.77.128.1 on.
+fn ip(place: Place) -> Ipv4Addr {
+    let host = match place {
+        Place::Switch(switch) => switch as u32 + 1,
+        Place::Worker(rank) => (128 << 8) + rank as u32 + 1,
+    };
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 77, 0, 0).to_bits() | host)
+}
+
+/// The packet I/O on `eth0`; devices of DPDK have numbers in the process.
+fn choice(carrier: Carrier, number: usize, mtu: usize) -> Result<Choice, RunError> {
+    let words = match carrier {
+        Carrier::AfPacket => "af-packet:eth0".to_owned(),
+        Carrier::PacketRing => "packet-ring:eth0".to_owned(),
+        Carrier::AfXdp => "af-xdp:eth0".to_owned(),
+        _ => format!("dpdk:net_af_packet{number},iface=eth0 prefix=16 mtu={mtu}"),
+    };
+    words.parse().map_err(|error| RunError::Network(Box::new(error)))
+}
+
+fn build(switches: usize, workers: usize, mtu: usize) -> Result<Namespaces, CommandFailed> {
+    let mut names = Namespaces::new();
+    names.add('h', 0)?;
+    let hub = names.name('h', 0);
+    command(&format!("ip -n {hub} link add br0 type bridge"))?;
+    command(&format!("ip -n {hub} link set br0 mtu {mtu} up"))?;
+    let places = (0..switches).map(Place::Switch).chain((0..workers).map(Place::Worker));
+    for (number, place) in places.enumerate() {
+        match place {
+            Place::Switch(switch) => names.add('s', switch)?,
+            Place::Worker(rank) => names.add('w', rank)?,
+        }
+        let name = place.namespace(&names);
+        command(&format!("ip link add eth0 netns {name} type veth peer name v{number} netns {hub}"))?;
+        command(&format!("ip -n {hub} link set v{number} master br0 mtu {mtu} up"))?;
+        command(&format!("ip -n {name} addr add {}/16 dev eth0", ip(place)))?;
+        command(&format!("ip -n {name} link set eth0 mtu {mtu} up"))?;
+    }
+    Ok(names)
+}
