@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use netfold_mesh::TcpRendezvous;
+use netfold_proto::Tolerance;
 use netfold_wire::control::{Credentials, Mode};
 
 use crate::builder::Builder;
@@ -19,6 +20,7 @@ pub(crate) struct Heritage {
     pub(crate) job: String,
     pub(crate) mode: Mode,
     pub(crate) rounding: Rounding,
+    pub(crate) tolerance: Tolerance,
     pub(crate) slots: u32,
     pub(crate) classes: u8,
     pub(crate) small: usize,

@@ -93,6 +93,7 @@ fn node() -> Node {
         group: GROUP,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 
@@ -140,7 +141,7 @@ fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
         key: KEY,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };

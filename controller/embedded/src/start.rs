@@ -262,6 +262,7 @@ impl Builder {
             groups_max: GROUPS_MAX as u16,
             udp_port: data.port(),
             sees_source: false,
+            bounded_loss: info.bounded_loss,
         };
         // Packets may go to an address of their own, at which the kernel has no ports.
         let apart = data.ip() != self.listen.ip();

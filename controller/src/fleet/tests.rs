@@ -2,7 +2,15 @@ use super::*;
 use rand::SeedableRng;
 
 fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet {
-    let limits = Limits { slots, lane_words: 64, ports_max, groups_max, udp_port: 1, sees_source: false };
+    let limits = Limits {
+        slots,
+        lane_words: 64,
+        ports_max,
+        groups_max,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: true,
+    };
     let switch = SwitchInfo::own(limits, Numerics::Word);
     Fleet::new(vec![switch], Box::new(OneSwitch), epoch_floor, StdRng::seed_from_u64(1))
 }

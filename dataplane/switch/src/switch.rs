@@ -9,7 +9,7 @@ use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
 use crate::runtime::{Pipeline, Send, Verdict};
 
@@ -69,6 +69,8 @@ pub struct Core {
     /// A port that leads to the control plane, and who takes what is sent there.
     cpu: Option<(u16, ToControl)>,
     output_dropped: u64,
+    /// Where a packet that was trimmed may grow.
+    room: Vec<u8>,
     stopping: bool,
 }
 
@@ -144,7 +146,15 @@ impl Switch {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
         let groups = vec![Vec::new(); GROUPS_MAX + 1];
         Self {
-            core: Core { pipeline, io, groups, cpu: None, output_dropped: 0, stopping: false },
+            core: Core {
+                pipeline,
+                io,
+                groups,
+                cpu: None,
+                output_dropped: 0,
+                room: Vec::new(),
+                stopping: false,
+            },
             calls,
             sender,
         }
@@ -192,8 +202,33 @@ impl Core {
         self.process(packets, memory, verdicts, output)
     }
 
-    /// Runs the pipeline over packets and sends what it decides.
+    /// Runs the pipeline over packets and sends what it decides. Those that were trimmed on their way go by themselves, with
+    /// room behind them: the pipeline may give them lanes again.
     fn process(
+        &mut self,
+        packets: &[Received],
+        memory: &mut [u8],
+        verdicts: &mut Vec<Verdict>,
+        output: &mut Vec<Transmit>,
+    ) -> Result<(), IoError> {
+        let mut rest = packets;
+        while let Some(at) = rest.iter().position(|packet| is_trimmed(packet, memory)) {
+            let (before, [trimmed, behind @ ..]) = rest.split_at(at) else { break };
+            self.process_all(before, memory, verdicts, output)?;
+            let mut room = std::mem::take(&mut self.room);
+            room.resize(self.datagram_len_max().max(header::LEN), 0);
+            let from = trimmed.offset as usize;
+            room[..header::LEN].copy_from_slice(&memory[from..from + header::LEN]);
+            let alone = Received { offset: 0, ..*trimmed };
+            let sent = self.process_all(&[alone], &mut room, verdicts, output);
+            self.room = room;
+            sent?;
+            rest = behind;
+        }
+        self.process_all(rest, memory, verdicts, output)
+    }
+
+    fn process_all(
         &mut self,
         packets: &[Received],
         memory: &mut [u8],
@@ -427,11 +462,19 @@ impl Core {
     }
 }
 
+/// Whether a packet has lost its lanes on the way.
+fn is_trimmed(packet: &Received, memory: &[u8]) -> bool {
+    packet.len as usize == header::LEN
+        && memory.get(packet.offset as usize..).and_then(|rest| rest.get(..header::LEN)).is_some_and(
+            |bytes| Packet::new_unchecked(bytes).flags().contains(Flags::TRIMMED.with(Flags::BARE)),
+        )
+}
+
 /// Says in the header of a marked packet that it was marked: the RESULT that it completes says so, too. It is the share that came last,
 /// so most likely the one by the longest queue.
 fn echo_mark(packet: &Received, memory: &mut [u8]) {
     let bytes = memory.get_mut(packet.offset as usize..).and_then(|rest| rest.get_mut(..packet.len as usize));
-    if let Some(mut packet) = bytes.and_then(|bytes| header::Packet::new_checked(bytes).ok())
+    if let Some(mut packet) = bytes.and_then(|bytes| Packet::new_checked(bytes).ok())
         && packet.kind() == Kind::Data as u8
     {
         packet.set_flags(packet.flags().with(Flags::CONGESTION));
