@@ -321,7 +321,7 @@ fn entries_are_taken_all_or_none() {
     match driver.insert(&many) {
         Err(DriverError::Refused(source)) => {
             let text = source.to_string();
-            assert!(text.contains("1 of 201 updates") && text.contains("INSERT into table"), "{text}");
+            assert!(text.contains("1 of 241 updates") && text.contains("INSERT into table"), "{text}");
             assert!(text.contains("ALREADY_EXISTS"), "{text}");
         }
         other => panic!("{other:?}"),
