@@ -74,6 +74,7 @@ pub struct Departure {
     /// Its bytes.
     pub len: u32,
     cell: u32,
+    queue: u8,
 }
 
 /// Ports by number.
@@ -231,7 +232,9 @@ impl Queues {
 
     /// The next packet that may leave at `now`, if any. Ports take turns, packet by packet. The time never goes back.
     pub fn dequeue(&mut self, now: Duration) -> Option<Departure> {
-        self.wake(now);
+        if self.busy.0 != self.ready.0 {
+            self.wake(now);
+        }
         while let Some(number) = self.ready.next(self.first) {
             let port = &mut self.ports[number];
             let plan = &self.plans[usize::from(port.plan)];
@@ -256,7 +259,7 @@ impl Queues {
             self.first = (number + 1) % PORTS_MAX;
             self.look_at_pause();
             let offset = self.pool.offset(cell) as u32;
-            return Some(Departure { port: number as u16, offset, len, cell });
+            return Some(Departure { port: number as u16, offset, len, cell, queue: queue as u8 });
         }
         None
     }
@@ -305,6 +308,45 @@ impl Queues {
     /// Gives back the memory of a packet that has left.
     pub fn release(&mut self, departure: Departure) {
         self.pool.free(departure.cell);
+    }
+
+    /// Puts a packet that could not leave back to the front of its queue; of several, the last first. Its port sends nothing before
+    /// `retry_at` but control packets that join it.
+    pub fn put_back(&mut self, departure: Departure, retry_at: Duration) {
+        let (number, queue) = (usize::from(departure.port), usize::from(departure.queue));
+        let port = &mut self.ports[number];
+        self.pool.put_back(&mut port.queues[queue].list, departure.cell);
+        port.unsent(queue, departure.len);
+        self.held_bytes += departure.len as usize;
+        self.busy.set(number, true);
+        self.hold(departure.port, retry_at);
+        self.look_at_pause();
+    }
+
+    /// Lets a port send nothing before `until`, but control packets that join it.
+    fn hold(&mut self, port: u16, until: Duration) {
+        self.credit_at[usize::from(port)] = until;
+        self.ready.set(usize::from(port), false);
+    }
+
+    /// Drops all that a port holds, and says how many packets that were.
+    pub fn flush(&mut self, port: u16) -> u64 {
+        let number = usize::from(port);
+        let Some(port) = self.ports.get_mut(number) else { return 0 };
+        let mut dropped = 0;
+        for queue in &mut port.queues {
+            while let Some((cell, len)) = self.pool.take(&mut queue.list) {
+                self.pool.free(cell);
+                queue.counters.flush(len as usize);
+                self.held_bytes -= len as usize;
+                dropped += 1;
+            }
+        }
+        port.held = 0;
+        self.busy.set(number, false);
+        self.ready.set(number, false);
+        self.look_at_pause();
+        dropped
     }
 
     /// Whether there is memory for another packet.

@@ -37,6 +37,11 @@ impl Bucket {
         let nanos = (price - self.credit).div_ceil(self.rate);
         Err(self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
+
+    /// Gives credit back that was taken for `len` bytes that did not leave.
+    pub(super) fn give_back(&mut self, len: u32) {
+        self.credit = self.burst.min(self.credit + u128::from(len) * BYTE);
+    }
 }
 
 #[cfg(test)]

@@ -176,12 +176,7 @@ pub enum QueueConfigError {
     Port(u16, #[source] Box<QueueConfigError>),
 }
 
-fn within(
-    name: &'static str,
-    value: u64,
-    least: u64,
-    most: u64,
-) -> Result<(), QueueConfigError> {
+fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), QueueConfigError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
@@ -213,6 +208,15 @@ impl QueueConfig {
 }
 
 impl PortConfig {
+    /// A slow port: one queue of up to 1 MiB, marked above what leaves in a burst ([`Rate::of`]).
+    #[must_use]
+    pub fn slow(bits_per_second: u64) -> Self {
+        let rate = Rate::of(bits_per_second);
+        let ecn = Some(Ecn { k_min: rate.burst_bytes, k_max: rate.burst_bytes, p_max: 1.0 });
+        let class = ClassConfig { ecn, ..ClassConfig::default() };
+        Self { rate: Some(rate), queues: vec![class], ..Self::default() }
+    }
+
     /// A port whose queues are all the same but for their priority: class `c` goes to queue `c` times `queues` / 16, and greater
     /// queues go first.
     #[must_use]

@@ -21,7 +21,7 @@ impl fmt::Display for QueueName {
 }
 
 /// What one queue has counted. Every packet that was meant for it is in `enqueued`, `trimmed` or `dropped`, and every
-/// one in `enqueued` is in `sent` or still held.
+/// one in `enqueued` is in `sent` or `flushed`, or still held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Packets that joined it.
@@ -40,6 +40,8 @@ pub struct QueueCounters {
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// Packets that had joined it and were dropped because their port took nothing for too long.
+    pub flushed: u64,
     /// Bytes in it now.
     pub held_bytes: u64,
     /// Most bytes that were ever in it.
@@ -59,6 +61,12 @@ impl QueueCounters {
         self.dropped_bytes += len as u64;
     }
 
+    /// A packet in it is dropped.
+    pub(super) fn flush(&mut self, len: usize) {
+        self.flushed += 1;
+        self.held_bytes -= len as u64;
+    }
+
     fn add(&mut self, other: &Self) {
         self.enqueued += other.enqueued;
         self.enqueued_bytes += other.enqueued_bytes;
@@ -68,6 +76,7 @@ impl QueueCounters {
         self.trimmed += other.trimmed;
         self.dropped += other.dropped;
         self.dropped_bytes += other.dropped_bytes;
+        self.flushed += other.flushed;
         self.held_bytes += other.held_bytes;
         self.held_bytes_max += other.held_bytes_max;
     }

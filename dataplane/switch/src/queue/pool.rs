@@ -101,6 +101,15 @@ impl Pool {
         list.tail = cell;
     }
 
+    /// Puts a cell that was taken out of a list back at its front.
+    pub(super) fn put_back(&mut self, list: &mut List, cell: u32) {
+        self.cells[cell as usize].next = list.head;
+        if list.is_empty() {
+            list.tail = cell;
+        }
+        list.head = cell;
+    }
+
     /// Length of the first packet of a list.
     pub(super) fn head_len(&self, list: &List) -> Option<u32> {
         (!list.is_empty()).then(|| self.cells[list.head as usize].len)
@@ -124,11 +133,7 @@ impl Pool {
     pub(super) fn free(&mut self, cell: u32) {
         let mut free = self.free;
         // Last in, first out: its bytes are in the cache.
-        self.cells[cell as usize].next = free.head;
-        if free.is_empty() {
-            free.tail = cell;
-        }
-        free.head = cell;
+        self.put_back(&mut free, cell);
         self.free = free;
     }
 }

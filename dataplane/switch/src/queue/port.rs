@@ -83,11 +83,8 @@ pub(super) struct Port {
 impl Plan {
     /// For packets of at most `packet_len_max` bytes; the configuration has been checked.
     pub(super) fn new(config: &PortConfig, packet_len_max: usize) -> Self {
-        let mut limits = [Limits {
-            bytes_max: config.control_bytes_max,
-            trim_above: u32::MAX,
-            marks: None,
-        }; LISTS];
+        let mut limits =
+            [Limits { bytes_max: config.control_bytes_max, trim_above: u32::MAX, marks: None }; LISTS];
         let mut quanta = [0; QUEUES_MAX];
         let mut order: Vec<u8> = (0..config.queues.len() as u8).collect();
         let priority = |queue: u8| config.queues[usize::from(queue)].priority;
@@ -165,7 +162,13 @@ impl Port {
     }
 
     /// Deficit round robin in a group in which some queue waits.
-    fn turn(&mut self, group: usize, (begin, end): (u8, u8), plan: &Plan, pool: &Pool) -> Option<(usize, u32)> {
+    fn turn(
+        &mut self,
+        group: usize,
+        (begin, end): (u8, u8),
+        plan: &Plan,
+        pool: &Pool,
+    ) -> Option<(usize, u32)> {
         let (mut at, mut topped) = self.turns[group];
         let mut visits = 0;
         loop {
@@ -212,5 +215,18 @@ impl Port {
         queue.counters.sent_bytes += u64::from(len);
         queue.counters.held_bytes -= u64::from(len);
         self.held -= 1;
+    }
+
+    /// A packet of `len` bytes that was [`Self::sent`] did not leave, and is first in its queue again.
+    pub(super) fn unsent(&mut self, queue: usize, len: u32) {
+        let queue = &mut self.queues[queue];
+        queue.deficit += len;
+        queue.counters.sent -= 1;
+        queue.counters.sent_bytes -= u64::from(len);
+        queue.counters.held_bytes += u64::from(len);
+        self.held += 1;
+        if let Some(bucket) = &mut self.bucket {
+            bucket.give_back(len);
+        }
     }
 }

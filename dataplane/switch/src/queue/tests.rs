@@ -115,11 +115,8 @@ fn frames_are_trimmed_and_marked_with_right_outer_headers() {
         port: netfold_wire::UDP_PORT,
     };
     let outer = Outer { source: end(1), destination: end(9) };
-    let step = ClassConfig {
-        trim_above: Some(3000),
-        ecn: Some(Ecn { k_min: 0, k_max: 0, p_max: 1.0 }),
-        ..class()
-    };
+    let step =
+        ClassConfig { trim_above: Some(3000), ecn: Some(Ecn { k_min: 0, k_max: 0, p_max: 1.0 }), ..class() };
     let port = PortConfig { queues: vec![step], ..PortConfig::default() };
     let config = QueueConfig { framing: Framing::Ethernet, port, ..QueueConfig::default() };
     let mut queues = Queues::new(&config, LEN_MAX + OUTER_LEN).unwrap();
@@ -196,7 +193,8 @@ fn shares_are_right_within_a_packet_of_each_queue() {
             for (a, b) in (0..weights.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
                 let packets = LEN_MAX as f64 * (1.0 / f64::from(weights[a]) + 1.0 / f64::from(weights[b]));
                 // Quanta are rounded up to whole bytes: a drift of a byte a round.
-                let drift = share(a).max(share(b)) / LEN_MAX as f64 * f64::from(*weights.iter().max().unwrap())
+                let drift = share(a).max(share(b)) / LEN_MAX as f64
+                    * f64::from(*weights.iter().max().unwrap())
                     * (1.0 / f64::from(weights[a]) + 1.0 / f64::from(weights[b]));
                 let apart = (share(a) - share(b)).abs();
                 assert!(apart <= packets + drift, "seed {seed}, step {step}: {apart} of {packets}");
@@ -245,7 +243,8 @@ fn no_more_leaves_than_the_rate_and_its_burst_allow_and_no_less_either() {
             for (at, len) in &left[from..] {
                 bytes += len;
                 let time = (*at - left[from].0).as_nanos();
-                let bound = u128::from(rate.burst_bytes) * 8_000_000_000 + time * u128::from(rate.bits_per_second);
+                let bound =
+                    u128::from(rate.burst_bytes) * 8_000_000_000 + time * u128::from(rate.bits_per_second);
                 assert!(u128::from(bytes) * 8_000_000_000 <= bound, "seed {seed}: {bytes} in {time} ns");
             }
         }
@@ -284,7 +283,7 @@ fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
         };
         let mut queues = Queues::new(&config, LEN_MAX).unwrap();
         let mut now = Duration::ZERO;
-        let (mut in_, mut out, mut dropped, mut trimmed, mut marked) = (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+        let [mut in_, mut out, mut dropped, mut trimmed, mut marked, mut flushed] = [0_u64; 6];
         // What is expected, by port and class, and what was trimmed.
         let mut waiting: HashMap<(u16, u8, bool), VecDeque<Vec<u8>>> = HashMap::new();
         for chunk in 0..2000 {
@@ -313,14 +312,31 @@ fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
                 }
             }
             now += Duration::from_nanos(rng.random_range(0..400_000));
-            for _ in 0..rng.random_range(0..3) {
-                let Some(departure) = queues.dequeue(now) else { break };
+            let mut leaving = Vec::new();
+            while leaving.len() < rng.random_range(0..4)
+                && let Some(departure) = queues.dequeue(now)
+            {
+                leaving.push(departure);
+            }
+            // Some of them do not leave after all.
+            let stay = leaving.split_off(rng.random_range(0..=leaving.len()));
+            for departure in stay.into_iter().rev() {
+                queues.put_back(departure, now + Duration::from_micros(rng.random_range(0..300)));
+            }
+            for departure in leaving {
                 check(&queues, &departure, &mut waiting, seed);
                 out += 1;
                 queues.release(departure);
             }
+            if rng.random_bool(0.002) {
+                let port = rng.random_range(0..5);
+                let of_it = waiting.iter_mut().filter(|((at, ..), _)| *at == port);
+                let held: usize = of_it.map(|(_, packets)| packets.drain(..).count()).sum();
+                assert_eq!(queues.flush(port), held as u64, "seed {seed}");
+                flushed += held as u64;
+            }
             let held: usize = waiting.values().map(VecDeque::len).sum();
-            assert_eq!(in_, out + dropped + held as u64, "seed {seed}");
+            assert_eq!(in_, out + dropped + flushed + held as u64, "seed {seed}");
         }
         while let Some(at) = queues.ready_at() {
             now = now.max(at);
@@ -330,13 +346,13 @@ fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
                 queues.release(departure);
             }
         }
-        assert_eq!(in_, out + dropped, "seed {seed}");
+        assert_eq!(in_, out + dropped + flushed, "seed {seed}");
         assert!(waiting.values().all(VecDeque::is_empty) && !queues.is_paused(), "seed {seed}");
         let total = queues.counters().total();
-        assert_eq!((total.enqueued, total.sent, total.dropped), (out, out, dropped), "seed {seed}");
+        assert_eq!((total.enqueued - flushed, total.sent, total.dropped), (out, out, dropped), "seed {seed}");
         assert_eq!((total.trimmed, total.marked), (trimmed, marked), "seed {seed}");
         assert_eq!((total.held_bytes, queues.held_bytes()), (0, 0), "seed {seed}");
-        assert_eq!(total.enqueued_bytes, total.sent_bytes, "seed {seed}");
+        assert_eq!((total.flushed, flushed > 0 || total.enqueued_bytes == total.sent_bytes), (flushed, true));
         for (_, name, queue) in queues.counters().queues {
             let trims = matches!(name, QueueName::Class(_)) || queue.trimmed == 0;
             assert!(trims && queue.held_bytes_max <= 20_000, "seed {seed}: {name} {queue:?}");
@@ -405,7 +421,10 @@ fn numbers_out_of_range_are_named() {
     assert_eq!(refused(chance), "p_max must be between 0 and 1");
     let order = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 3, k_max: 2, p_max: 1.0 });
     assert_eq!(refused(order), "ecn.k_min is 3; it must be 0 to 2");
-    assert_eq!(refused(|c| c.pause = Some(Pause { above: 5, resume_at: 6 })), "pause.resume_at is 6; it must be 0 to 5");
+    assert_eq!(
+        refused(|c| c.pause = Some(Pause { above: 5, resume_at: 6 })),
+        "pause.resume_at is 6; it must be 0 to 5"
+    );
     assert_eq!(refused(|c| drop(c.ports.insert(1024, PortConfig::default()))), "port 1024");
     let mut queues = queues(PortConfig::default());
     assert_eq!(queues.enqueue(1024, b"x"), Fate::Dropped);
