@@ -10,9 +10,10 @@ use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHan
 use netfold_io::{Choice, IoError, Opening, PacketIo};
 use netfold_p4::entry::EntryError;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
+use netfold_switch::queue::QueueConfigError;
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{
-    Core, Handle, PAYLOADS, Pipeline, PipelineInfo, Switch, SwitchCounters, numeric_pipeline,
+    Core, Handle, PAYLOADS, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
 };
 use netfold_wire::control::Congestion;
 use netfold_wire::header;
@@ -55,6 +56,9 @@ pub enum EmbeddedError {
     /// The control port cannot be opened, or failed.
     #[error("the switch's control port failed")]
     Control(#[source] ServerError),
+    /// The queues of the ports cannot be so.
+    #[error("the switch cannot have such queues")]
+    Queues(#[source] QueueConfigError),
     /// The data path's middleware cannot work.
     #[error("the middleware of the switch's data path failed")]
     Middleware(#[source] io::Error),
@@ -77,6 +81,7 @@ pub struct Builder {
     bare: Option<Vec<(u16, SocketAddr)>>,
     join_timeout: Duration,
     congestion: Congestion,
+    queues: Option<QueueConfig>,
     open: Open,
     middleware: Option<Middleware>,
     hook: Option<Hook>,
@@ -152,6 +157,14 @@ impl Builder {
         self
     }
 
+    /// Puts queues in front of the ports: priorities, shares, marks, trimming, rates. Without them what the switch sends leaves at
+    /// once, as far as the data path takes it.
+    #[must_use]
+    pub fn queues(mut self, config: QueueConfig) -> Self {
+        self.queues = Some(config);
+        self
+    }
+
     /// What carries packets: UDP sockets unless told otherwise. Others may have an address of their own, which workers are told; the control
     /// port stays at [`listen`](Self::listen)'s.
     #[must_use]
@@ -220,6 +233,10 @@ impl Builder {
         let switch = match &self.bare {
             Some(_) => Switch::bare(pipeline, io),
             None => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
+        };
+        let switch = match &self.queues {
+            Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,
+            None => switch,
         };
         let handle = switch.handle();
         let server = match &self.bare {
@@ -324,6 +341,7 @@ impl EmbeddedSwitch {
             bare: None,
             join_timeout: JOIN_TIMEOUT,
             congestion: Congestion::Fixed,
+            queues: None,
             open: over_udp(),
             middleware: None,
             hook: None,

@@ -1,5 +1,7 @@
 //! The switch loop and its control handle.
 
+mod egress;
+
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::task::Waker;
@@ -11,7 +13,9 @@ use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
+use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Pipeline, Send, Verdict};
+use egress::Egress;
 
 /// The port that the control plane's own packets come in on; no I/O backend hands it out.
 pub const CONTROLLER_PORT: u16 = u16::MAX;
@@ -53,6 +57,8 @@ pub struct SwitchCounters {
     pub output_dropped: u64,
     /// What the I/O backend counted.
     pub io: netfold_io::IoCounters,
+    /// What queues counted, in a switch that has any.
+    pub queues: Option<QueuesCounters>,
 }
 
 /// A closure that the switch runs between two bursts.
@@ -68,6 +74,8 @@ pub struct Core {
     groups: Vec<Vec<Replica>>,
     /// A port that leads to the control plane, and who takes what is sent there.
     cpu: Option<(u16, ToControl)>,
+    /// Queues in front of the backend; without them what the pipeline sends leaves at once.
+    egress: Option<Box<Egress>>,
     output_dropped: u64,
     /// Where a packet that was trimmed may grow.
     room: Vec<u8>,
@@ -151,6 +159,7 @@ impl Switch {
                 io,
                 groups,
                 cpu: None,
+                egress: None,
                 output_dropped: 0,
                 room: Vec::new(),
                 stopping: false,
@@ -158,6 +167,16 @@ impl Switch {
             calls,
             sender,
         }
+    }
+
+    /// Puts queues in front of the backend: priorities, shares, marks, rates. Without them what the pipeline sends leaves at once.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueConfigError`] when a number of the configuration is out of range.
+    pub fn with_queues(mut self, config: &QueueConfig) -> Result<Self, QueueConfigError> {
+        self.core.set_queues(config)?;
+        Ok(self)
     }
 
     /// The control side.
@@ -182,8 +201,12 @@ impl Switch {
             if self.core.stopping {
                 return Ok(self.core.counters());
             }
+            if self.core.holds_back()? {
+                continue;
+            }
             if self.core.io.receive(&mut batch)? == 0 {
-                self.core.io.wait(IDLE)?;
+                let nap = self.core.drain()?;
+                self.core.io.wait(nap)?;
                 continue;
             }
             self.core.burst(&mut batch, &mut verdicts, &mut output)?;
@@ -285,7 +308,37 @@ impl Core {
         self.process(&[received], packet, &mut Vec::with_capacity(1), &mut Vec::with_capacity(REPLICAS_MAX))
     }
 
+    /// Puts queues in front of the backend, or others than before: what those held is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueConfigError`] when a number of the configuration is out of range; nothing has changed then.
+    pub fn set_queues(&mut self, config: &QueueConfig) -> Result<(), QueueConfigError> {
+        self.egress = Some(Box::new(Egress::new(config, &*self.io)?));
+        Ok(())
+    }
+
+    /// Whether full queues keep the switch from taking packets in, for now.
+    fn holds_back(&mut self) -> Result<bool, IoError> {
+        let Some(egress) = &mut self.egress else { return Ok(false) };
+        let holds = egress.holds_back();
+        if holds {
+            egress.send(&mut *self.io)?;
+        }
+        Ok(holds)
+    }
+
+    /// Sends what queues let go, and says how long nothing more will be.
+    fn drain(&mut self) -> Result<Duration, IoError> {
+        let Some(egress) = &mut self.egress else { return Ok(IDLE) };
+        egress.send(&mut *self.io)?;
+        Ok(egress.nap(IDLE))
+    }
+
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
+        if let Some(egress) = &mut self.egress {
+            return egress.take(&mut *self.io, memory, output);
+        }
         let mut full_since = None;
         while !output.is_empty() {
             let taken = self.io.transmit(memory, output)?;
@@ -456,8 +509,9 @@ impl Core {
             results: answers.first().copied().unwrap_or(0),
             repeated: answers.get(1).copied().unwrap_or(0),
             unknown_source: io.unknown_source,
-            output_dropped: self.output_dropped,
+            output_dropped: self.output_dropped + self.egress.as_ref().map_or(0, |egress| egress.given_up()),
             io,
+            queues: self.egress.as_ref().map(|egress| egress.counters()),
         }
     }
 }

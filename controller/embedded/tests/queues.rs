@@ -1,0 +1,78 @@
+//! Workers under congestion control, at a switch whose ports are slow.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::thread;
+use std::time::Duration;
+
+use netfold::{Communicator, ReduceOp, Stats};
+use netfold_embedded::EmbeddedSwitch;
+use netfold_switch::SwitchCounters;
+use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueCounters, Rate};
+use netfold_wire::control::Congestion;
+
+const WORKERS: u16 = 2;
+const SLOTS: u32 = 256;
+const ELEMENTS: usize = 600_000;
+
+/// A port of 40 Mbit/s, ten times slower than any machine that runs this, that marks from ten full packets on.
+fn slow() -> QueueConfig {
+    let full = 1436;
+    let ecn = Some(Ecn { k_min: 10 * full, k_max: 10 * full, p_max: 1.0 });
+    let port = PortConfig {
+        rate: Some(Rate { bits_per_second: 40_000_000, burst_bytes: 4 * full }),
+        queues: vec![ClassConfig { ecn, ..ClassConfig::default() }],
+        ..PortConfig::default()
+    };
+    QueueConfig { port, ..QueueConfig::default() }
+}
+
+/// All-reduces tensors at a switch with these queues, checks every sum, and returns what rank 0 and the switch have counted.
+fn run(congestion: Congestion, queues: QueueConfig) -> (Stats, SwitchCounters) {
+    let switch =
+        EmbeddedSwitch::builder().slots(SLOTS).congestion(congestion).queues(queues).start().unwrap();
+    let address = switch.control();
+    let worker = move |rank: u16| {
+        let comm = Communicator::builder()
+            .job("slow")
+            .rank(rank)
+            .world_size(WORKERS)
+            .slots(SLOTS)
+            .switch(address)
+            .unwrap()
+            .join_timeout(Duration::from_secs(30))
+            .connect()
+            .unwrap();
+        let own = |round: i32| (0..ELEMENTS as i32).map(move |i| i * round + i32::from(rank));
+        for round in 1..=2 {
+            let mut tensor: Vec<i32> = own(round).collect();
+            comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+            let wrong = tensor.iter().zip(0..).filter(|(sum, i)| **sum != 2 * i * round + 1).count();
+            assert_eq!(wrong, 0, "rank {rank}, round {round}");
+        }
+        let stats = comm.stats();
+        comm.leave().unwrap();
+        stats
+    };
+    let other = thread::spawn(move || worker(1));
+    let stats = worker(0);
+    other.join().unwrap();
+    (stats, switch.stop().unwrap())
+}
+
+fn total(counted: &SwitchCounters) -> QueueCounters {
+    counted.queues.as_ref().expect("it has queues").total()
+}
+
+#[test]
+fn marks_of_a_slow_port_shrink_windows_and_change_no_result() {
+    let (stats, counted) = run(Congestion::Dctcp, slow());
+    let dctcp = total(&counted);
+    assert!(dctcp.marked > 0 && stats.worker.congested > 0, "{dctcp:?}\n{stats:?}");
+    assert!(stats.worker.window < SLOTS / 2, "{stats:?}");
+    let (stats, counted) = run(Congestion::Fixed, slow());
+    let fixed = total(&counted);
+    assert_eq!(stats.worker.window, SLOTS, "the same marks, and nobody heeds them");
+    assert!(fixed.marked > dctcp.marked, "{} of {}", fixed.marked, dctcp.marked);
+    // Each port may hold what is in flight; under the law the first flight does, and then ever less.
+    assert!(fixed.held_bytes_max > 100 * 1436, "{fixed:?}");
+}
