@@ -38,6 +38,7 @@ fn measure(world: u16, loss: f64) -> Report {
     let faults = Faults {
         loss,
         corruption: 0.0,
+        trimming: 0.0,
         duplication: 0.0,
         reordering: 0.0,
         delay: Duration::from_micros(50),
@@ -74,6 +75,7 @@ fn a_slow_path_is_measured_and_not_flooded() {
         let faults = Faults {
             loss: 0.0,
             corruption: 0.0,
+            trimming: 0.0,
             duplication: 0.0,
             reordering: 0.0,
             delay: Duration::from_millis(one_way_ms),

@@ -4,7 +4,7 @@ use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::serial;
+use netfold_wire::{Kind, serial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -46,6 +46,10 @@ pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
     }
     let field = |number: u32| entry.matches.iter().find(|m| m.field == number);
     let value = |number: u32| field(number).map_or(0, |m| m.value);
+    if value(id::key::KIND) != Kind::Data as u64 {
+        // A CLOSE: it speaks for all children.
+        return None;
+    }
     Some(Admits {
         port: value(id::key::PORT) as u16,
         job: value(id::key::JOB) as u16,

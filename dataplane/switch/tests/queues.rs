@@ -45,6 +45,7 @@ impl Rig {
             group: 1,
             parent: None,
             shift: None,
+            bounded_loss: true,
         };
         let set_up = move |core: &mut netfold_switch::Core| {
             core.advance(0, SLOTS, 0).unwrap();
@@ -117,7 +118,7 @@ fn share(chunk: u32) -> Vec<u8> {
         key: 1,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };

@@ -226,7 +226,7 @@ impl Fickle {
 
 impl SwitchDriver for Fickle {
     fn limits(&self) -> Limits {
-        Limits { slots: 64, lane_words: 64, ports_max: 8, groups_max: 3, udp_port: 20038, sees_source: false }
+        Limits { slots: 64, lane_words: 64, ports_max: 8, groups_max: 3, udp_port: 20038, sees_source: false, bounded_loss: true }
     }
 
     fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {

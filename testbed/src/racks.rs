@@ -1,0 +1,443 @@
+//! Two racks below one switch that folds, in virtual time: real workers, the real pipeline and the real queues, on links that are
+//! too narrow.
+//!
+//! ```text
+//!   hosts ---- rack ====uplink==== switch ====uplink==== rack ---- hosts
+//!              (a queue each way)            (a queue each way)
+//! ```
+//!
+//! Racks forward and do not fold; a result goes to each rack once, and from there to all of its hosts. Traffic of others comes in
+//! bursts into the queues of the uplinks, up. Everything follows from the seed.
+
+mod tensors;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use netfold::quantize::Lanes;
+use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
+use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
+use netfold_wire::control::{Admission, Congestion};
+use netfold_wire::{Kind, Packet, header};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use crate::sim::{JobSetup, PipelineSwitch, SimSwitch};
+pub use tensors::Step;
+use tensors::Tensors;
+
+/// Racks.
+const RACKS: usize = 2;
+
+/// Job number of the packets of others.
+const OTHERS: u16 = 999;
+
+/// Lanes a packet.
+const LANE_WORDS: u32 = 352;
+
+/// Bytes of a whole packet.
+const PACKET: usize = header::LEN + 4 * LANE_WORDS as usize;
+
+/// One fabric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Config {
+    /// Hosts of each rack, each with one rank.
+    pub hosts: u16,
+    /// Bits a second of a host's link.
+    pub host_rate: u64,
+    /// Bits a second of an uplink.
+    pub uplink_rate: u64,
+    /// Bytes of an uplink's queue, each way.
+    pub queue_bytes: u32,
+    /// Bytes in a queue above which packets are trimmed that may be; `None`: never.
+    pub trim_above: Option<u32>,
+    /// Time on a wire.
+    pub wire: Duration,
+    /// Share of each uplink, up, that others use on average.
+    pub others: f64,
+    /// Packets of a burst of theirs.
+    pub burst: u32,
+    /// Slots of the job.
+    pub slots: u32,
+    /// What sums may lack.
+    pub tolerance: Tolerance,
+    /// By what ranks decide how much to have in flight.
+    pub congestion: Congestion,
+    /// Seed of the others' traffic.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// Eight hosts at 1 Gbit/s, four times what the uplinks carry.
+    fn default() -> Self {
+        Self {
+            hosts: 4,
+            host_rate: 1_000_000_000,
+            uplink_rate: 1_000_000_000,
+            queue_bytes: 100_000,
+            trim_above: None,
+            wire: Duration::from_micros(5),
+            others: 0.0,
+            burst: 40,
+            slots: 64,
+            tolerance: Tolerance::NONE,
+            congestion: Congestion::Fixed,
+            seed: 1,
+        }
+    }
+}
+
+/// What a step took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// From the submission on all ranks to the last result on any.
+    pub elapsed: Duration,
+    /// Packets sent again, by all ranks.
+    pub resent: u64,
+    /// Chunks without a rank's share, over all ranks.
+    pub left_out: u64,
+    /// Chunks, over all ranks.
+    pub chunks: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    /// A packet of a rank reaches its rack.
+    AtRack(usize, Vec<u8>),
+    /// A burst of others' packets reaches a rack.
+    Burst(usize),
+    /// A packet reaches the switch from a rack's uplink; the port is the rank's.
+    AtSwitch(u16, Vec<u8>),
+    /// A result reaches the hosts of a rack.
+    AtHosts(usize, Vec<u8>),
+    /// A queue may have something to send: rack, and whether upward.
+    Serve(usize, bool),
+}
+
+struct Rank {
+    worker: Worker,
+    tensors: Tensors,
+    /// When its link is free again.
+    free_at: Duration,
+    deadline: Option<Instant>,
+    done: usize,
+}
+
+/// A fabric with its job.
+pub struct Racks {
+    config: Config,
+    ranks: Vec<Rank>,
+    switch: PipelineSwitch,
+    /// Of each rack, the queue up and the queue down.
+    up: Vec<Queues>,
+    down: Vec<Queues>,
+    agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
+    serial: u64,
+    now: Duration,
+    rng: Xoshiro256PlusPlus,
+    buffer: Vec<u8>,
+    out: Vec<(u16, Vec<u8>)>,
+}
+
+impl Racks {
+    /// An idle fabric.
+    ///
+    /// # Errors
+    ///
+    /// When the queues cannot be so.
+    ///
+    /// # Panics
+    ///
+    /// When the job does not fit a switch or a worker.
+    pub fn new(config: Config) -> Result<Self, QueueConfigError> {
+        let world = config.hosts * RACKS as u16;
+        let job = JobSetup {
+            job: 1,
+            epoch: 1,
+            key: 1,
+            base: 0,
+            slots: config.slots,
+            first_chunk: 1,
+            ports: (0..world).collect(),
+            parent: None,
+            rank: 0,
+            workers: world,
+            world,
+        };
+        let admission = Admission {
+            job: job.job,
+            epoch: job.epoch,
+            key: job.key,
+            slots: job.slots,
+            first_chunk: job.first_chunk,
+            lane_words: LANE_WORDS,
+            udp_port: netfold_wire::UDP_PORT,
+            bitmap: job.full(),
+            share: 0,
+            shift: 0,
+            switch: None,
+            grace_ms: 0,
+            congestion: config.congestion,
+        };
+        let rank = |rank: u16| {
+            let mut own = WorkerConfig::new(Admission { share: 1 << rank, ..admission.clone() }, rank, world);
+            // What fits round trips of a tenth of a millisecond.
+            (own.rto_min, own.rto_initial) = (Duration::from_millis(1), Duration::from_millis(4));
+            Rank {
+                worker: Worker::new(own).expect("a job that a worker can run"),
+                tensors: Tensors::new(Lanes::Bfp16, world),
+                free_at: Duration::ZERO,
+                deadline: None,
+                done: 0,
+            }
+        };
+        let queues = || (0..RACKS).map(|_| queue(&config)).collect::<Result<Vec<_>, _>>();
+        let mut racks = Self {
+            ranks: (0..world).map(rank).collect(),
+            switch: PipelineSwitch::new(LANE_WORDS, std::slice::from_ref(&job)).expect("a generated size"),
+            up: queues()?,
+            down: queues()?,
+            agenda: BinaryHeap::new(),
+            serial: 0,
+            now: Duration::ZERO,
+            rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            buffer: vec![0; PACKET],
+            out: Vec::new(),
+            config,
+        };
+        if config.others > 0.0 {
+            (0..RACKS).for_each(|rack| racks.plan_burst(rack));
+        }
+        Ok(racks)
+    }
+
+    /// Ranks.
+    pub fn world(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Sums tensors over all ranks, all submitted now and in this order: `step` has each rank's, and gets the sums. The clock then
+    /// goes on by `pause`, in which ranks do something else.
+    pub fn all_reduce(&mut self, step: &mut Step, pause: Duration) -> Taken {
+        let began = self.now;
+        let before: Vec<_> = self.ranks.iter().map(|rank| *rank.worker.stats()).collect();
+        let tensors = step.tensors();
+        for index in 0..self.ranks.len() {
+            let rank = &mut self.ranks[index];
+            rank.done = 0;
+            for spec in rank.tensors.begin(index, step, self.config.tolerance) {
+                rank.worker.submit(spec).expect("few operations at a time");
+            }
+            self.poll(index);
+        }
+        while self.ranks.iter().any(|rank| rank.done < tensors) {
+            self.next();
+        }
+        let mut taken = Taken { elapsed: self.now - began, ..Taken::default() };
+        for (index, (rank, before)) in self.ranks.iter_mut().zip(before).enumerate() {
+            let stats = rank.worker.stats();
+            taken.resent += stats.resent - before.resent;
+            taken.left_out += stats.left_out - before.left_out;
+            taken.chunks += rank.tensors.end(index, step);
+        }
+        self.now += pause;
+        taken
+    }
+
+    fn plan(&mut self, at: Duration, what: Happening) {
+        self.serial += 1;
+        self.agenda.push(Reverse((at, self.serial, what)));
+    }
+
+    /// The next burst of others, at a time drawn from the exponential distribution.
+    fn plan_burst(&mut self, rack: usize) {
+        let bits = (self.config.burst as usize * PACKET * 8) as f64;
+        let mean = bits / (self.config.others * self.config.uplink_rate as f64);
+        let wait = -mean * (1.0 - self.rng.random::<f64>()).ln();
+        self.plan(self.now + Duration::from_secs_f64(wait), Happening::Burst(rack));
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::from_nanos(self.now.as_nanos() as u64)
+    }
+
+    /// Plays a worker's deadline or what is next on the agenda.
+    fn next(&mut self) {
+        let deadlines =
+            self.ranks.iter().enumerate().filter_map(|(index, rank)| Some((rank.deadline?, index)));
+        let deadline = deadlines.min().map(|(at, index)| (Duration::from_nanos(at.as_nanos()), index));
+        let next = self.agenda.peek().map(|Reverse((at, ..))| *at);
+        if let Some((at, index)) = deadline.filter(|(at, _)| next.is_none_or(|next| *at < next)) {
+            self.now = self.now.max(at);
+            let now = self.instant();
+            self.ranks[index].worker.handle_timeout(now);
+            self.poll(index);
+        } else if let Some(Reverse((at, _, what))) = self.agenda.pop() {
+            self.now = self.now.max(at);
+            self.happen(what);
+        } else {
+            unreachable!("a rank that waits has a deadline");
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::AtRack(rack, bytes) => {
+                self.up[rack].enqueue(0, &bytes);
+                self.serve(rack, true);
+            }
+            Happening::Burst(rack) => {
+                let mut bytes = vec![0; PACKET];
+                let mut packet = Packet::new_unchecked(&mut bytes[..]);
+                packet.set_kind_raw(Kind::Result as u8);
+                packet.set_job(OTHERS);
+                for _ in 0..self.config.burst {
+                    self.up[rack].enqueue(0, &bytes);
+                }
+                self.serve(rack, true);
+                self.plan_burst(rack);
+            }
+            Happening::Serve(rack, up) => self.serve(rack, up),
+            Happening::AtSwitch(port, bytes) => self.at_switch(port, &bytes),
+            Happening::AtHosts(rack, bytes) => {
+                let hosts = usize::from(self.config.hosts);
+                (rack * hosts..(rack + 1) * hosts).for_each(|index| self.at_host(index, &bytes));
+            }
+        }
+    }
+
+    /// Sends what a queue may send now, and comes back when it may send more.
+    fn serve(&mut self, rack: usize, up: bool) {
+        let (now, arrives) = (self.now, self.now + self.config.wire);
+        loop {
+            let queues = if up { &mut self.up[rack] } else { &mut self.down[rack] };
+            let Some(departure) = queues.dequeue(now) else { break };
+            let bytes = queues.bytes(&departure).to_vec();
+            queues.release(departure);
+            let packet = Packet::new_unchecked(&bytes[..]);
+            let others = packet.job() == OTHERS;
+            // Which rank it is from: its bit is its number here, and no switch reads it.
+            let rank = packet.bitmap().trailing_zeros() as u16;
+            match (others, up) {
+                (true, _) => {}
+                (false, true) => self.plan(arrives, Happening::AtSwitch(rank, bytes)),
+                (false, false) => self.plan(arrives, Happening::AtHosts(rack, bytes)),
+            }
+        }
+        let queues = if up { &self.up[rack] } else { &self.down[rack] };
+        if let Some(at) = queues.ready_at() {
+            self.plan(at.max(now + Duration::from_nanos(1)), Happening::Serve(rack, up));
+        }
+    }
+
+    fn at_switch(&mut self, port: u16, bytes: &[u8]) {
+        let mut out = std::mem::take(&mut self.out);
+        self.switch.process(port, bytes, &mut out);
+        let mut served = [false; RACKS];
+        for (to, bytes) in out.drain(..) {
+            let rack = usize::from(to / self.config.hosts);
+            // One copy a rack.
+            if !std::mem::replace(&mut served[rack], true) {
+                self.down[rack].enqueue(0, &bytes);
+                self.serve(rack, false);
+            }
+        }
+        self.out = out;
+    }
+
+    fn at_host(&mut self, index: usize, bytes: &[u8]) {
+        let now = self.instant();
+        let Rank { worker, tensors, .. } = &mut self.ranks[index];
+        worker.handle_packet(now, bytes, tensors);
+        self.poll(index);
+    }
+
+    /// Sends what a rank has to send, one packet after the other, and takes note of what is done.
+    fn poll(&mut self, index: usize) {
+        let now = self.instant();
+        let rack = index / usize::from(self.config.hosts);
+        loop {
+            let Rank { worker, tensors, free_at, .. } = &mut self.ranks[index];
+            let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
+            let takes = Duration::from_nanos(len as u64 * 8_000_000_000 / self.config.host_rate);
+            *free_at = (*free_at).max(self.now) + takes;
+            let (at, bytes) = (*free_at + self.config.wire, self.buffer[..len].to_vec());
+            self.plan(at, Happening::AtRack(rack, bytes));
+        }
+        let Rank { worker, deadline, done, .. } = &mut self.ranks[index];
+        while let Some(event) = worker.poll_event() {
+            assert!(matches!(event, WorkerEvent::OpDone(_)), "rank {index}: {event:?}");
+            *done += 1;
+        }
+        *deadline = worker.next_deadline();
+    }
+}
+
+fn queue(config: &Config) -> Result<Queues, QueueConfigError> {
+    let class = ClassConfig {
+        bytes_max: config.queue_bytes,
+        trim_above: config.trim_above,
+        ..ClassConfig::default()
+    };
+    let rate = Rate { bits_per_second: config.uplink_rate, burst_bytes: PACKET as u32 };
+    let port = PortConfig { rate: Some(rate), queues: vec![class], ..PortConfig::default() };
+    Queues::new(&QueueConfig { port, ..QueueConfig::default() }, PACKET)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(world: usize, len: usize, salt: u64) -> Step {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(salt);
+        let mut tensor = || (0..len).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
+        Step::new((0..world).map(|_| vec![tensor(), tensor()]).collect(), false)
+    }
+
+    #[test]
+    fn sums_are_right_and_the_same_seed_does_the_same() {
+        let config = Config { others: 0.3, ..Config::default() };
+        let play = || {
+            let mut racks = Racks::new(config).unwrap();
+            let mut step = step(racks.world(), 40_000, 3);
+            let exact: Vec<f64> =
+                (0..40_000).map(|at| step.inputs().iter().map(|rank| f64::from(rank[1][at])).sum()).collect();
+            let taken = racks.all_reduce(&mut step, Duration::ZERO);
+            let worst = step.sums()[1].iter().zip(exact).map(|(sum, want)| (f64::from(*sum) - want).abs());
+            (taken, worst.fold(0.0, f64::max))
+        };
+        let (taken, worst) = play();
+        println!("{taken:?}, off by {worst} at most");
+        assert!(worst < 8.0 * 8.0 / 32768.0, "{worst}");
+        assert_eq!(taken.left_out, 0);
+        assert_eq!(play(), (taken, worst));
+        // Four hosts share an uplink: no step is faster than that.
+        let bits = f64::from(taken.chunks as u32) / 2.0 * PACKET as f64 * 8.0;
+        assert!(taken.elapsed.as_secs_f64() > bits / 1e9, "{taken:?}");
+    }
+
+    #[test]
+    fn trimming_leaves_shares_out_within_bounds_and_saves_time() {
+        let config = Config { others: 0.3, ..Config::default() };
+        let tolerance = Tolerance::fraction(0.05).unwrap();
+        let trimming = Config { trim_above: Some(30_000), tolerance, ..config };
+        let mut times = [config, trimming].map(|config| {
+            let mut racks = Racks::new(config).unwrap();
+            let mut all = Taken::default();
+            for salt in 0..10 {
+                let mut step = step(racks.world(), 40_000, salt);
+                let taken = racks.all_reduce(&mut step, Duration::from_millis(1));
+                all.elapsed += taken.elapsed;
+                all.left_out += taken.left_out;
+                all.chunks += taken.chunks;
+                assert!(taken.left_out as f64 <= 0.05 * taken.chunks as f64);
+            }
+            all
+        });
+        println!("{times:#?}");
+        assert!(times[0].left_out == 0 && times[1].left_out > 0);
+        times.reverse();
+        assert!(times[0].elapsed < times[1].elapsed, "{times:?}");
+    }
+}
