@@ -83,6 +83,7 @@ struct metadata_t {
     bit<16> up;
     bit<16> workers;
     bit<32> settled;
+    bit<32> share;
     bit<8> x_job_kind;
     bit<16> x_job_job;
     bit<32> x_job_key;
@@ -135,6 +136,7 @@ parser MainParserImpl(
         meta.up = 0;
         meta.workers = 0;
         meta.settled = 0;
+        meta.share = 0;
         meta.x_instance = 0;
         meta.x_port = 0;
         meta.x_send = 0;
@@ -197,6 +199,8 @@ control MainControlImpl(
     @id(0x16001006) Register<bit<32>, bit<32>>(128) sum_06;
     @id(0x16001007) Register<bit<32>, bit<32>>(128) sum_07;
     @id(0x16000005) Register<bit<32>, bit<32>>(128) settled_chunk;
+    @id(0x16000006) Register<bit<32>, bit<32>>(128) shares_children;
+    @id(0x16000007) Register<bit<16>, bit<32>>(128) counted_workers;
     @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(4, PNA_CounterType_t.PACKETS) answers;
 
@@ -236,6 +240,17 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_store() {
+        meta.x_new0 = meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+    }
+
+    @hidden
+    action counted_store() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action settled_mark_out() {
         meta.x_old0 = settled_chunk.read(meta.index);
         settled_chunk.write(meta.index, hdr.netfold.chunk);
@@ -260,6 +275,19 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_read_out() {
+        meta.x_old0 = shares_children.read(meta.index);
+        hdr.netfold.bitmap = meta.x_old0;
+    }
+
+    @hidden
+    action shares_store_out() {
+        meta.x_new0 = meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+        hdr.netfold.bitmap = meta.x_new0;
+    }
+
+    @hidden
     action settled_read_out() {
         meta.x_old0 = settled_chunk.read(meta.index);
         meta.settled = meta.x_old0;
@@ -269,6 +297,12 @@ control MainControlImpl(
     action exponent_read_out() {
         meta.x_old0_8 = exponent_exponent.read(meta.index);
         hdr.netfold.exp_next = meta.x_old0_8;
+    }
+
+    @hidden
+    action counted_read_out() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        hdr.netfold.count = meta.x_old0;
     }
 
     @hidden
@@ -297,6 +331,11 @@ control MainControlImpl(
     }
 
     @hidden
+    action counted_store_out() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action sum_store_out() {
         sum_00.write(meta.index, hdr.lanes_0.d00);
         sum_01.write(meta.index, hdr.lanes_0.d01);
@@ -306,6 +345,22 @@ control MainControlImpl(
         sum_05.write(meta.index, hdr.lanes_0.d05);
         sum_06.write(meta.index, hdr.lanes_0.d06);
         sum_07.write(meta.index, hdr.lanes_0.d07);
+    }
+
+    @hidden
+    action shares_add_out() {
+        meta.x_old0 = shares_children.read(meta.index);
+        meta.x_new0 = meta.x_old0 | meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+        hdr.netfold.bitmap = meta.x_new0;
+    }
+
+    @hidden
+    action counted_add_out() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
+        counted_workers.write(meta.index, meta.x_new0);
+        hdr.netfold.count = meta.x_new0;
     }
 
     @hidden
@@ -342,6 +397,20 @@ control MainControlImpl(
         meta.x_old0 = meta.x_old0 + hdr.lanes_0.d07;
         sum_07.write(meta.index, meta.x_old0);
         hdr.lanes_0.d07 = meta.x_old0;
+    }
+
+    @hidden
+    action shares_add() {
+        meta.x_old0 = shares_children.read(meta.index);
+        meta.x_new0 = meta.x_old0 | meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+    }
+
+    @hidden
+    action counted_add() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
+        counted_workers.write(meta.index, meta.x_new0);
     }
 
     @hidden
@@ -413,11 +482,12 @@ control MainControlImpl(
     }
 
     @id(0x01000008)
-    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group) {
+    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group, @id(5) bit<32> bit_mask) {
         meta.index = base;
         meta.others = others;
         meta.world = world;
         meta.group = group;
+        meta.bit_mask = bit_mask;
         meta.role = 8w0x2;
     }
 
@@ -455,7 +525,7 @@ control MainControlImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 666;
+        size = 794;
     }
 
     @id(0x02000002)
@@ -524,47 +594,83 @@ control MainControlImpl(
             job.apply();
             if (meta.reason == 8w0x0) {
                 meta.index = meta.index + (bit<32>)hdr.netfold.slot_set;
+                if (hdr.netfold.count != 16w0x0) {
+                    meta.share = meta.bit_mask;
+                }
+                if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
+                    hdr.lanes_0.setValid();
+                    hdr.lanes_0.d00 = 0;
+                    hdr.lanes_0.d01 = 0;
+                    hdr.lanes_0.d02 = 0;
+                    hdr.lanes_0.d03 = 0;
+                    hdr.lanes_0.d04 = 0;
+                    hdr.lanes_0.d05 = 0;
+                    hdr.lanes_0.d06 = 0;
+                    hdr.lanes_0.d07 = 0;
+                    hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
+                    hdr.udp.length = 16w0x44;
+                    hdr.ipv4.total_len = 16w0x58;
+                }
                 if (((hdr.netfold.version_kind & 8w0xf) == 8w0x6) || (meta.role == 8w0x2)) {
                     claim_peek_out();
                     version_peek_out();
                 } else {
-                    meta.x_old0 = claim_seen.read(meta.index);
-                    meta.x_old1 = claim_chunk.read(meta.index);
-                    meta.x_cond0 = 0;
-                    if (hdr.netfold.chunk == meta.x_old1) {
-                        meta.x_cond0 = 1;
+                    if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
+                        meta.x_old0 = claim_seen.read(meta.index);
+                        meta.x_old1 = claim_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (hdr.netfold.chunk == meta.x_old1) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond0 == 1) {
+                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                        }
+                        claim_seen.write(meta.index, meta.x_new0);
+                        meta.seen = 0;
+                        if (meta.x_cond0 == 1) {
+                            meta.seen = meta.x_old0;
+                        }
+                        version_peek_out();
+                    } else {
+                        meta.x_old0 = claim_seen.read(meta.index);
+                        meta.x_old1 = claim_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (hdr.netfold.chunk == meta.x_old1) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_cond1 = 0;
+                        if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
+                            meta.x_cond1 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond1 == 1) {
+                            meta.x_new0 = meta.bit_mask;
+                        } else if (meta.x_cond0 == 1) {
+                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                        }
+                        meta.x_new1 = meta.x_old1;
+                        if (meta.x_cond1 == 1) {
+                            meta.x_new1 = hdr.netfold.chunk;
+                        }
+                        claim_seen.write(meta.index, meta.x_new0);
+                        claim_chunk.write(meta.index, meta.x_new1);
+                        meta.seen = 0;
+                        if (meta.x_cond0 == 1) {
+                            meta.seen = meta.x_old0;
+                        }
+                        meta.x_old0 = version_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond0 == 1) {
+                            meta.x_new0 = hdr.netfold.chunk;
+                        }
+                        version_chunk.write(meta.index, meta.x_new0);
+                        meta.stored = meta.x_old0;
                     }
-                    meta.x_cond1 = 0;
-                    if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
-                        meta.x_cond1 = 1;
-                    }
-                    meta.x_new0 = meta.x_old0;
-                    if (meta.x_cond1 == 1) {
-                        meta.x_new0 = meta.bit_mask;
-                    } else if (meta.x_cond0 == 1) {
-                        meta.x_new0 = meta.x_old0 | meta.bit_mask;
-                    }
-                    meta.x_new1 = meta.x_old1;
-                    if (meta.x_cond1 == 1) {
-                        meta.x_new1 = hdr.netfold.chunk;
-                    }
-                    claim_seen.write(meta.index, meta.x_new0);
-                    claim_chunk.write(meta.index, meta.x_new1);
-                    meta.seen = 0;
-                    if (meta.x_cond0 == 1) {
-                        meta.seen = meta.x_old0;
-                    }
-                    meta.x_old0 = version_chunk.read(meta.index);
-                    meta.x_cond0 = 0;
-                    if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
-                        meta.x_cond0 = 1;
-                    }
-                    meta.x_new0 = meta.x_old0;
-                    if (meta.x_cond0 == 1) {
-                        meta.x_new0 = hdr.netfold.chunk;
-                    }
-                    version_chunk.write(meta.index, meta.x_new0);
-                    meta.stored = meta.x_old0;
                 }
                 meta.diff = hdr.netfold.chunk - meta.stored;
                 meta.duplicate = meta.seen & meta.bit_mask;
@@ -574,6 +680,8 @@ control MainControlImpl(
                         settled_mark();
                         exponent_clear();
                         sum_clear();
+                        shares_store();
+                        counted_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
                         hdr.netfold.bitmap = meta.seen;
@@ -601,10 +709,15 @@ control MainControlImpl(
                                 if (hdr.lanes_0.isValid()) {
                                     sum_store();
                                 }
+                                meta.share = 32w0x0;
+                                if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
+                                    shares_read_out();
+                                } else {
+                                    shares_store_out();
+                                }
+                                counted_store();
                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                hdr.netfold.count = meta.world;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
                                 meta.answer = 8w0x2;
@@ -622,430 +735,561 @@ control MainControlImpl(
                             }
                         }
                     } else {
-                        if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
-                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
-                            hdr.lanes_0.setInvalid();
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
-                            meta.reason = 8w0xa;
-                            meta.answer = 8w0x2;
-                            meta.x_port = meta.port;
-                            meta.x_send = 1;
-                            meta.x_swap48 = hdr.ethernet.dst;
-                            hdr.ethernet.dst = hdr.ethernet.src;
-                            hdr.ethernet.src = meta.x_swap48;
-                            meta.x_swap32 = hdr.ipv4.dst;
-                            hdr.ipv4.dst = hdr.ipv4.src;
-                            hdr.ipv4.src = meta.x_swap32;
-                            meta.x_swap16 = hdr.udp.dst_port;
-                            hdr.udp.dst_port = hdr.udp.src_port;
-                            hdr.udp.src_port = meta.x_swap16;
-                            hdr.ipv4.ttl = 8w0x40;
-                            hdr.udp.checksum = 16w0x0;
-                        } else {
-                            if (meta.duplicate != 32w0x0) {
-                                if (meta.missing == 32w0x0) {
-                                    settled_read_out();
-                                    exponent_read_out();
-                                    if (hdr.lanes_0.isValid()) {
-                                        sum_read_out();
-                                    }
-                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                    if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.workers;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.up;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x3);
+                        if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
+                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                hdr.lanes_0.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.reason = 8w0xa;
+                                meta.answer = 8w0x2;
+                                meta.x_port = meta.port;
+                                meta.x_send = 1;
+                                meta.x_swap48 = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.x_swap48;
+                                meta.x_swap32 = hdr.ipv4.dst;
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = meta.x_swap32;
+                                meta.x_swap16 = hdr.udp.dst_port;
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = meta.x_swap16;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                            } else {
+                                if (meta.diff == 32w0x0) {
+                                    if (meta.missing == 32w0x0) {
+                                        settled_read_out();
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
+                                        if (hdr.lanes_0.isValid()) {
+                                            sum_read_out();
+                                        }
+                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x3);
+                                        } else {
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            answers.count(32w0x1);
+                                        }
                                     } else {
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.world;
-                                        meta.answer = 8w0x2;
-                                        meta.x_port = meta.port;
-                                        meta.x_send = 1;
-                                        meta.x_swap48 = hdr.ethernet.dst;
-                                        hdr.ethernet.dst = hdr.ethernet.src;
-                                        hdr.ethernet.src = meta.x_swap48;
-                                        meta.x_swap32 = hdr.ipv4.dst;
-                                        hdr.ipv4.dst = hdr.ipv4.src;
-                                        hdr.ipv4.src = meta.x_swap32;
-                                        meta.x_swap16 = hdr.udp.dst_port;
-                                        hdr.udp.dst_port = hdr.udp.src_port;
-                                        hdr.udp.src_port = meta.x_swap16;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        answers.count(32w0x1);
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
+                                        sum_read_out();
+                                        if (meta.role == 8w0x1) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x2);
+                                        } else {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.group;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x0);
+                                        }
                                     }
                                 } else {
-                                    meta.reason = 8w0xb;
+                                    meta.reason = 8w0xd;
                                 }
+                            }
+                        } else {
+                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                hdr.lanes_0.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.reason = 8w0xa;
+                                meta.answer = 8w0x2;
+                                meta.x_port = meta.port;
+                                meta.x_send = 1;
+                                meta.x_swap48 = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.x_swap48;
+                                meta.x_swap32 = hdr.ipv4.dst;
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = meta.x_swap32;
+                                meta.x_swap16 = hdr.udp.dst_port;
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = meta.x_swap16;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
                             } else {
-                                if (meta.missing == 32w0x0) {
-                                    if (meta.diff != 32w0x0) {
-                                        exponent_store_out();
+                                if (meta.duplicate != 32w0x0) {
+                                    if (meta.missing == 32w0x0) {
+                                        settled_read_out();
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
                                         if (hdr.lanes_0.isValid()) {
-                                            sum_store_out();
+                                            sum_read_out();
+                                        }
+                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x3);
                                         } else {
-                                            sum_clear();
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            answers.count(32w0x1);
                                         }
                                     } else {
-                                        meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                        meta.x_new0_8 = meta.x_old0_8;
-                                        if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                            meta.x_new0_8 = hdr.netfold.exp_next;
+                                        meta.reason = 8w0xb;
+                                        if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
+                                            hdr.netfold.bitmap = meta.seen;
+                                            hdr.lanes_0.setInvalid();
+                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                            hdr.udp.length = 16w0x24;
+                                            hdr.ipv4.total_len = 16w0x38;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
                                         }
-                                        exponent_exponent.write(meta.index, meta.x_new0_8);
-                                        hdr.netfold.exp_next = meta.x_new0_8;
-                                        if (hdr.lanes_0.isValid()) {
-                                            if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                sum_sum_out();
+                                    }
+                                } else {
+                                    if (meta.missing == 32w0x0) {
+                                        if (meta.diff != 32w0x0) {
+                                            exponent_store_out();
+                                            shares_store_out();
+                                            counted_store_out();
+                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                sum_store_out();
                                             } else {
-                                                if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
+                                                sum_clear();
+                                            }
+                                        } else {
+                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                            meta.x_new0_8 = meta.x_old0_8;
+                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                meta.x_new0_8 = hdr.netfold.exp_next;
+                                            }
+                                            exponent_exponent.write(meta.index, meta.x_new0_8);
+                                            hdr.netfold.exp_next = meta.x_new0_8;
+                                            shares_add_out();
+                                            counted_add_out();
+                                            if (hdr.lanes_0.isValid()) {
+                                                if (meta.share != 32w0x0) {
+                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                        sum_sum_out();
+                                                    } else {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = meta.x_old0;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = meta.x_old0;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = meta.x_old0;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = meta.x_old0;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = meta.x_old0;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = meta.x_old0;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = meta.x_old0;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = meta.x_old0;
+                                                        } else {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = meta.x_old0;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = meta.x_old0;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = meta.x_old0;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = meta.x_old0;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = meta.x_old0;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = meta.x_old0;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = meta.x_old0;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = meta.x_old0;
+                                                        }
                                                     }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = meta.x_old0;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = meta.x_old0;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = meta.x_old0;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = meta.x_old0;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = meta.x_old0;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = meta.x_old0;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = meta.x_old0;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = meta.x_old0;
                                                 } else {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = meta.x_old0;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = meta.x_old0;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = meta.x_old0;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = meta.x_old0;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = meta.x_old0;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = meta.x_old0;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = meta.x_old0;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = meta.x_old0;
+                                                    sum_read_out();
                                                 }
                                             }
                                         }
-                                    }
-                                    if (meta.role == 8w0x1) {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.workers;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.up;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x2);
-                                    } else {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.world;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.group;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x0);
-                                    }
-                                } else {
-                                    if (meta.diff != 32w0x0) {
-                                        exponent_store();
-                                        if (hdr.lanes_0.isValid()) {
-                                            sum_store();
+                                        if (meta.role == 8w0x1) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x2);
                                         } else {
-                                            sum_clear();
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.group;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x0);
                                         }
                                     } else {
-                                        meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                        meta.x_new0_8 = meta.x_old0_8;
-                                        if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                            meta.x_new0_8 = hdr.netfold.exp_next;
-                                        }
-                                        exponent_exponent.write(meta.index, meta.x_new0_8);
-                                        if (hdr.lanes_0.isValid()) {
-                                            if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                sum_sum();
+                                        if (meta.diff != 32w0x0) {
+                                            exponent_store();
+                                            shares_store();
+                                            counted_store();
+                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                sum_store();
                                             } else {
-                                                if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
+                                                sum_clear();
+                                            }
+                                        } else {
+                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                            meta.x_new0_8 = meta.x_old0_8;
+                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                meta.x_new0_8 = hdr.netfold.exp_next;
+                                            }
+                                            exponent_exponent.write(meta.index, meta.x_new0_8);
+                                            shares_add();
+                                            counted_add();
+                                            if (hdr.lanes_0.isValid()) {
+                                                if (meta.share != 32w0x0) {
+                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                        sum_sum();
+                                                    } else {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                        } else {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                        }
                                                     }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                } else {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
                                                 }
                                             }
                                         }

@@ -48,6 +48,7 @@ impl Rig {
             group: 1,
             parent: None,
             shift: None,
+            bounded_loss: false,
         };
         let set_up = move |core: &mut netfold_switch::Core| {
             core.advance(0, SLOTS, 0).unwrap();
@@ -120,7 +121,7 @@ fn share(chunk: u32) -> Vec<u8> {
         key: 1,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };
