@@ -156,8 +156,11 @@ mod tests {
     use crate::tna::Chip;
     use crate::{pna, tna, v1model};
 
+    /// A profile option.
+    type Change = fn(&mut Profile);
+
     /// Whether the printed text changes with the profile, or printing is refused.
-    fn printed(target: &str, change: fn(&mut Profile)) -> Result<bool, String> {
+    fn printed(target: &str, change: Change) -> Result<bool, String> {
         let profile = match target {
             "v1model" => Profile::hardware(),
             "tna" => Profile::tofino(),
@@ -178,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_list_says_what_the_printers_do() {
-        let options: [(Feature, fn(&mut Profile)); 3] = [
+        let options: [(Feature, Change); 3] = [
             (Feature::Priorities, |profile| profile.priorities = 4),
             (Feature::Marks, |profile| profile.ecn_depth = 9),
             (Feature::Trimming, |profile| profile.trim_depth = 9),
