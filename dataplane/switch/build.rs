@@ -15,13 +15,20 @@ const LANE_WORDS_CONVERTED: u32 = 352;
 /// Queue depth in packets at which frames are marked.
 const ECN_DEPTH: u32 = 16;
 
+/// Queue depth in packets at which frames of droppable data are cut to their headers.
+const TRIM_DEPTH: u32 = 24;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     for lane_words in LANE_WORDS {
         let datagram = Profile::software(lane_words);
-        let ethernet =
-            Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: ECN_DEPTH, ..datagram.clone() };
+        let ethernet = Profile {
+            encapsulation: Encapsulation::Ethernet,
+            ecn_depth: ECN_DEPTH,
+            trim_depth: TRIM_DEPTH,
+            ..datagram.clone()
+        };
         for (name, profile) in [("datagram", datagram), ("ethernet", ethernet)] {
             let text = rust::generate(&allreduce::program(&profile)?)?;
             fs::write(out.join(format!("{name}_{lane_words}.rs")), text)?;

@@ -26,6 +26,7 @@
 mod bounded;
 mod entries;
 mod numerics;
+mod queues;
 mod steps;
 
 pub use entries::{Address, Child, Node, Parent, child_entry, controller_entry, job_entries, node_entries};
@@ -94,8 +95,8 @@ pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
     build.parser();
     build.registers();
     build.job_table();
-    let ingress = build.ingress();
-    build.program.ingress = ingress;
+    build.program.ingress = build.ingress();
+    build.program.ingress.extend(build.priority());
     if profile.encapsulation == Encapsulation::Ethernet {
         build.egress();
     }

@@ -5,6 +5,7 @@
 //! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`rust`] generates the software
 //!   switch's fast path, [`p4info`] describes the program to control planes.
 //! - [`estimate`]: what a profile costs on a Tofino; [`refusal`]: what a target cannot do.
+//! - [`queueing`]: which target does what with queues.
 //! - [`interpret`]: executes any program; what the back ends' output is held against.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
@@ -23,6 +24,7 @@ pub mod json;
 pub mod p4info;
 pub mod pna;
 pub mod profile;
+pub mod queueing;
 pub mod refusal;
 pub mod rust;
 pub mod tna;

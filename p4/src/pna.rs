@@ -6,7 +6,7 @@
 //!   as instance, for a group. The control plane binds a group to one port (upstream, or a fan-out at the host).
 //! - There is no egress block: what the program does to every copy runs behind the main control, with the group as instance.
 //! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers; ECN is never
-//!   marked, whatever the profile's `ecn_depth`.
+//!   marked and nothing trimmed, whatever the profile's `ecn_depth` and `trim_depth`.
 //! - The DPDK software pipeline has no fields below a byte, no signed comparison and 256 bytes for all metadata. Fields are
 //!   merged, comparisons are biased, and all lanes share the same few scratch variables.
 

@@ -31,10 +31,12 @@ pub struct Profile {
     pub workers: u32,
     /// Lane operations in the program.
     pub ops: Vec<LaneOp>,
-    /// Egress queues; 1 means no priorities.
+    /// Egress queues, strictly by priority; 1 means none. The target must have as many (bmv2: `--priority-queues`).
     pub priorities: u32,
     /// Queue depth in packets at which ECN marks; 0 never marks. Needs the outer headers.
     pub ecn_depth: u32,
+    /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never. Needs the outer headers.
+    pub trim_depth: u32,
     /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
     /// entries decide for each job.
     pub hierarchy: bool,
@@ -60,6 +62,7 @@ impl Profile {
             ops: LaneOp::ALL.to_vec(),
             priorities: 1,
             ecn_depth: 16,
+            trim_depth: 0,
             hierarchy: true,
             bounded_loss: true,
             numerics: Numerics::Word,
@@ -132,11 +135,13 @@ impl Profile {
         if converts && self.ops != [LaneOp::Sum, LaneOp::Max] {
             return bad("ops", self.ops.len() as u32, "sum and max in a wide, half or float program");
         }
-        if self.ecn_depth >= 1 << 19 {
-            return bad("ecn_depth", self.ecn_depth, "below 524288");
-        }
-        if self.ecn_depth > 0 && self.encapsulation == Encapsulation::Datagram {
-            return bad("ecn_depth", self.ecn_depth, "0 where the transport owns the IPv4 header");
+        for (name, depth) in [("ecn_depth", self.ecn_depth), ("trim_depth", self.trim_depth)] {
+            if depth >= 1 << 19 {
+                return bad(name, depth, "below 524288");
+            }
+            if depth > 0 && self.encapsulation == Encapsulation::Datagram {
+                return bad(name, depth, "0 where the transport owns the IPv4 header");
+            }
         }
         Ok(())
     }

@@ -118,6 +118,8 @@ fn nics_refuse_what_they_do_not_have() {
     let nic = profile::by_name("nic").unwrap();
     let program = |ecn_depth| allreduce::program(&Profile { ecn_depth, ..nic.clone() }).unwrap();
     assert_eq!(pna::print(&program(16)).unwrap(), pna::print(&program(0)).unwrap(), "it never marks");
+    let trims = allreduce::program(&Profile { trim_depth: 16, ..nic.clone() }).unwrap();
+    assert_eq!(pna::print(&trims).unwrap(), pna::print(&program(0)).unwrap(), "it never trims");
     let refused = pna_refusal(&Profile { encapsulation: Encapsulation::Datagram, ..nic.clone() });
     assert!(refused.construct.contains("datagrams"), "{refused}");
     let refused = pna_refusal(&Profile { lane_words: 352, ..nic.clone() });
@@ -186,6 +188,10 @@ fn tofinos_refuse_what_they_cannot_hold() {
     assert!(tree.construct.contains("condition"), "{tree}");
     let sockets = Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..tofino.clone() };
     assert!(refused(&sockets, Chip::Tofino2).construct.contains("datagrams"));
+    let queues = refused(&Profile { priorities: 4, ..tofino.clone() }, Chip::Tofino1);
+    assert!(queues.construct.contains("priorities"), "{queues}");
+    let trims = refused(&Profile { trim_depth: 16, ..tofino.clone() }, Chip::Tofino2);
+    assert!(trims.construct.contains("trimming"), "{trims}");
     let all = refused(&Profile { ops: netfold_wire::LaneOp::ALL.to_vec(), ..tofino }, Chip::Tofino1);
     assert!(all.construct.contains("register actions of 'sum'"), "{all}");
 }

@@ -30,7 +30,9 @@ use netfold_io::IoError;
 use netfold_io::fault::Faults;
 use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Numerics, ProfileError};
+use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters};
 use netfold_wire::Reason;
+use netfold_wire::control::Congestion;
 
 use fabric::Fabric;
 use values::{Path, Tensors, Value};
@@ -107,6 +109,11 @@ pub struct Config {
     pub slots: u32,
     /// Time without progress after which a worker gives up.
     pub stall_timeout: Duration,
+    /// The port of every switch below another to its parent, where that is a bottleneck: its rate and queues. Software switches
+    /// only.
+    pub uplink: Option<PortConfig>,
+    /// By what workers decide how much to have in flight.
+    pub congestion: Congestion,
 }
 
 /// Why there was no run, or no end of it.
@@ -124,6 +131,12 @@ pub enum RunError {
         /// Numerics that the mode needs.
         numerics: Numerics,
     },
+    /// Only software switches have queues of ours.
+    #[error("{0} switches have no queues that could be configured: choose software or interpreter")]
+    Uplink(SwitchKind),
+    /// The queues cannot be so.
+    #[error("the uplinks cannot have such queues")]
+    Queues(#[source] QueueConfigError),
     /// The kind of switch and the carrier do not go together.
     #[error("{switch} switches cannot be joined by {carrier}: choose {choices}")]
     Carrier {
@@ -234,6 +247,8 @@ pub struct SwitchReport {
     pub up_again: u64,
     /// Packets that were not handled, by reason; reasons that did not occur are left out.
     pub dropped: Vec<(&'static str, u64)>,
+    /// What the queues of its port to its parent counted, together; where there are any.
+    pub uplink: Option<QueueCounters>,
 }
 
 /// What a run came to.
@@ -281,13 +296,15 @@ impl Run {
         let world = fabric.plan.workers().len() as u16;
         let mut comms = Vec::with_capacity(world.into());
         for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
+            let mut admission = fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT);
+            admission.congestion = config.congestion;
             let mut comm = Communicator::builder()
                 .rank(rank)
                 .world_size(world)
                 .mode(config.mode)
                 .slots(config.slots)
                 .stall_timeout(config.stall_timeout)
-                .transport(io, fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT));
+                .transport(io, admission);
             if !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime) {
                 comm = comm.resend_after(SLOW_RESEND);
             }
@@ -362,7 +379,9 @@ impl Run {
         // Switches on rings stop when the last worker leaves, so they are asked first.
         for (switch, place) in self.fabric.plan.places().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
-            outcome.switches.push(report(switch, place.depth, place.node.children, &counted));
+            let uplink = place.node.parent.and_then(|parent| counted.queues.as_ref()?.port(parent.port));
+            let report = report(switch, place.depth, place.node.children, &counted);
+            outcome.switches.push(SwitchReport { uplink, ..report });
         }
         self.installed.withdraw(&mut self.fabric.drivers).map_err(RunError::Withdraw)?;
         for (rank, comm) in (0..).zip(std::mem::take(&mut self.comms)) {
@@ -389,11 +408,16 @@ fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> Switc
         up: answer(2),
         up_again: answer(3),
         dropped: reasons.map(|(reason, count)| (reason.name(), *count)).collect(),
+        uplink: None,
     }
 }
 
 fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
     let refuse = |choices| Err(RunError::Carrier { switch: config.switch, carrier: config.carrier, choices });
+    let ours = matches!(config.switch, SwitchKind::Software | SwitchKind::Interpreter);
+    if config.uplink.is_some() && !ours {
+        return Err(RunError::Uplink(config.switch));
+    }
     match (config.switch, config.carrier) {
         (SwitchKind::Bmv2, Carrier::Grpc) => bmv2::start(config, None),
         (SwitchKind::Bmv2, Carrier::Veth) => veth::start(config),

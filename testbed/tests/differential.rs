@@ -19,7 +19,12 @@ const PACKETS_ALL: u64 = 2_000_000;
 
 /// Profiles that have a fast path, and how many of every hundred sequences each gets.
 fn profiles() -> Vec<(Profile, usize)> {
-    let ethernet = Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..Profile::software(64) };
+    let ethernet = Profile {
+        encapsulation: Encapsulation::Ethernet,
+        ecn_depth: 16,
+        trim_depth: 24,
+        ..Profile::software(64)
+    };
     let numerics = [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float];
     let converted = numerics.map(|numerics| (Profile::software_with(352, numerics), 1));
     let mut profiles = vec![(Profile::software(64), 46), (ethernet, 46), (Profile::software(352), 4)];

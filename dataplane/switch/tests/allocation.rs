@@ -1,6 +1,5 @@
 //! Queues allocate nothing per packet.
 #![expect(unsafe_code, reason = "counting allocations takes a global allocator")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

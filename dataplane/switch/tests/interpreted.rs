@@ -22,7 +22,12 @@ fn engine(program: &Program) -> Engine {
 fn the_engine_is_chosen_by_fingerprint() {
     for lanes in [64, 352, 2048] {
         let datagram = Profile::software(lanes);
-        let ethernet = Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..datagram.clone() };
+        let ethernet = Profile {
+            encapsulation: Encapsulation::Ethernet,
+            ecn_depth: 16,
+            trim_depth: 24,
+            ..datagram.clone()
+        };
         for profile in [datagram, ethernet] {
             let program = allreduce::program(&profile).unwrap();
             assert_eq!(engine(&program), Engine::Generated);
@@ -85,7 +90,7 @@ proptest! {
     fn both_engines_judge_entries_alike(
         steps in proptest::collection::vec((any::<bool>(), any_entry(), any::<prop::sample::Index>()), 1..60),
     ) {
-        let profile = Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..Profile::software(64) };
+        let profile = Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, trim_depth: 24, ..Profile::software(64) };
         let program = allreduce::program(&profile).unwrap();
         let (mut generated, _) = pipeline_for(&program).unwrap();
         let mut interpreted = InterpretedPipeline::new(program.into()).unwrap();

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use netfold_io::{IoError, Loopback, PacketIo, PortId, RxBatch, Transmit, loopback};
 use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::entry::Replica;
-use netfold_switch::queue::{ClassConfig, Ecn, Pause, PortConfig, QueueConfig, QueueName, Rate};
-use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline};
+use netfold_switch::queue::{
+    ClassConfig, Ecn, Framing, Pause, PortConfig, QueueConfig, QueueName, Queues, Rate,
+};
+use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline, ethernet_pipeline};
+use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
 const PAYLOAD: usize = 256;
@@ -45,7 +48,7 @@ impl Rig {
             group: 1,
             parent: None,
             shift: None,
-            bounded_loss: true,
+            bounded_loss: false,
         };
         let set_up = move |core: &mut netfold_switch::Core| {
             core.advance(0, SLOTS, 0).unwrap();
@@ -223,4 +226,44 @@ fn queues_can_be_had_later_and_bad_ones_change_nothing() {
     assert_eq!(rig.handle.call(|core| core.counters()).unwrap().queues.unwrap().total().sent, 2);
     rig.handle.call(|core| core.set_queues(&QueueConfig::default())).unwrap().unwrap();
     assert_eq!(rig.stop().queues.unwrap().queues, vec![]);
+}
+
+#[test]
+fn the_program_trims_the_same_frames_as_queues_do_and_to_the_same_bytes() {
+    /// Depth from which the program that was built in trims.
+    const DEEP: u32 = 24;
+    let end = |last| Endpoint {
+        mac: EthernetAddress([2, 0, 0, 0, 0, last]),
+        ip: Ipv4Address::new(10, 0, 0, last),
+        port: netfold_wire::UDP_PORT,
+    };
+    let outer = Outer { source: end(1), destination: end(9) };
+    let class = ClassConfig { trim_above: Some(0), ..ClassConfig::default() };
+    let port = PortConfig { queues: vec![class], ..PortConfig::default() };
+    let config = QueueConfig { framing: Framing::Ethernet, port, ..QueueConfig::default() };
+    let mut queues = Queues::new(&config, OUTER_LEN + LEN).unwrap();
+    let mut pipeline = ethernet_pipeline(PAYLOAD as u32).unwrap();
+    let mut trimmed = 0;
+    for (kind, flags) in Kind::ALL.iter().flat_map(|kind| (0..=255).map(move |flags| (*kind, Flags(flags)))) {
+        let mut datagram = share(7);
+        let mut packet = Packet::new_unchecked(&mut datagram[..]);
+        packet.set_kind_raw(kind as u8);
+        packet.set_flags(flags);
+        if flags.contains(Flags::BARE) {
+            datagram.truncate(header::LEN);
+        }
+        let mut frame = vec![0; OUTER_LEN + datagram.len()];
+        outer.emit(&datagram, 0, &mut frame).unwrap();
+        queues.enqueue(0, &frame);
+        let departure = queues.dequeue(Duration::ZERO).unwrap();
+        let by_queues = queues.bytes(&departure).to_vec();
+        queues.release(departure);
+        let mut by_program = frame.clone();
+        let len = pipeline.egress(0, DEEP, &mut by_program);
+        assert_eq!(by_program[..len], by_queues, "{kind:?} {flags:?}");
+        trimmed += usize::from(len < frame.len());
+        let len = pipeline.egress(0, DEEP - 1, &mut frame.clone());
+        assert_eq!(len, frame.len(), "a queue that is not deep");
+    }
+    assert_eq!(trimmed, 64, "DATA, droppable, not bare");
 }

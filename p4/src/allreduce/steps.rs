@@ -445,7 +445,7 @@ impl Build<'_> {
         ]
     }
 
-    /// Addresses each copy of a multicast RESULT and marks ECN on a deep queue.
+    /// Addresses each copy of a multicast RESULT; behind a deep queue trims and marks ECN.
     pub(super) fn egress(&mut self) {
         debug_assert_eq!(self.profile.encapsulation, Encapsulation::Ethernet);
         let Some(outer) = self.outer else { return };
@@ -495,6 +495,7 @@ impl Build<'_> {
                 vec![Stmt::Apply(TableId(self.program.tables.len() as u16 - 1))],
             ),
         ];
+        steps.extend(self.trim());
         if self.profile.ecn_depth > 0 {
             let deep = Expr::Intrinsic(Intrinsic::QueueDepth)
                 .gt(Expr::Const(u64::from(self.profile.ecn_depth - 1), 19));

@@ -65,6 +65,11 @@ pub fn named() -> Vec<Named> {
         ),
         named("wide", "16-bit lanes with 32-bit sums, shifted on the way out", with(Numerics::Wide, &two)),
         named("half", "IEEE binary16 lanes, summed in fixed point", with(Numerics::Half, &two)),
+        named(
+            "queues",
+            "four queues by class, marks, and trimming of droppable data, for bmv2",
+            Profile { priorities: 4, ecn_depth: 16, trim_depth: 24, ..with(Numerics::Word, LaneOp::ALL) },
+        ),
         named("float", "IEEE binary32 lanes, exponent and mantissa apart", with(Numerics::Float, &two)),
         named(
             "small",

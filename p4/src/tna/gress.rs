@@ -554,6 +554,14 @@ impl Printer {
             Stmt::Assign(place, value) => assignments.push((*place, value.clone())),
             _ => bad = true,
         });
+        let mut trims = false;
+        visit(then, &mut |stmt| trims |= matches!(stmt, Stmt::Remove(_)));
+        if trims {
+            return Err(refusal(
+                "trimming behind a queue",
+                "egress parses the outer headers alone, and what it cuts off has been through the queue",
+            ));
+        }
         if bad {
             return Err(refusal("a branch in egress that does more than assign", "marks"));
         }

@@ -193,7 +193,9 @@ fn interpreted(
 ) -> Result<InterpretedPipeline, FoldError> {
     let datagram = Profile::software_with(payload / 4, numerics);
     let profile = match encapsulation {
-        "ethernet" => Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, ..datagram },
+        "ethernet" => {
+            Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, trim_depth: 24, ..datagram }
+        }
         _ => datagram,
     };
     Ok(InterpretedPipeline::new(Arc::new(allreduce::program(&profile)?))?)

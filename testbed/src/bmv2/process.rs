@@ -222,6 +222,8 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
     }
     command.extend(["--", "--grpc-server-addr", p4runtime].map(String::from));
     command.extend(["--cpu-port".into(), CPU_PORT.to_string()]);
+    // As many as a profile may ask for: a packet of a priority that there is no queue for is dropped.
+    command.extend(["--priority-queues", "8"].map(String::from));
     if let Some(Bmv2Tls { certificate, key, client_ca }) = &config.tls {
         let file = |path: &PathBuf| path.display().to_string();
         command.push("--grpc-server-ssl".into());

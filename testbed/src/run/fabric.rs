@@ -7,6 +7,7 @@ use netfold_controller::SwitchDriver;
 use netfold_controller::tree::{Job, Plan};
 use netfold_io::PacketIo;
 use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_switch::QueuesCounters;
 
 use super::{Config, RunError};
 
@@ -86,6 +87,8 @@ pub struct Counted {
     pub packets: Vec<u64>,
     /// Results, results repeated, folds sent up, folds sent up again.
     pub answers: Vec<u64>,
+    /// What its queues counted, if it has any.
+    pub queues: Option<QueuesCounters>,
 }
 
 /// Keeps the switches running, until it is dropped.

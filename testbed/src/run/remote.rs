@@ -30,7 +30,11 @@ impl Shared {
             let counted = self.driver().counters(p4info::counter_id(id));
             counted.map_err(|error| RunError::Remote { switch, source: error.into() })
         };
-        Ok(Counted { packets: read(allreduce::id::PACKETS)?, answers: read(allreduce::id::ANSWERS)? })
+        Ok(Counted {
+            packets: read(allreduce::id::PACKETS)?,
+            answers: read(allreduce::id::ANSWERS)?,
+            queues: None,
+        })
     }
 }
 

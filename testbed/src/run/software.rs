@@ -11,7 +11,9 @@ use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, loopback};
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, p4info};
-use netfold_switch::{Handle, InterpretedPipeline, Pipeline, Switch, SwitchCounters, numeric_pipeline};
+use netfold_switch::{
+    Handle, InterpretedPipeline, Pipeline, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
+};
 use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
@@ -32,8 +34,9 @@ type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 impl Keeper for Threads {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
         let counted = self.all[switch].0.call(|core| {
+            let queues = core.counters().queues;
             let mut read = |id| core.pipeline().counters(p4info::counter_id(id)).to_vec();
-            Counted { packets: read(allreduce::id::PACKETS), answers: read(allreduce::id::ANSWERS) }
+            Counted { packets: read(allreduce::id::PACKETS), answers: read(allreduce::id::ANSWERS), queues }
         });
         counted.map_err(|_| RunError::SwitchGone { switch })
     }
@@ -76,6 +79,14 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
     let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::with_capacity(switches);
     for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
         let switch = Switch::new(pipeline, faulty(io, config, index as u64));
+        let switch = match (&config.uplink, plan.places()[index].node.parent) {
+            (Some(uplink), Some(parent)) => {
+                let ports = [(parent.port, uplink.clone())].into();
+                let queues = QueueConfig { ports, seed: config.seed, ..QueueConfig::default() };
+                switch.with_queues(&queues).map_err(RunError::Queues)?
+            }
+            _ => switch,
+        };
         let handle = switch.handle();
         drivers.push(Box::new(LocalDriver::new(handle.clone(), limits, config.mode.numerics())));
         let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());

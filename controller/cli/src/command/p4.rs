@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use netfold_p4::estimate::{self, Estimate};
 use netfold_p4::ir::{Program, RegisterKind};
 use netfold_p4::profile::{self, Encapsulation, Profile};
+use netfold_p4::queueing::{self, Support};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, p4info, pna, v1model};
 use netfold_wire::LaneOp;
@@ -169,6 +170,9 @@ struct ProfileOptions {
     /// Queue depth in packets at which ECN marks; 0 never marks.
     #[arg(long)]
     ecn_depth: Option<u32>,
+    /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never.
+    #[arg(long)]
+    trim_depth: Option<u32>,
     /// Whether a job's switch can stand below another.
     #[arg(long, value_name = "BOOL")]
     hierarchy: Option<bool>,
@@ -188,6 +192,7 @@ impl ProfileOptions {
             (&mut profile.workers, self.workers),
             (&mut profile.priorities, self.priorities),
             (&mut profile.ecn_depth, self.ecn_depth),
+            (&mut profile.trim_depth, self.trim_depth),
         ];
         for (parameter, given) in numbers {
             *parameter = given.unwrap_or(*parameter);
@@ -196,7 +201,7 @@ impl ProfileOptions {
         profile.ops = self.ops.clone().unwrap_or(profile.ops);
         if self.datagram {
             profile.encapsulation = Encapsulation::Datagram;
-            profile.ecn_depth = 0;
+            (profile.ecn_depth, profile.trim_depth) = (0, 0);
         }
         profile
     }
@@ -302,6 +307,8 @@ struct Overview {
     tables: Vec<Table>,
     registers: usize,
     counters: usize,
+    /// What each target has of what queues can do.
+    queueing: Vec<Support>,
 }
 
 #[derive(Serialize)]
@@ -392,6 +399,10 @@ impl Info {
                 table.actions
             ))?;
         }
+        for Support { target, feature, source, how } in &overview.queueing {
+            let (feature, source) = (feature.name(), source.name());
+            output.line(format_args!("  queues of {target:<9} {feature:<11} {source:<8} {how}"))?;
+        }
         Ok(())
     }
 }
@@ -444,5 +455,6 @@ fn overview(program: &Program, profile: &Profile) -> Overview {
             .collect(),
         registers: program.registers.len(),
         counters: program.counters.len(),
+        queueing: queueing::support(),
     }
 }

@@ -9,13 +9,15 @@ use clap::{Args, Subcommand};
 use netfold::Mode;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
+use netfold_switch::queue::PortConfig;
 use netfold_testbed::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
+use netfold_wire::control::Congestion;
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::lifetime;
 use crate::output::{Output, Tone};
-use crate::size::{self, Bytes, grouped};
+use crate::size::{self, Bits, Bytes, grouped, human};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,6 +96,13 @@ struct RunOptions {
     /// Seconds without progress after which a worker gives up.
     #[arg(long, default_value_t = 60)]
     stall: u64,
+    /// Let every switch below another send no faster than this to its parent, in bits a second, as in 200M; longer queues are marked.
+    /// Software switches only.
+    #[arg(long, value_name = "RATE")]
+    uplink_rate: Option<Bits>,
+    /// By what workers decide how much to have in flight: fixed, aimd, dctcp or swift.
+    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    congestion: Congestion,
 }
 
 fn faults(text: &str) -> Result<Faults, String> {
@@ -158,6 +167,17 @@ struct SwitchSummary {
     up: u64,
     up_again: u64,
     dropped: std::collections::BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uplink: Option<UplinkSummary>,
+}
+
+/// What the queues to a switch's parent counted.
+#[derive(Debug, Serialize)]
+struct UplinkSummary {
+    sent: u64,
+    marked: u64,
+    dropped: u64,
+    held_bytes_max: u64,
 }
 
 impl Testbed {
@@ -247,6 +267,8 @@ impl RunOptions {
             payload_bytes: self.payload.unwrap_or(if bmv2 { 256 } else { 1408 }),
             slots: self.slots.unwrap_or(if bmv2 { 16 } else { 256 }),
             stall_timeout: Duration::from_secs(self.stall.max(1)),
+            uplink: self.uplink_rate.map(|Bits(rate)| PortConfig::slow(rate)),
+            congestion: self.congestion,
         })
     }
 }
@@ -282,6 +304,15 @@ fn show(output: &Output, outcome: &Outcome, checked: u64, wrong: u64, seconds: f
             grouped(switch.up_again),
             if dropped.is_empty() { "-".into() } else { dropped.join(", ") },
         ))?;
+        if let Some(queues) = &switch.uplink {
+            output.line(format_args!(
+                "        uplink: {} sent, {} marked, {} dropped, {} held at most",
+                grouped(queues.sent),
+                grouped(queues.marked),
+                grouped(queues.dropped),
+                human(queues.held_bytes_max),
+            ))?;
+        }
     }
     let verdict = if wrong == 0 {
         output.paint(Tone::Good, "0 wrong")
@@ -310,6 +341,12 @@ fn summarised(report: &SwitchReport) -> SwitchSummary {
         up: report.up,
         up_again: report.up_again,
         dropped: report.dropped.iter().copied().collect(),
+        uplink: report.uplink.map(|queues| UplinkSummary {
+            sent: queues.sent,
+            marked: queues.marked,
+            dropped: queues.dropped,
+            held_bytes_max: queues.held_bytes_max,
+        }),
     }
 }
 
@@ -317,6 +354,8 @@ impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Payload { .. }
+            | RunError::Uplink(_)
+            | RunError::Queues(_)
             | RunError::Carrier { .. }
             | RunError::Profile(_)
             | RunError::Tree(_) => {

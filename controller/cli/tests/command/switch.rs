@@ -110,3 +110,32 @@ fn a_file_without_a_usable_program_is_an_error() {
     let (_, lines) = run("switch --listen 127.0.0.1:0 --program /nowhere/at/all.json");
     assert_eq!(text(lines.last().unwrap(), "kind"), "file");
 }
+
+#[test]
+fn queues_of_a_file_are_counted_and_bad_ones_are_refused() {
+    let file = std::env::temp_dir().join(format!("netfold-egress-{}.toml", std::process::id()));
+    std::fs::write(&file, "[port]\nrate = \"50M\"\n[[port.queue]]\necn = { k_min = 15000, k_max = 15000 }")
+        .unwrap();
+    let mut switch = Process::start(&format!(
+        "switch --listen 127.0.0.1:0 --slots 64 --congestion dctcp --egress {}",
+        file.display()
+    ));
+    let listening = switch.event("listening");
+    let (code, lines) = run(&format!(
+        "worker --switch {} --job slow --rank 0 --world 1 --mode i32 --bytes 1MiB",
+        text(&listening, "control")
+    ));
+    assert_eq!(code, Some(0), "{lines:?}");
+    switch.signal("TERM");
+    let counters = switch.event("counters");
+    let queue = &counters["queues"][0];
+    assert_eq!(text(queue, "queue"), "0", "{counters}");
+    assert!(number(queue, "sent") > 700.0 && number(queue, "marked") > 0.0, "{counters}");
+    assert!(switch.wait().success());
+    std::fs::write(&file, "[port]\nrate = \"50M\"\nburst = 10").unwrap();
+    let (code, lines) = run(&format!("switch --listen 127.0.0.1:0 --egress {}", file.display()));
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(2), "usage"), "{error}");
+    assert!(text(error, "message").contains("burst_bytes is 10"), "{error}");
+    let _ = std::fs::remove_file(file);
+}

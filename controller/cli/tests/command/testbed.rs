@@ -185,3 +185,18 @@ fn jobs_survive_a_controller_a_switch_and_a_worker() {
         assert!(number(line, "median_ms") <= number(line, "longest_ms"), "{line}");
     }
 }
+
+#[test]
+fn slow_uplinks_mark_and_every_element_is_right() {
+    let (code, lines) = run(
+        "testbed run --levels 2 --workers 4 --mode i32 --bytes 1MiB --iterations 2 --uplink-rate 100M --congestion dctcp",
+    );
+    let summary = lines.last().unwrap();
+    assert_eq!((code, number(summary, "wrong")), (Some(0), 0.0), "{summary}");
+    let switches = summary["switches"].as_array().unwrap();
+    let uplinks: Vec<_> = switches.iter().filter_map(|switch| switch.get("uplink")).collect();
+    assert_eq!(uplinks.len(), 2, "{summary}");
+    assert!(uplinks.iter().all(|uplink| number(uplink, "marked") > 0.0), "{summary}");
+    let (code, lines) = run("testbed run --switch p4runtime --uplink-rate 100M");
+    assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(2), "usage"));
+}

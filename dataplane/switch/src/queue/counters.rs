@@ -94,6 +94,16 @@ pub struct QueuesCounters {
 }
 
 impl QueuesCounters {
+    /// The sum over the queues of a port, as [`Self::total`]; `None` when it has seen no packet.
+    #[must_use]
+    pub fn port(&self, port: u16) -> Option<QueueCounters> {
+        let mut total = None;
+        for (_, _, counters) in self.queues.iter().filter(|(at, ..)| *at == port) {
+            total.get_or_insert_with(QueueCounters::default).add(counters);
+        }
+        total
+    }
+
     /// The sum over all queues; its `held_bytes_max` is the sum of the queues' own.
     #[must_use]
     pub fn total(&self) -> QueueCounters {

@@ -259,10 +259,10 @@ fn mixed(rng: &mut Xoshiro256PlusPlus) -> PortConfig {
         weight: rng.random_range(1..=9),
         bytes_max: rng.random_range(0..20_000),
         trim_above: rng.random_bool(0.5).then(|| rng.random_range(0..20_000)),
-        ecn: rng.random_bool(0.5).then(|| Ecn { k_min: 1000, k_max: 8000, p_max: 0.3 }),
+        ecn: rng.random_bool(0.5).then_some(Ecn { k_min: 1000, k_max: 8000, p_max: 0.3 }),
     };
     PortConfig {
-        rate: rng.random_bool(0.7).then(|| Rate { bits_per_second: 50_000_000, burst_bytes: 3000 }),
+        rate: rng.random_bool(0.7).then_some(Rate { bits_per_second: 50_000_000, burst_bytes: 3000 }),
         queue_of: std::array::from_fn(|_| rng.random_range(0..queues)),
         queues: (0..queues).map(|_| class(rng)).collect(),
         control_bytes_max: rng.random_range(0..300),
@@ -277,7 +277,7 @@ fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
             port: mixed(&mut rng),
             ports: (0..rng.random_range(0..4)).map(|port| (port, mixed(&mut rng))).collect(),
             memory_bytes: rng.random_range(1..40) * LEN_MAX,
-            pause: rng.random_bool(0.5).then(|| Pause { above: LEN_MAX, resume_at: 100 }),
+            pause: rng.random_bool(0.5).then_some(Pause { above: LEN_MAX, resume_at: 100 }),
             seed,
             ..QueueConfig::default()
         };
