@@ -5,4 +5,5 @@ mod fabric;
 mod policy;
 mod route;
 mod schedule;
+mod spray;
 mod topology;
