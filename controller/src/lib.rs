@@ -14,6 +14,7 @@
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
 //! | [`policy`] | who gets which slots of a switch, and who gives some up | numbers |
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
+//! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
 //! | [`record`] | what is kept over a restart, and the seam to whatever keeps it | serde |
 //! | [`view`], [`command`] | what people see, and what they ask for | serde |
@@ -66,6 +67,7 @@ pub mod plane;
 pub mod policy;
 pub mod record;
 pub mod route;
+pub mod schedule;
 pub mod server;
 pub mod slots;
 mod timers;

@@ -3,6 +3,8 @@
 //! - [`mod@bench`]: benchmarks, each with its bound measured in the same run.
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
+//! - [`experiment`]: scenarios with a seed whose tables and plots are committed.
+//! - [`flow`]: jobs over a network as flows, without packets.
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that outlives one of them.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`mod@racks`]: two racks on narrow links, in virtual time: what sums cost there that are exact, and that are not.
@@ -15,6 +17,8 @@
 pub mod bench;
 pub mod bmv2;
 pub mod differential;
+pub mod experiment;
+pub mod flow;
 pub mod leaf_spine;
 pub mod model;
 mod netns;

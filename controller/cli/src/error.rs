@@ -12,6 +12,7 @@ use netfold_testbed::bench::admission::AdmissionError;
 use netfold_testbed::bench::all_reduce::BenchError;
 use netfold_testbed::bench::fold::FoldError;
 use netfold_testbed::bench::io::IoBenchError;
+use netfold_testbed::experiment::ExperimentError;
 use netfold_testbed::leaf_spine::LeafSpineError;
 use netfold_testbed::run::RunError;
 use netfold_testbed::survive::SurviveError;
@@ -94,6 +95,9 @@ pub(crate) enum CliError {
     /// A topology could not be built, or did not hold.
     #[error("the testbed failed")]
     Testbed(#[source] Box<RunError>),
+    /// An experiment has no report.
+    #[error("the experiment failed")]
+    Experiment(#[from] ExperimentError),
     /// Something did not recover from being killed.
     #[error("something did not recover")]
     Survive(#[source] Box<SurviveError>),
@@ -182,6 +186,7 @@ impl CliError {
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",
             Self::Testbed(_)
+            | Self::Experiment(_)
             | Self::Bmv2(_)
             | Self::Admission(_)
             | Self::IoBench(_)

@@ -1,7 +1,9 @@
-//! Planning from the outside: topology files, the choice of trees, and how slots are shared.
+//! Planning from the outside: topology files, the choice of trees, how slots are shared, and how jobs are scheduled.
 
 mod ecmp;
 mod fabric;
 mod policy;
 mod route;
+mod schedule;
+mod spray;
 mod topology;

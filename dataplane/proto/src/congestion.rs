@@ -17,16 +17,20 @@
 //! the slowest does, which costs nothing: results cannot come faster.
 
 mod aimd;
+mod dcqcn;
 mod dctcp;
 mod gate;
+mod mltcp;
 mod swift;
 
 use core::fmt;
 use core::time::Duration;
 
 pub use aimd::Aimd;
+pub use dcqcn::{Clocks, Dcqcn};
 pub use dctcp::Dctcp;
 pub(crate) use gate::Gate;
+pub use mltcp::{Favour, Mltcp};
 pub use swift::Swift;
 
 use netfold_wire::control::Congestion;
@@ -68,6 +72,9 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// A chunk was found lost; told at most once a round.
     fn lost(&mut self, now: Instant);
 
+    /// From now on what is added to the window is multiplied by `factor`, which is above 0; cuts stay as they are.
+    fn scale_increase(&mut self, factor: f64);
+
     /// Chunks that may be in flight.
     fn window(&self) -> f64;
 }
@@ -75,10 +82,18 @@ pub trait CongestionControl: fmt::Debug + Send {
 /// The law of that name over a stream of so many slots, which is where it begins: a path without congestion is used as without a
 /// law. `None` for a fixed window.
 pub fn law(congestion: Congestion, slots: u32) -> Option<Box<dyn CongestionControl>> {
+    let favoured = |plain: Congestion| -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(Mltcp::new(law(plain, slots)?, Favour::DEFAULT)))
+    };
     match congestion {
         Congestion::Aimd => Some(Box::new(Aimd::new(slots))),
         Congestion::Dctcp => Some(Box::new(Dctcp::new(slots))),
         Congestion::Swift => Some(Box::new(Swift::new(slots))),
+        Congestion::Dcqcn => Some(Box::new(Dcqcn::new(slots, Clocks::PAPER))),
+        Congestion::MltcpAimd => favoured(Congestion::Aimd),
+        Congestion::MltcpDctcp => favoured(Congestion::Dctcp),
+        Congestion::MltcpSwift => favoured(Congestion::Swift),
+        Congestion::MltcpDcqcn => favoured(Congestion::Dcqcn),
         _ => None,
     }
 }

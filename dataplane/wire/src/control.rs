@@ -37,11 +37,35 @@ pub enum Congestion {
     Dctcp,
     /// By a target for the delay.
     Swift,
+    /// Less by how often there are marks, and more by the clock.
+    Dcqcn,
+    /// As `Aimd`, but more, the further the training's iteration is.
+    #[serde(rename = "mltcp-aimd")]
+    MltcpAimd,
+    /// As `Dctcp`, but more, the further the training's iteration is.
+    #[serde(rename = "mltcp-dctcp")]
+    MltcpDctcp,
+    /// As `Swift`, but more, the further the training's iteration is.
+    #[serde(rename = "mltcp-swift")]
+    MltcpSwift,
+    /// As `Dcqcn`, but more, the further the training's iteration is.
+    #[serde(rename = "mltcp-dcqcn")]
+    MltcpDcqcn,
 }
 
 impl Congestion {
     /// Every value.
-    pub const ALL: &'static [Self] = &[Self::Fixed, Self::Aimd, Self::Dctcp, Self::Swift];
+    pub const ALL: &'static [Self] = &[
+        Self::Fixed,
+        Self::Aimd,
+        Self::Dctcp,
+        Self::Swift,
+        Self::Dcqcn,
+        Self::MltcpAimd,
+        Self::MltcpDctcp,
+        Self::MltcpSwift,
+        Self::MltcpDcqcn,
+    ];
 
     /// The name used on command lines and in messages.
     pub const fn name(self) -> &'static str {
@@ -50,6 +74,11 @@ impl Congestion {
             Self::Aimd => "aimd",
             Self::Dctcp => "dctcp",
             Self::Swift => "swift",
+            Self::Dcqcn => "dcqcn",
+            Self::MltcpAimd => "mltcp-aimd",
+            Self::MltcpDctcp => "mltcp-dctcp",
+            Self::MltcpSwift => "mltcp-swift",
+            Self::MltcpDcqcn => "mltcp-dcqcn",
         }
     }
 
@@ -485,6 +514,10 @@ mod tests {
             join,
             "one stream and one tree where nothing is said"
         );
+        for law in Congestion::ALL {
+            assert_eq!(serde_json::to_string(law).unwrap(), format!("\"{}\"", law.name()));
+            assert_eq!(Congestion::from_name(law.name()), Some(*law));
+        }
         for reason in [Refusal::Protocol, Refusal::JobRunning, Refusal::Unavailable] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
         }

@@ -120,7 +120,8 @@ impl Scenario {
         let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
         let all = Congestion::ALL;
         // Scenarios without mishaps have seed 1, and a fixed window.
-        all[(self.seed.wrapping_add(mixed).wrapping_add(3) % all.len() as u64) as usize]
+        let laws = all.len() as u64;
+        all[(self.seed.wrapping_add(mixed).wrapping_add(laws - 1) % laws) as usize]
     }
 
     fn draw(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {

@@ -106,8 +106,8 @@ pub(crate) struct SwitchCommand {
     /// Seconds that a job waits for its workers, from the first.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     join_timeout: u64,
-    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp (both by marks and losses), swift
-    /// (by delay).
+    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
+    /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
     #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
     congestion: Congestion,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! `netfold testbed`: jobs through trees of switches that the command builds itself.
 
+mod experiment;
 mod leaf_spine;
 mod survive;
 
@@ -39,6 +40,7 @@ enum What {
     Stf(super::stf::Stf),
     Survive(survive::Survive),
     LeafSpine(leaf_spine::LeafSpine),
+    Experiment(experiment::Experiment),
     #[command(hide = true)]
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
@@ -187,6 +189,7 @@ impl Testbed {
             What::Stf(stf) => stf.run(output),
             What::Survive(survive) => survive.run(output),
             What::LeafSpine(fabric) => fabric.run(output),
+            What::Experiment(experiment) => experiment.run(output),
             What::LeafSpineWorker(worker) => worker.run(),
         }
     }

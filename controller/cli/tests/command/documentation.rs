@@ -35,6 +35,8 @@ fn every_key_and_event_is_documented() {
         "bench fold --rounds 1 --round-us 10",
         "bench quantize --bytes 64KiB --repetitions 1",
         "p4 emit --target v1model",
+        "testbed experiment sharing",
+        "testbed experiment --list",
         "testbed run --levels 2 --elements 1000 --iterations 1 --faults duplicate=0.2",
     ] {
         let (_, lines) = run(command);

@@ -9,6 +9,8 @@ use crate::Instant;
 pub struct Aimd {
     window: f64,
     most: f64,
+    /// By what the increase is multiplied.
+    scale: f64,
     /// A loss in this round has had its answer.
     cut: bool,
 }
@@ -16,7 +18,7 @@ pub struct Aimd {
 impl Aimd {
     /// Begins with all slots.
     pub fn new(slots: u32) -> Self {
-        Self { window: slots.into(), most: slots.into(), cut: false }
+        Self { window: slots.into(), most: slots.into(), scale: 1.0, cut: false }
     }
 
     fn halve(&mut self) {
@@ -30,7 +32,7 @@ impl CongestionControl for Aimd {
     fn round(&mut self, round: &Round) {
         match (round.marked, std::mem::take(&mut self.cut)) {
             (_, true) => {}
-            (0, false) => self.window = (self.window + 1.0).min(self.most),
+            (0, false) => self.window = (self.window + self.scale).min(self.most),
             (_, false) => self.halve(),
         }
     }
@@ -38,6 +40,10 @@ impl CongestionControl for Aimd {
     fn lost(&mut self, _: Instant) {
         self.halve();
         self.cut = true;
+    }
+
+    fn scale_increase(&mut self, factor: f64) {
+        self.scale = factor;
     }
 
     fn window(&self) -> f64 {

@@ -13,6 +13,8 @@ const GAIN: f64 = 1.0 / 16.0;
 pub struct Dctcp {
     window: f64,
     most: f64,
+    /// By what the increase is multiplied.
+    scale: f64,
     /// Share of results that are marked, 0 to 1.
     marked: f64,
     cut: bool,
@@ -21,7 +23,7 @@ pub struct Dctcp {
 impl Dctcp {
     /// Begins with all slots, and as if all were marked, as section 3.3 has it: the first marks are taken seriously.
     pub fn new(slots: u32) -> Self {
-        Self { window: slots.into(), most: slots.into(), marked: 1.0, cut: false }
+        Self { window: slots.into(), most: slots.into(), scale: 1.0, marked: 1.0, cut: false }
     }
 }
 
@@ -33,7 +35,7 @@ impl CongestionControl for Dctcp {
         self.marked += GAIN * (share - self.marked);
         match (round.marked, std::mem::take(&mut self.cut)) {
             (_, true) => {}
-            (0, false) => self.window = (self.window + 1.0).min(self.most),
+            (0, false) => self.window = (self.window + self.scale).min(self.most),
             (_, false) => self.window = (self.window * (1.0 - self.marked / 2.0)).max(1.0),
         }
     }
@@ -42,6 +44,10 @@ impl CongestionControl for Dctcp {
         // Section 3.5: as without ECN.
         self.window = (self.window / 2.0).max(1.0);
         self.cut = true;
+    }
+
+    fn scale_increase(&mut self, factor: f64) {
+        self.scale = factor;
     }
 
     fn window(&self) -> f64 {

@@ -31,6 +31,8 @@ const BASE_AGE: Duration = Duration::from_secs(10);
 pub struct Swift {
     window: f64,
     most: f64,
+    /// By what the increase is multiplied.
+    scale: f64,
     base: Duration,
     based_at: Instant,
     /// When the window was cut last.
@@ -45,6 +47,7 @@ impl Swift {
         Self {
             window: slots.into(),
             most: slots.into(),
+            scale: 1.0,
             base: zero,
             based_at: Instant::ZERO,
             cut_at: None,
@@ -76,7 +79,7 @@ impl CongestionControl for Swift {
         }
         let (delay, target) = (delay.as_secs_f64(), self.target());
         if delay < target {
-            self.window = (self.window + 1.0 / self.window).min(self.most);
+            self.window = (self.window + self.scale / self.window).min(self.most);
         } else if self.may_cut(answer.now) {
             let cut = (BETA * (delay - target) / delay).min(CUT_MAX);
             self.window = (self.window * (1.0 - cut)).max(1.0);
@@ -91,6 +94,10 @@ impl CongestionControl for Swift {
             self.window = (self.window * (1.0 - CUT_MAX)).max(1.0);
             self.cut_at = Some(now);
         }
+    }
+
+    fn scale_increase(&mut self, factor: f64) {
+        self.scale = factor;
     }
 
     fn window(&self) -> f64 {

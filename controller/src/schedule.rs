@@ -1,0 +1,27 @@
+//! When jobs use the network, by which paths, and who goes first: plans over all jobs at once, as functions of their arguments.
+//!
+//! Trainings compute and send by turns. Those that share a link lose time only while they send at the same moment, so a
+//! scheduler may decide who goes first then ([`crux`], by priorities) or see to it that it does not happen ([`cassini`], by shifts in
+//! time). The two are alternatives: a shift that keeps jobs apart leaves nothing for priorities to decide, and a
+//! priority that delays a job undoes its shift.
+//!
+//! | module | question | answer |
+//! |---|---|---|
+//! | [`link`] | what do periodic jobs get of one link under strict priorities? | a simulation, exact in microseconds |
+//! | [`crux`] | which path, and which of few priorities, does each job get? | by GPU intensity |
+//! | [`levels`] | how do many priorities become few? | a cut of the graph of who is before whom |
+//! | [`cassini`] | by how much is each job to be shifted, and how well does a placement interleave? | circles and their overlap |
+//! | [`affinity`] | which shifts satisfy all links at once? | a walk over the graph of jobs and links |
+//!
+//! Nothing here talks to jobs: the control plane does not order paths, priorities or shifts of workers yet.
+//!
+//! # Sources
+//!
+//! Cao et al., "Crux: GPU-Efficient Communication Scheduling for Deep Learning Training", SIGCOMM 2024; Rajasekaran et al., "CASSINI:
+//! Network-Aware Job Scheduling in Machine Learning Clusters", NSDI 2024.
+
+pub mod affinity;
+pub mod cassini;
+pub mod crux;
+pub mod levels;
+pub mod link;

@@ -1,0 +1,90 @@
+//! What came of an experiment, as a page.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::{Experiment, ExperimentError, Plot, svg};
+
+/// A table: every row has as many cells as the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// What it shows, as a heading.
+    pub title: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(title: &str, head: &[&str]) -> Self {
+        Self { title: title.into(), head: head.iter().map(|name| (*name).into()).collect(), rows: Vec::new() }
+    }
+
+    /// In Markdown, without its title.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut text = line(&self.head);
+        text += &line(&vec!["---".into(); self.head.len()]);
+        self.rows.iter().for_each(|row| text += &line(row));
+        text
+    }
+}
+
+/// What came of an experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The title of the page.
+    pub title: String,
+    /// The scenario, and what is not in it: paragraphs of Markdown.
+    pub setting: Vec<String>,
+    /// The tables.
+    pub tables: Vec<Table>,
+    /// How to read them: paragraphs of Markdown.
+    pub reading: Vec<String>,
+    /// The plots, drawn one below the other.
+    pub plots: Vec<Plot>,
+}
+
+impl Report {
+    /// The page, which says by which command and seed it was made.
+    pub fn markdown(&self, experiment: &Experiment, seed: u64) -> String {
+        let name = experiment.name;
+        let mut text = format!("# {}\n\n", self.title);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "Made by `netfold testbed experiment {name} --seed {seed} --out docs/experiments`, not by hand.\n"
+        );
+        self.setting.iter().for_each(|paragraph| text += &format!("{paragraph}\n\n"));
+        for table in &self.tables {
+            let _ = writeln!(text, "## {}\n\n{}", table.title, table.markdown());
+        }
+        let _ = writeln!(text, "![{}]({name}.svg)", self.title);
+        self.reading.iter().for_each(|paragraph| text += &format!("\n{paragraph}\n"));
+        text
+    }
+
+    /// The drawing.
+    pub fn svg(&self) -> String {
+        svg(&self.plots)
+    }
+
+    /// Writes the page and the drawing, `NAME.md` and `NAME.svg`, into a folder, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Write`] names the file.
+    pub fn write(&self, experiment: &Experiment, seed: u64, folder: &Path) -> Result<(), ExperimentError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            |source| ExperimentError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let page = folder.join(format!("{}.md", experiment.name));
+        std::fs::write(&page, self.markdown(experiment, seed)).map_err(failed(&page))?;
+        let drawing = folder.join(format!("{}.svg", experiment.name));
+        std::fs::write(&drawing, self.svg()).map_err(failed(&drawing))
+    }
+}
