@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_io::IoError;
+use netfold_io::{CoreError, IoError};
 use netfold_mesh::{ExchangeError, MeshError};
 use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
 use netfold_shared::SharedError;
@@ -46,6 +46,9 @@ pub enum Error {
         /// Number asked for.
         trees: u8,
     },
+    /// An engine's thread cannot be kept on its core.
+    #[error("an engine cannot have the core that was named")]
+    Core(#[source] Arc<CoreError>),
     /// An operation of a class that the communicator was not built with.
     #[error(
         "class {class} in a communicator of {classes}: give its builder more classes, or the operation a lower one"
@@ -311,7 +314,7 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
-            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } => "argument",
+            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
             Self::Connect { .. } | Self::Tls { .. } => "connect",

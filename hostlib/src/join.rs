@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_io::{Choice, IoError, Opening, PacketIo, PortId};
+use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
 use netfold_proto::WorkerConfig;
 use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
 
@@ -221,6 +221,8 @@ pub(crate) struct Uplink {
     pub(crate) switch: Option<SocketAddr>,
     /// What to join again with, when the place is lost.
     pub(crate) joiner: Option<Joiner>,
+    /// Where the engine's thread is kept.
+    pub(crate) core: Option<usize>,
 }
 
 impl Uplink {
@@ -238,7 +240,16 @@ impl Uplink {
         if need > max {
             return Err(Error::Datagram { need, max });
         }
-        Ok(Self { io, streams, session: None, admission, control: None, switch: None, joiner: None })
+        Ok(Self {
+            io,
+            streams,
+            session: None,
+            admission,
+            control: None,
+            switch: None,
+            joiner: None,
+            core: None,
+        })
     }
 
     /// Bytes of a packet's lanes.
@@ -272,7 +283,7 @@ impl Uplink {
     ) -> Result<TreeSide, Error> {
         board.gain(self.place(index), self.control);
         let grace = self.grace();
-        let Self { io, streams, session, joiner, .. } = self;
+        let Self { io, streams, session, joiner, core, .. } = self;
         let mailbox = Arc::new(Mailbox::new(io.waker()));
         let line = session.as_ref().map(Session::line);
         let (last, news) = (LastLine::default(), News::new(Arc::clone(&mailbox)));
@@ -289,8 +300,14 @@ impl Uplink {
             fate: fate.clone(),
             tree: Tree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
         };
-        let engine = Engine::new(io, streams, ties);
-        let engine = spawn("netfold-engine", move || engine.run())?;
+        // Made by its own thread, which is on its core by then: memory lies where it was first written.
+        let engine = spawn("netfold-engine", move || {
+            if let Some(Err(error)) = core.map(cores::pin) {
+                // It could when it was asked for; slower is no reason to end the job.
+                log::warn!("tree {index}: {error}");
+            }
+            Engine::new(io, streams, ties).run();
+        })?;
         if let Some(session) = session {
             let counters = counters.clone();
             spawn("netfold-control", move || session.watch(&watched, &counters))?;

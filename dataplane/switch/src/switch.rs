@@ -55,6 +55,33 @@ pub struct SwitchCounters {
     pub io: netfold_io::IoCounters,
 }
 
+impl SwitchCounters {
+    /// Adds what another switch has counted, such as another queue of the same one.
+    pub fn add(&mut self, other: &Self) {
+        let Self { packets, results, repeated, unknown_source, output_dropped, io } = self;
+        for &(reason, count) in &other.packets {
+            match packets.iter_mut().find(|(counted, _)| *counted == reason) {
+                Some((_, sum)) => *sum += count,
+                None => packets.push((reason, count)),
+            }
+        }
+        *results += other.results;
+        *repeated += other.repeated;
+        *unknown_source += other.unknown_source;
+        *output_dropped += other.output_dropped;
+        io.add(&other.io);
+    }
+}
+
+impl std::iter::Sum for SwitchCounters {
+    fn sum<I: Iterator<Item = Self>>(counted: I) -> Self {
+        counted.fold(Self::default(), |mut sum, more| {
+            sum.add(&more);
+            sum
+        })
+    }
+}
+
 /// A closure that the switch runs between two bursts.
 pub type Call = Box<dyn FnOnce(&mut Core) + core::marker::Send>;
 

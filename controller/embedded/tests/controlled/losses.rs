@@ -181,7 +181,7 @@ fn a_switch_that_answers_no_packet_is_left() {
     let deaf = std::sync::Arc::new(AtomicBool::new(false));
     let silenced = deaf.clone();
     let switch = EmbeddedSwitch::builder()
-        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced))))
+        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced.clone()))))
         .start()
         .unwrap();
     let controller = StandIn::start(vec![switch.control()], GRACE, None);
