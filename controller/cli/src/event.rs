@@ -93,6 +93,7 @@ pub(crate) struct QueueCounters {
     pub(crate) packets_out: u64,
     pub(crate) results: u64,
     pub(crate) output_dropped: u64,
+    pub(crate) input_dropped: u64,
 }
 
 /// Over all queues of a switch.
@@ -109,6 +110,9 @@ pub(crate) struct Counters {
     pub(crate) repeated: u64,
     pub(crate) unknown_source: u64,
     pub(crate) output_dropped: u64,
+    /// Packets that the system dropped below the switch, which did not read them in time.
+    #[serde(default)]
+    pub(crate) input_dropped: u64,
     pub(crate) fault_dropped: u64,
     pub(crate) capture_failed: u64,
     /// Packets for a P4Runtime controller that none was sent.

@@ -26,6 +26,9 @@ pub struct IoCounters {
     pub unresolved: u64,
     /// Datagrams taken from the caller that the system then failed to send (no route, filtered, no buffers).
     pub tx_failed: u64,
+    /// Datagrams or frames that arrived and were dropped below us, because a socket's buffer or a ring was full (or a checksum wrong). Kept by
+    /// the system, for which datagrams that it has coalesced may be one; 0 where it does not say.
+    pub rx_dropped: u64,
     /// "Connection refused" reports: nobody listens at the peer's address at the moment.
     pub refused: u64,
     /// Calls of `transmit` that took fewer packets than offered.
@@ -61,6 +64,7 @@ impl IoCounters {
             malformed,
             unresolved,
             tx_failed,
+            rx_dropped,
             refused,
             backpressure,
             rx_calls,
@@ -81,6 +85,7 @@ impl IoCounters {
         *malformed += other.malformed;
         *unresolved += other.unresolved;
         *tx_failed += other.tx_failed;
+        *rx_dropped += other.rx_dropped;
         *refused += other.refused;
         *backpressure += other.backpressure;
         *rx_calls += other.rx_calls;

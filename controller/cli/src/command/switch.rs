@@ -472,6 +472,7 @@ fn counters(queues: &[SwitchCounters], controller_dropped: u64, last: bool) -> C
         packets_out: counted.io.tx_packets,
         results: counted.results,
         output_dropped: counted.output_dropped,
+        input_dropped: counted.io.rx_dropped,
     };
     let counted: SwitchCounters = queues.iter().cloned().sum();
     Counters {
@@ -484,6 +485,7 @@ fn counters(queues: &[SwitchCounters], controller_dropped: u64, last: bool) -> C
         repeated: counted.repeated,
         unknown_source: counted.unknown_source,
         output_dropped: counted.output_dropped,
+        input_dropped: counted.io.rx_dropped,
         fault_dropped: counted.io.fault_dropped,
         capture_failed: counted.io.capture_failed,
         controller_dropped,
@@ -507,6 +509,7 @@ fn show_counters(output: &Output, c: &Counters) -> Result<(), CliError> {
     let others = [
         ("unknown source", c.unknown_source),
         ("output full", c.output_dropped),
+        ("input full", c.input_dropped),
         ("lost on purpose", c.fault_dropped),
         ("not captured", c.capture_failed),
         ("no controller", c.controller_dropped),

@@ -232,6 +232,6 @@ impl PacketIo for UdpIo {
     }
 
     fn counters(&self) -> IoCounters {
-        self.counters
+        IoCounters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counters }
     }
 }
