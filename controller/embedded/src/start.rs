@@ -70,7 +70,7 @@ impl Builder {
         self
     }
 
-    /// Payload of a packet in bytes, one of [`PAYLOADS`]. Default 1408.
+    /// Payload of a packet in bytes, one of [`netfold_switch::PAYLOADS`]. Default 1408.
     #[must_use]
     pub fn payload(mut self, bytes: u32) -> Self {
         self.payload = bytes;

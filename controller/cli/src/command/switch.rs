@@ -336,12 +336,7 @@ impl SwitchCommand {
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
         output.line(format_args!("  data      UDP {address}"))?;
-        for (index, Queue { address, core }) in queues.iter().enumerate() {
-            let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
-            if index > 0 || core.is_some() {
-                output.line(format_args!("  queue {index:<3} UDP {address}{on}"))?;
-            }
-        }
+        show_queues(output, &queues)?;
         match &server {
             Some(server) => {
                 let (device, security) = (self.p4.device_id, self.p4.security());
@@ -396,6 +391,17 @@ impl SwitchCommand {
         }
         Ok(())
     }
+}
+
+/// Where queues are, but for one alone that may run anywhere.
+fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
+    for (index, Queue { address, core }) in queues.iter().enumerate() {
+        let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
+        if queues.len() > 1 || core.is_some() {
+            output.line(format_args!("  queue {index:<3} UDP {address}{on}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The capture of a queue: NAME.pcap, NAME-1.pcap and so on.
