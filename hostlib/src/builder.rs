@@ -447,7 +447,7 @@ impl Builder {
     ///
     /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Core`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
-    /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
+    /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         self.check_rounding()?;
         if !self.classes.is_power_of_two() || self.classes > CLASSES_MAX {

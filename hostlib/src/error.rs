@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +133,20 @@ pub enum Error {
     /// The packet transport failed.
     #[error("the packet transport failed; see the cause, then start a new job")]
     Io(#[source] Arc<IoError>),
+    /// The way to the switch carries shorter packets than the job's. They would go in pieces, which are lost together, and which
+    /// neither hardware nor raw packet I/O puts together again.
+    #[error(
+        "packets of {need} bytes do not fit the way to {switch}, whose MTU is {mtu}: raise it on all hosts and switches between, or \
+         start the switch with a smaller payload"
+    )]
+    Mtu {
+        /// Where packets go.
+        switch: SocketAddr,
+        /// Bytes needed, IP header included.
+        need: usize,
+        /// Bytes that the way carries.
+        mtu: usize,
+    },
     /// The packet transport carries shorter datagrams than the switch's.
     #[error(
         "the transport carries {max} bytes and the job's packets have {need}; use another transport or profile"
@@ -321,7 +336,7 @@ impl Error {
             Self::Refused { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",
-            Self::Io(_) | Self::Datagram { .. } => "io",
+            Self::Io(_) | Self::Mtu { .. } | Self::Datagram { .. } => "io",
             Self::Thread(_) => "thread",
             Self::Unsupported { .. } | Self::Undefined { .. } | Self::Feedback { .. } => "unsupported",
             Self::Root { .. } => "root",

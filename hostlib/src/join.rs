@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
 use netfold_proto::WorkerConfig;
 use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
+use netfold_wire::header;
 
 use crate::carry_on::Peers;
 use crate::engine::{Engine, Ties, Tree};
@@ -24,6 +25,11 @@ use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
+
+/// Bytes of the headers around a datagram, without options.
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const UDP_HEADER: usize = 8;
 
 /// Shortest and longest pause between requests for a first place.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -198,6 +204,7 @@ impl Admitted {
         // Best effort: without it queues drop where they could mark.
         let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
         io.bind_port(PortId(0), switch)?;
+        check_mtu(&*io, switch, &admission)?;
         let io = wrapped(io, middleware);
         let place = (joiner.join.rank, joiner.join.world);
         Uplink::new(io, admission, place, &joiner.tuning).map(|uplink| Uplink {
@@ -206,6 +213,16 @@ impl Admitted {
             switch: Some(switch),
             ..uplink
         })
+    }
+}
+
+/// Whether a packet of the job goes to the switch in one piece.
+fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Result<(), Error> {
+    let outer = if switch.is_ipv4() { IPV4_HEADER + UDP_HEADER } else { IPV6_HEADER + UDP_HEADER };
+    let need = outer + header::LEN + admission.lane_words as usize * 4;
+    match io.path_mtu(switch) {
+        Some(mtu) if mtu < need => Err(Error::Mtu { switch, need, mtu }),
+        _ => Ok(()),
     }
 }
 
