@@ -25,6 +25,9 @@ pub struct Limits {
     /// Whether the pipeline sees a packet's IPv4 source address. If so, the job table matches it beside the port;
     /// if not, a port must stand for exactly one peer address by itself.
     pub sees_source: bool,
+    /// Whether its program can leave shares out of a sum.
+    #[serde(default)]
+    pub bounded_loss: bool,
 }
 
 /// Control of one switch. Calls come from one thread at a time, in order, and may block for a bounded time (a few

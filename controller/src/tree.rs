@@ -327,8 +327,10 @@ impl Plan {
     /// When the job has no such rank.
     pub fn admission(&self, rank: u16, first_chunk: u32, udp_port: u16) -> Admission {
         let Job { job, epoch, key, slots } = self.job;
-        let (switch, _) = self.workers[usize::from(rank)];
+        let (switch, port) = self.workers[usize::from(rank)];
         let bitmap = self.places[switch].node.full();
+        let bounded_loss = self.places.iter().all(|place| place.node.bounded_loss);
+        let own = self.places[switch].children.iter().find(|child| bounded_loss && child.port == port);
         Admission {
             job,
             epoch,
@@ -338,6 +340,7 @@ impl Plan {
             lane_words: self.lane_words,
             udp_port,
             bitmap,
+            share: own.map_or(0, |child| 1 << child.rank),
             shift: self.shift,
             switch: None,
             grace_ms: 0,
@@ -398,7 +401,10 @@ impl Draft<'_> {
             let peer = self.sites[parent].address;
             ports.push(Attachment { port, peer });
             groups.push(Group { group, replicas: vec![replica(port)] });
-            above = Some(Parent { port, source: self.source(switch, port, peer)?, group });
+            let rank =
+                self.below[parent].iter().position(|child| matches!(child, Below::Switch(s) if *s == switch));
+            let rank = rank.unwrap_or_default() as u8;
+            above = Some(Parent { port, source: self.source(switch, port, peer)?, group, rank });
         }
         let Job { job, epoch, key, slots } = self.job;
         let node = Node {
@@ -413,6 +419,7 @@ impl Draft<'_> {
             group: site.first_group,
             parent: above,
             shift: None,
+            bounded_loss: site.limits.bounded_loss,
         };
         Ok(Place { depth, node, children, ports, groups })
     }

@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use netfold_mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
+use netfold_proto::Tolerance;
 use netfold_shared::{Config as SharedConfig, Handle, Shared};
 use netfold_wire::control::Mode;
 
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
+    pub(crate) tolerance: Tolerance,
     pub(crate) classes: u8,
     pub(crate) trees: u8,
     pub(crate) small: usize,
@@ -288,8 +290,8 @@ impl Assembly {
     ) -> Result<Communicator, Error> {
         let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), everyone.len() as u16);
-        let Settings { mode, rounding, classes, small, .. } = settings;
-        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, classes, small };
+        let Settings { mode, rounding, tolerance, classes, small, .. } = settings;
+        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, tolerance, classes, small };
         let aborter = mesh.aborter();
         fate.on_end(move |_| aborter.abort());
         let hierarchical = leaders.len() < everyone.len();
@@ -355,9 +357,9 @@ fn lead_by(
     (fate, heritage): (&Fate, &Heritage),
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
-    let Settings { mode, rounding, classes, .. } = *settings;
+    let Settings { mode, rounding, tolerance, classes, .. } = *settings;
     let world = leaders.len() as u16;
-    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, classes, small: 0 };
+    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, tolerance, classes, small: 0 };
     let own = Fate::default();
     let inner = own.clone();
     fate.on_end(move |error| drop(inner.end(error.clone())));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netfold_io::{Choice, Cores, IoError, Opening, PacketIo, cores};
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_proto::ConfigError;
+use netfold_proto::{ConfigError, Tolerance};
 use netfold_wire::CLASSES_MAX;
 use netfold_wire::control::{Admission, Credentials, Join, Mode, TREES_MAX};
 
@@ -39,6 +39,7 @@ pub struct Builder {
     world_size: Option<u16>,
     mode: Mode,
     rounding: Rounding,
+    tolerance: Tolerance,
     slots: u32,
     classes: u8,
     small: usize,
@@ -86,6 +87,7 @@ impl Builder {
             world_size: None,
             mode: Mode::Bfp32,
             rounding: Rounding::Nearest,
+            tolerance: Tolerance::NONE,
             slots: 256,
             classes: 1,
             small: 0,
@@ -130,6 +132,7 @@ impl Builder {
             job: Some(job),
             mode,
             rounding: heritage.rounding,
+            tolerance: heritage.tolerance,
             slots,
             classes,
             small: heritage.small,
@@ -149,6 +152,7 @@ impl Builder {
             job: self.job.clone().unwrap_or_else(|| "netfold".into()),
             mode: self.mode,
             rounding: self.rounding,
+            tolerance: self.tolerance,
             slots: self.slots,
             classes: self.classes,
             small: self.small,
@@ -207,6 +211,20 @@ impl Builder {
     #[must_use]
     pub fn rounding(mut self, rounding: Rounding) -> Self {
         self.rounding = rounding;
+        self
+    }
+
+    /// How many of each rank's shares may be left out of sums of floats, all-reduce and reduce-scatter, that go through a switch; the
+    /// same on all ranks. Default none: every share is in every sum.
+    ///
+    /// Where a queue on the way is long, packets may then be cut down to their headers rather than delay the rest, those of small
+    /// blocks first. A result says how many shares are in it, so all ranks make the same of it: with
+    /// [`Tolerance::rescale`] it is multiplied by their number over that of the shares that came. What was left out of this rank's own
+    /// is in the residual of [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). [`OpReport`](crate::OpReport)
+    /// counts both. A switch without bounded loss, and hosts among themselves, leave nothing out.
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
+        self.tolerance = tolerance;
         self
     }
 
@@ -470,9 +488,9 @@ impl Builder {
         let fate = Fate::default();
         let heritage = self.heritage(None);
         let uplinks = self.uplinks((rank, world), false)?;
-        let Self { rounding, classes, mode, .. } = self;
+        let Self { rounding, tolerance, classes, mode, .. } = self;
         let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
-        let place = Place { rank, world, mode, lane_bytes, rounding, classes, small: 0 };
+        let place = Place { rank, world, mode, lane_bytes, rounding, tolerance, classes, small: 0 };
         let network = plant(uplinks, Vec::new(), &board, &fate)?;
         Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
     }
@@ -508,6 +526,7 @@ impl Builder {
         Settings {
             mode: self.mode,
             rounding: self.rounding,
+            tolerance: self.tolerance,
             classes: self.classes,
             trees: self.trees,
             small: self.small,

@@ -1,6 +1,6 @@
 //! A collective operation as data, for bindings that know element types at run time only.
 
-use netfold_proto::DType;
+use netfold_proto::{DType, Tolerance};
 use netfold_reduce::ReduceOp;
 
 /// What ranks do together.
@@ -72,12 +72,21 @@ pub struct Call {
     pub count: usize,
     /// Class of the operation, below the communicator's number of [classes](crate::Builder::classes); 0 is the lowest, and the default.
     pub class: u8,
+    /// How many shares of a sum of floats may be left out; `None` for what the [builder](crate::Builder::tolerance) says. Other
+    /// operations are exact, whatever this is, and so is what goes past the switch.
+    pub tolerance: Option<Tolerance>,
 }
 
 impl Call {
     /// A call.
     pub const fn new(collective: Collective, dtype: DType, op: ReduceOp, count: usize) -> Self {
-        Self { collective, dtype, op, count, class: 0 }
+        Self { collective, dtype, op, count, class: 0, tolerance: None }
+    }
+
+    /// The same with another tolerance than the builder's: [`Tolerance::NONE`] for sums that must be whole.
+    #[must_use]
+    pub const fn tolerating(self, tolerance: Tolerance) -> Self {
+        Self { tolerance: Some(tolerance), ..self }
     }
 
     /// The same in another class: through a switch, chunks of higher classes are sent first, whatever was submitted first. Elsewhere

@@ -85,7 +85,7 @@ pub use element::Element;
 pub use error::{Advice, Error};
 pub use half::{bf16, f16};
 pub use netfold_mesh::{Exchange, ExchangeError, FnExchange, GivenError, TcpRendezvous};
-pub use netfold_proto::DType;
+pub use netfold_proto::{DType, Tolerance};
 pub use netfold_reduce::ReduceOp;
 pub use netfold_wire::control::{Admission, Mode};
 pub use path::{Network, Path, SwitchPlace};

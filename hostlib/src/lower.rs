@@ -1,6 +1,6 @@
 //! How a collective becomes an operation of the switch: what it takes, in which coding, on which memory.
 
-use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError};
+use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
 use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
 use netfold_wire::control::{Mode, Numerics};
@@ -19,6 +19,8 @@ pub(crate) struct Place {
     pub(crate) mode: Mode,
     pub(crate) lane_bytes: usize,
     pub(crate) rounding: Rounding,
+    /// How many shares of sums may be left out, unless a call says otherwise.
+    pub(crate) tolerance: Tolerance,
     /// Classes of operations.
     pub(crate) classes: u8,
     /// Bytes up to which an all-reduce is done by hosts, where they can.
@@ -110,7 +112,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         dtype: call.dtype,
         mode: if matches!(coding, Coding::Blocks(..)) { mode } else { Mode::I32 },
         lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
-        root: call.collective.root().unwrap_or(0),
+        root: call.collective.root().unwrap_or_else(|| tolerance(call, place, coding).to_word()),
         average: call.collective.reduces() && call.op == ReduceOp::Avg,
         elements: elements as u64,
     };
@@ -129,6 +131,17 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         lane_op: descriptor.lane_op,
     };
     Ok(Lowered { spec, coding })
+}
+
+/// How many shares may be left out of what a call comes to: none but of sums of floats over all ranks.
+fn tolerance(call: &Call, place: &Place, coding: Coding) -> Tolerance {
+    let blocks = matches!(coding, Coding::Blocks(..));
+    match call.collective {
+        Collective::AllReduce | Collective::ReduceScatter if blocks => {
+            call.tolerance.unwrap_or(place.tolerance)
+        }
+        _ => Tolerance::NONE,
+    }
 }
 
 /// Data chunks of an operation in packets of `lane_bytes` bytes of lanes.

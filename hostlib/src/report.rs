@@ -20,6 +20,10 @@ pub struct OpReport {
     /// Data chunks whose sum left the range of a job in mode `saturating`, and which were therefore sent twice, the second
     /// time with all headroom. The same on every rank.
     pub saturated: u32,
+    /// Data chunks whose result lacks shares, in an operation that [tolerates](crate::Builder::tolerance) it. The same on every rank.
+    pub partial: u32,
+    /// Data chunks whose result lacks this rank's share.
+    pub left_out: u32,
     /// Time from submission to the last result.
     pub elapsed: Duration,
 }
@@ -31,6 +35,8 @@ impl OpReport {
         self.chunks += part.chunks;
         self.non_finite += part.non_finite;
         self.saturated += part.saturated;
+        self.partial += part.partial;
+        self.left_out += part.left_out;
         self.elapsed = self.elapsed.max(part.elapsed);
     }
 }

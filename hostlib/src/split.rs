@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use netfold_io::Cores;
 use netfold_mesh::TcpRendezvous;
+use netfold_proto::Tolerance;
 use netfold_wire::control::{Credentials, Mode};
 
 use crate::builder::Builder;
@@ -20,6 +21,7 @@ pub(crate) struct Heritage {
     pub(crate) job: String,
     pub(crate) mode: Mode,
     pub(crate) rounding: Rounding,
+    pub(crate) tolerance: Tolerance,
     pub(crate) slots: u32,
     pub(crate) classes: u8,
     pub(crate) small: usize,

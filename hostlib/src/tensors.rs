@@ -1,6 +1,7 @@
 //! The worker's view of the tensors in flight: which bytes of which tensor a chunk is.
 
 mod bytes;
+mod magnitude;
 #[cfg(test)]
 mod tests;
 
@@ -16,9 +17,10 @@ use crate::buffer::{Parcel, View, ViewMut};
 use crate::error::Error;
 use crate::lower;
 use crate::mailbox::Order;
-use crate::quantize::{Draws, EXPONENT_NON_FINITE, Kernel, Lanes, Quantizer, Rounding};
+use crate::quantize::{Draws, EXPONENT_NON_FINITE, Float, Kernel, Lanes, Quantizer, Rounding};
 use crate::report::OpReport;
 use crate::standing::{Tails, Verdict};
+use magnitude::Magnitudes;
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +105,10 @@ struct Pending {
     chunk_elements: usize,
     non_finite: u32,
     saturated: u32,
+    partial: u32,
+    left_out: u32,
+    /// The chunk whose result is about to come without this rank's share.
+    missed: Option<u32>,
     /// Of operations that keep residuals, how each chunk was last packed.
     packed: Vec<Option<Packed>>,
 }
@@ -135,6 +141,8 @@ pub(crate) struct Tensors {
     shift: u8,
     /// Copies of the newest results, where ranks can go on without the switch.
     tails: Option<Tails>,
+    /// How large this rank's blocks are.
+    magnitudes: Magnitudes,
     /// Operations that came before the worker's first, at places that are lost: what is drawn by chance does not begin again.
     before: u64,
 }
@@ -154,6 +162,7 @@ impl Tensors {
             lane_bytes,
             shift: 0,
             tails: None,
+            magnitudes: Magnitudes::default(),
             before: 0,
         }
     }
@@ -198,7 +207,6 @@ impl Tensors {
         };
         let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
         let packed = if parcel.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
-        let (non_finite, saturated) = (0, 0);
         Pending {
             starts,
             spec,
@@ -207,8 +215,11 @@ impl Tensors {
             submitted,
             plan,
             chunk_elements,
-            non_finite,
-            saturated,
+            non_finite: 0,
+            saturated: 0,
+            partial: 0,
+            left_out: 0,
+            missed: None,
             packed,
         }
     }
@@ -282,6 +293,8 @@ impl Pending {
             chunks: self.spec.data_chunks,
             non_finite: self.non_finite,
             saturated: self.saturated,
+            partial: self.partial,
+            left_out: self.left_out,
             elapsed: self.submitted.elapsed(),
         }));
     }
@@ -294,6 +307,22 @@ impl Pending {
             let left = block_mut(residual, chunk, len);
             quantizer.residual(chunk, block(elements, chunk, len), exp, left);
         }
+    }
+
+    /// Writes this rank's input to the caller's residual, if there is one: all of it was left out. The tensor must still hold it.
+    fn keep_input(&mut self, chunk: u32) {
+        let len = self.chunk_elements;
+        if let Some((elements, residual)) = self.parcel.elements_and_residual() {
+            let residual = block_mut(residual, chunk, len);
+            residual.copy_from_slice(block(elements, chunk, len));
+        }
+    }
+
+    /// What a sum of `count` ranks' shares is multiplied by, where all ranks' was asked for.
+    fn rescaling(&self, count: u16, world: u16) -> Option<f32> {
+        let tolerance = self.spec.descriptor.tolerance();
+        let lacks = tolerance.any() && count < world && count > 0;
+        (lacks && tolerance.rescale).then(|| f32::from(world) / f32::from(count))
     }
 
     /// The same of a chunk whose result comes from another rank.
@@ -333,6 +362,13 @@ fn block_mut<T>(elements: &mut [T], chunk: u32, chunk_elements: usize) -> &mut [
     let rest = elements.get_mut(chunk as usize * chunk_elements..).unwrap_or_default();
     let len = rest.len().min(chunk_elements);
     &mut rest[..len]
+}
+
+/// Multiplies a block by a factor, in binary32.
+fn rescale<T: Float>(block: &mut [T], factor: f32) {
+    for element in block {
+        *element = T::from_f32(element.to_f32() * factor);
+    }
 }
 
 fn element_bytes(view: View<'_>) -> usize {
@@ -418,16 +454,40 @@ impl Codec for Tensors {
         self.restore(op, plan);
     }
 
+    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+        let exponent = self.exponent(op, chunk);
+        self.magnitudes.is_small(exponent)
+    }
+
+    fn left_out(&mut self, op: OpId, chunk: u32) {
+        if let Some(pending) = self.at(op) {
+            pending.left_out += 1;
+            pending.keep_input(chunk);
+            pending.missed = Some(chunk);
+        }
+    }
+
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+        let world = self.world;
         let Some(pending) = self.at(op) else { return };
         let len = pending.chunk_elements;
         match pending.plan {
             Plan::Blocks(q) => {
                 pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
-                pending.keep_residual(&q, chunk, exp);
+                if pending.missed.take() != Some(chunk) {
+                    pending.keep_residual(&q, chunk, exp);
+                }
+                pending.partial += u32::from(count < world);
+                let rescaling = pending.rescaling(count, world);
                 with_floats!(
                     ViewMut: pending.parcel.view_mut(),
-                    elements => q.unpack(lanes, exp, count, block_mut(elements, chunk, len)),
+                    elements => {
+                        let block = block_mut(elements, chunk, len);
+                        q.unpack(lanes, exp, count, block);
+                        if let Some(factor) = rescaling {
+                            rescale(block, factor);
+                        }
+                    },
                     else ()
                 );
             }

@@ -76,6 +76,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         lane_words,
         udp_port: 0,
         bitmap,
+        share: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

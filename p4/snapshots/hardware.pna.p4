@@ -143,6 +143,7 @@ struct metadata_t {
     bit<16> up;
     bit<16> workers;
     bit<32> settled;
+    bit<32> share;
     bit<8> x_job_kind;
     bit<16> x_job_job;
     bit<32> x_job_key;
@@ -195,6 +196,7 @@ parser MainParserImpl(
         meta.up = 0;
         meta.workers = 0;
         meta.settled = 0;
+        meta.share = 0;
         meta.x_instance = 0;
         meta.x_port = 0;
         meta.x_send = 0;
@@ -314,6 +316,8 @@ control MainControlImpl(
     @id(0x1600103e) Register<bit<32>, bit<32>>(2048) sum_62;
     @id(0x1600103f) Register<bit<32>, bit<32>>(2048) sum_63;
     @id(0x16000005) Register<bit<32>, bit<32>>(2048) settled_chunk;
+    @id(0x16000006) Register<bit<32>, bit<32>>(2048) shares_children;
+    @id(0x16000007) Register<bit<16>, bit<32>>(2048) counted_workers;
     @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(4, PNA_CounterType_t.PACKETS) answers;
 
@@ -409,6 +413,17 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_store() {
+        meta.x_new0 = meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+    }
+
+    @hidden
+    action counted_store() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action settled_mark_out() {
         meta.x_old0 = settled_chunk.read(meta.index);
         settled_chunk.write(meta.index, hdr.netfold.chunk);
@@ -489,6 +504,19 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_read_out() {
+        meta.x_old0 = shares_children.read(meta.index);
+        hdr.netfold.bitmap = meta.x_old0;
+    }
+
+    @hidden
+    action shares_store_out() {
+        meta.x_new0 = meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+        hdr.netfold.bitmap = meta.x_new0;
+    }
+
+    @hidden
     action settled_read_out() {
         meta.x_old0 = settled_chunk.read(meta.index);
         meta.settled = meta.x_old0;
@@ -498,6 +526,12 @@ control MainControlImpl(
     action exponent_read_out() {
         meta.x_old0_8 = exponent_exponent.read(meta.index);
         hdr.netfold.exp_next = meta.x_old0_8;
+    }
+
+    @hidden
+    action counted_read_out() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        hdr.netfold.count = meta.x_old0;
     }
 
     @hidden
@@ -638,6 +672,11 @@ control MainControlImpl(
     }
 
     @hidden
+    action counted_store_out() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action sum_store_out() {
         sum_00.write(meta.index, hdr.lanes_0.d00);
         sum_01.write(meta.index, hdr.lanes_0.d01);
@@ -703,6 +742,22 @@ control MainControlImpl(
         sum_61.write(meta.index, hdr.lanes_1.d61);
         sum_62.write(meta.index, hdr.lanes_1.d62);
         sum_63.write(meta.index, hdr.lanes_1.d63);
+    }
+
+    @hidden
+    action shares_add_out() {
+        meta.x_old0 = shares_children.read(meta.index);
+        meta.x_new0 = meta.x_old0 | meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+        hdr.netfold.bitmap = meta.x_new0;
+    }
+
+    @hidden
+    action counted_add_out() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
+        counted_workers.write(meta.index, meta.x_new0);
+        hdr.netfold.count = meta.x_new0;
     }
 
     @hidden
@@ -966,6 +1021,20 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_add() {
+        meta.x_old0 = shares_children.read(meta.index);
+        meta.x_new0 = meta.x_old0 | meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+    }
+
+    @hidden
+    action counted_add() {
+        meta.x_old0 = counted_workers.read(meta.index);
+        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
+        counted_workers.write(meta.index, meta.x_new0);
+    }
+
+    @hidden
     action sum_sum() {
         meta.x_old0 = sum_00.read(meta.index);
         meta.x_old0 = meta.x_old0 + hdr.lanes_0.d00;
@@ -1202,11 +1271,12 @@ control MainControlImpl(
     }
 
     @id(0x01000008)
-    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group) {
+    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group, @id(5) bit<32> bit_mask) {
         meta.index = base;
         meta.others = others;
         meta.world = world;
         meta.group = group;
+        meta.bit_mask = bit_mask;
         meta.role = 8w0x2;
     }
 
@@ -1244,7 +1314,7 @@ control MainControlImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 2658;
+        size = 3170;
     }
 
     @id(0x02000002)
@@ -1313,47 +1383,140 @@ control MainControlImpl(
             job.apply();
             if (meta.reason == 8w0x0) {
                 meta.index = meta.index + (bit<32>)hdr.netfold.slot_set;
+                if (hdr.netfold.count != 16w0x0) {
+                    meta.share = meta.bit_mask;
+                }
+                if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
+                    hdr.lanes_0.setValid();
+                    hdr.lanes_1.setValid();
+                    hdr.lanes_0.d00 = 0;
+                    hdr.lanes_0.d01 = 0;
+                    hdr.lanes_0.d02 = 0;
+                    hdr.lanes_0.d03 = 0;
+                    hdr.lanes_0.d04 = 0;
+                    hdr.lanes_0.d05 = 0;
+                    hdr.lanes_0.d06 = 0;
+                    hdr.lanes_0.d07 = 0;
+                    hdr.lanes_0.d08 = 0;
+                    hdr.lanes_0.d09 = 0;
+                    hdr.lanes_0.d10 = 0;
+                    hdr.lanes_0.d11 = 0;
+                    hdr.lanes_0.d12 = 0;
+                    hdr.lanes_0.d13 = 0;
+                    hdr.lanes_0.d14 = 0;
+                    hdr.lanes_0.d15 = 0;
+                    hdr.lanes_0.d16 = 0;
+                    hdr.lanes_0.d17 = 0;
+                    hdr.lanes_0.d18 = 0;
+                    hdr.lanes_0.d19 = 0;
+                    hdr.lanes_0.d20 = 0;
+                    hdr.lanes_0.d21 = 0;
+                    hdr.lanes_0.d22 = 0;
+                    hdr.lanes_0.d23 = 0;
+                    hdr.lanes_0.d24 = 0;
+                    hdr.lanes_0.d25 = 0;
+                    hdr.lanes_0.d26 = 0;
+                    hdr.lanes_0.d27 = 0;
+                    hdr.lanes_0.d28 = 0;
+                    hdr.lanes_0.d29 = 0;
+                    hdr.lanes_0.d30 = 0;
+                    hdr.lanes_0.d31 = 0;
+                    hdr.lanes_1.d32 = 0;
+                    hdr.lanes_1.d33 = 0;
+                    hdr.lanes_1.d34 = 0;
+                    hdr.lanes_1.d35 = 0;
+                    hdr.lanes_1.d36 = 0;
+                    hdr.lanes_1.d37 = 0;
+                    hdr.lanes_1.d38 = 0;
+                    hdr.lanes_1.d39 = 0;
+                    hdr.lanes_1.d40 = 0;
+                    hdr.lanes_1.d41 = 0;
+                    hdr.lanes_1.d42 = 0;
+                    hdr.lanes_1.d43 = 0;
+                    hdr.lanes_1.d44 = 0;
+                    hdr.lanes_1.d45 = 0;
+                    hdr.lanes_1.d46 = 0;
+                    hdr.lanes_1.d47 = 0;
+                    hdr.lanes_1.d48 = 0;
+                    hdr.lanes_1.d49 = 0;
+                    hdr.lanes_1.d50 = 0;
+                    hdr.lanes_1.d51 = 0;
+                    hdr.lanes_1.d52 = 0;
+                    hdr.lanes_1.d53 = 0;
+                    hdr.lanes_1.d54 = 0;
+                    hdr.lanes_1.d55 = 0;
+                    hdr.lanes_1.d56 = 0;
+                    hdr.lanes_1.d57 = 0;
+                    hdr.lanes_1.d58 = 0;
+                    hdr.lanes_1.d59 = 0;
+                    hdr.lanes_1.d60 = 0;
+                    hdr.lanes_1.d61 = 0;
+                    hdr.lanes_1.d62 = 0;
+                    hdr.lanes_1.d63 = 0;
+                    hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
+                    hdr.udp.length = 16w0x124;
+                    hdr.ipv4.total_len = 16w0x138;
+                }
                 if (((hdr.netfold.version_kind & 8w0xf) == 8w0x6) || (meta.role == 8w0x2)) {
                     claim_peek_out();
                     version_peek_out();
                 } else {
-                    meta.x_old0 = claim_seen.read(meta.index);
-                    meta.x_old1 = claim_chunk.read(meta.index);
-                    meta.x_cond0 = 0;
-                    if (hdr.netfold.chunk == meta.x_old1) {
-                        meta.x_cond0 = 1;
+                    if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
+                        meta.x_old0 = claim_seen.read(meta.index);
+                        meta.x_old1 = claim_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (hdr.netfold.chunk == meta.x_old1) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond0 == 1) {
+                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                        }
+                        claim_seen.write(meta.index, meta.x_new0);
+                        meta.seen = 0;
+                        if (meta.x_cond0 == 1) {
+                            meta.seen = meta.x_old0;
+                        }
+                        version_peek_out();
+                    } else {
+                        meta.x_old0 = claim_seen.read(meta.index);
+                        meta.x_old1 = claim_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (hdr.netfold.chunk == meta.x_old1) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_cond1 = 0;
+                        if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
+                            meta.x_cond1 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond1 == 1) {
+                            meta.x_new0 = meta.bit_mask;
+                        } else if (meta.x_cond0 == 1) {
+                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                        }
+                        meta.x_new1 = meta.x_old1;
+                        if (meta.x_cond1 == 1) {
+                            meta.x_new1 = hdr.netfold.chunk;
+                        }
+                        claim_seen.write(meta.index, meta.x_new0);
+                        claim_chunk.write(meta.index, meta.x_new1);
+                        meta.seen = 0;
+                        if (meta.x_cond0 == 1) {
+                            meta.seen = meta.x_old0;
+                        }
+                        meta.x_old0 = version_chunk.read(meta.index);
+                        meta.x_cond0 = 0;
+                        if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
+                            meta.x_cond0 = 1;
+                        }
+                        meta.x_new0 = meta.x_old0;
+                        if (meta.x_cond0 == 1) {
+                            meta.x_new0 = hdr.netfold.chunk;
+                        }
+                        version_chunk.write(meta.index, meta.x_new0);
+                        meta.stored = meta.x_old0;
                     }
-                    meta.x_cond1 = 0;
-                    if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
-                        meta.x_cond1 = 1;
-                    }
-                    meta.x_new0 = meta.x_old0;
-                    if (meta.x_cond1 == 1) {
-                        meta.x_new0 = meta.bit_mask;
-                    } else if (meta.x_cond0 == 1) {
-                        meta.x_new0 = meta.x_old0 | meta.bit_mask;
-                    }
-                    meta.x_new1 = meta.x_old1;
-                    if (meta.x_cond1 == 1) {
-                        meta.x_new1 = hdr.netfold.chunk;
-                    }
-                    claim_seen.write(meta.index, meta.x_new0);
-                    claim_chunk.write(meta.index, meta.x_new1);
-                    meta.seen = 0;
-                    if (meta.x_cond0 == 1) {
-                        meta.seen = meta.x_old0;
-                    }
-                    meta.x_old0 = version_chunk.read(meta.index);
-                    meta.x_cond0 = 0;
-                    if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
-                        meta.x_cond0 = 1;
-                    }
-                    meta.x_new0 = meta.x_old0;
-                    if (meta.x_cond0 == 1) {
-                        meta.x_new0 = hdr.netfold.chunk;
-                    }
-                    version_chunk.write(meta.index, meta.x_new0);
-                    meta.stored = meta.x_old0;
                 }
                 meta.diff = hdr.netfold.chunk - meta.stored;
                 meta.duplicate = meta.seen & meta.bit_mask;
@@ -1363,6 +1526,8 @@ control MainControlImpl(
                         settled_mark();
                         exponent_clear();
                         sum_clear();
+                        shares_store();
+                        counted_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
                         hdr.netfold.bitmap = meta.seen;
@@ -1390,10 +1555,15 @@ control MainControlImpl(
                                 if (hdr.lanes_0.isValid()) {
                                     sum_store();
                                 }
+                                meta.share = 32w0x0;
+                                if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
+                                    shares_read_out();
+                                } else {
+                                    shares_store_out();
+                                }
+                                counted_store();
                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                hdr.netfold.count = meta.world;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
                                 meta.answer = 8w0x2;
@@ -1411,2447 +1581,2580 @@ control MainControlImpl(
                             }
                         }
                     } else {
-                        if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
-                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
-                            hdr.lanes_0.setInvalid();
-                            hdr.lanes_1.setInvalid();
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
-                            meta.reason = 8w0xa;
-                            meta.answer = 8w0x2;
-                            meta.x_port = meta.port;
-                            meta.x_send = 1;
-                            meta.x_swap48 = hdr.ethernet.dst;
-                            hdr.ethernet.dst = hdr.ethernet.src;
-                            hdr.ethernet.src = meta.x_swap48;
-                            meta.x_swap32 = hdr.ipv4.dst;
-                            hdr.ipv4.dst = hdr.ipv4.src;
-                            hdr.ipv4.src = meta.x_swap32;
-                            meta.x_swap16 = hdr.udp.dst_port;
-                            hdr.udp.dst_port = hdr.udp.src_port;
-                            hdr.udp.src_port = meta.x_swap16;
-                            hdr.ipv4.ttl = 8w0x40;
-                            hdr.udp.checksum = 16w0x0;
-                        } else {
-                            if (meta.duplicate != 32w0x0) {
-                                if (meta.missing == 32w0x0) {
-                                    settled_read_out();
-                                    exponent_read_out();
-                                    if (hdr.lanes_0.isValid()) {
-                                        sum_read_out();
-                                    }
-                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                    if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.workers;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.up;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x3);
+                        if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
+                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                hdr.lanes_0.setInvalid();
+                                hdr.lanes_1.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.reason = 8w0xa;
+                                meta.answer = 8w0x2;
+                                meta.x_port = meta.port;
+                                meta.x_send = 1;
+                                meta.x_swap48 = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.x_swap48;
+                                meta.x_swap32 = hdr.ipv4.dst;
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = meta.x_swap32;
+                                meta.x_swap16 = hdr.udp.dst_port;
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = meta.x_swap16;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                            } else {
+                                if (meta.diff == 32w0x0) {
+                                    if (meta.missing == 32w0x0) {
+                                        settled_read_out();
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
+                                        if (hdr.lanes_0.isValid()) {
+                                            sum_read_out();
+                                        }
+                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x3);
+                                        } else {
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            answers.count(32w0x1);
+                                        }
                                     } else {
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.world;
-                                        meta.answer = 8w0x2;
-                                        meta.x_port = meta.port;
-                                        meta.x_send = 1;
-                                        meta.x_swap48 = hdr.ethernet.dst;
-                                        hdr.ethernet.dst = hdr.ethernet.src;
-                                        hdr.ethernet.src = meta.x_swap48;
-                                        meta.x_swap32 = hdr.ipv4.dst;
-                                        hdr.ipv4.dst = hdr.ipv4.src;
-                                        hdr.ipv4.src = meta.x_swap32;
-                                        meta.x_swap16 = hdr.udp.dst_port;
-                                        hdr.udp.dst_port = hdr.udp.src_port;
-                                        hdr.udp.src_port = meta.x_swap16;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        answers.count(32w0x1);
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
+                                        sum_read_out();
+                                        if (meta.role == 8w0x1) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x2);
+                                        } else {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.group;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x0);
+                                        }
                                     }
                                 } else {
-                                    meta.reason = 8w0xb;
+                                    meta.reason = 8w0xd;
                                 }
+                            }
+                        } else {
+                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                hdr.lanes_0.setInvalid();
+                                hdr.lanes_1.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.reason = 8w0xa;
+                                meta.answer = 8w0x2;
+                                meta.x_port = meta.port;
+                                meta.x_send = 1;
+                                meta.x_swap48 = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.x_swap48;
+                                meta.x_swap32 = hdr.ipv4.dst;
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = meta.x_swap32;
+                                meta.x_swap16 = hdr.udp.dst_port;
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = meta.x_swap16;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
                             } else {
-                                if (meta.missing == 32w0x0) {
-                                    if (meta.diff != 32w0x0) {
-                                        exponent_store_out();
+                                if (meta.duplicate != 32w0x0) {
+                                    if (meta.missing == 32w0x0) {
+                                        settled_read_out();
+                                        exponent_read_out();
+                                        shares_read_out();
+                                        counted_read_out();
                                         if (hdr.lanes_0.isValid()) {
-                                            sum_store_out();
+                                            sum_read_out();
+                                        }
+                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x3);
                                         } else {
-                                            sum_clear();
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            answers.count(32w0x1);
                                         }
                                     } else {
-                                        meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                        meta.x_new0_8 = meta.x_old0_8;
-                                        if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                            meta.x_new0_8 = hdr.netfold.exp_next;
+                                        meta.reason = 8w0xb;
+                                        if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
+                                            hdr.netfold.bitmap = meta.seen;
+                                            hdr.lanes_0.setInvalid();
+                                            hdr.lanes_1.setInvalid();
+                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                            hdr.udp.length = 16w0x24;
+                                            hdr.ipv4.total_len = 16w0x38;
+                                            meta.answer = 8w0x2;
+                                            meta.x_port = meta.port;
+                                            meta.x_send = 1;
+                                            meta.x_swap48 = hdr.ethernet.dst;
+                                            hdr.ethernet.dst = hdr.ethernet.src;
+                                            hdr.ethernet.src = meta.x_swap48;
+                                            meta.x_swap32 = hdr.ipv4.dst;
+                                            hdr.ipv4.dst = hdr.ipv4.src;
+                                            hdr.ipv4.src = meta.x_swap32;
+                                            meta.x_swap16 = hdr.udp.dst_port;
+                                            hdr.udp.dst_port = hdr.udp.src_port;
+                                            hdr.udp.src_port = meta.x_swap16;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
                                         }
-                                        exponent_exponent.write(meta.index, meta.x_new0_8);
-                                        hdr.netfold.exp_next = meta.x_new0_8;
-                                        if (hdr.lanes_0.isValid()) {
-                                            if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                sum_sum_out();
+                                    }
+                                } else {
+                                    if (meta.missing == 32w0x0) {
+                                        if (meta.diff != 32w0x0) {
+                                            exponent_store_out();
+                                            shares_store_out();
+                                            counted_store_out();
+                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                sum_store_out();
                                             } else {
-                                                if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
+                                                sum_clear();
+                                            }
+                                        } else {
+                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                            meta.x_new0_8 = meta.x_old0_8;
+                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                meta.x_new0_8 = hdr.netfold.exp_next;
+                                            }
+                                            exponent_exponent.write(meta.index, meta.x_new0_8);
+                                            hdr.netfold.exp_next = meta.x_new0_8;
+                                            shares_add_out();
+                                            counted_add_out();
+                                            if (hdr.lanes_0.isValid()) {
+                                                if (meta.share != 32w0x0) {
+                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                        sum_sum_out();
+                                                    } else {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = meta.x_old0;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = meta.x_old0;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = meta.x_old0;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = meta.x_old0;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = meta.x_old0;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = meta.x_old0;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = meta.x_old0;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = meta.x_old0;
+                                                            meta.x_old0 = sum_08.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d08) {
+                                                                meta.x_old0 = hdr.lanes_0.d08;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_08.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d08 = meta.x_old0;
+                                                            meta.x_old0 = sum_09.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d09) {
+                                                                meta.x_old0 = hdr.lanes_0.d09;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_09.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d09 = meta.x_old0;
+                                                            meta.x_old0 = sum_10.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d10) {
+                                                                meta.x_old0 = hdr.lanes_0.d10;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_10.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d10 = meta.x_old0;
+                                                            meta.x_old0 = sum_11.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d11) {
+                                                                meta.x_old0 = hdr.lanes_0.d11;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_11.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d11 = meta.x_old0;
+                                                            meta.x_old0 = sum_12.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d12) {
+                                                                meta.x_old0 = hdr.lanes_0.d12;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_12.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d12 = meta.x_old0;
+                                                            meta.x_old0 = sum_13.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d13) {
+                                                                meta.x_old0 = hdr.lanes_0.d13;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_13.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d13 = meta.x_old0;
+                                                            meta.x_old0 = sum_14.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d14) {
+                                                                meta.x_old0 = hdr.lanes_0.d14;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_14.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d14 = meta.x_old0;
+                                                            meta.x_old0 = sum_15.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d15) {
+                                                                meta.x_old0 = hdr.lanes_0.d15;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_15.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d15 = meta.x_old0;
+                                                            meta.x_old0 = sum_16.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d16) {
+                                                                meta.x_old0 = hdr.lanes_0.d16;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_16.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d16 = meta.x_old0;
+                                                            meta.x_old0 = sum_17.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d17) {
+                                                                meta.x_old0 = hdr.lanes_0.d17;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_17.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d17 = meta.x_old0;
+                                                            meta.x_old0 = sum_18.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d18) {
+                                                                meta.x_old0 = hdr.lanes_0.d18;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_18.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d18 = meta.x_old0;
+                                                            meta.x_old0 = sum_19.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d19) {
+                                                                meta.x_old0 = hdr.lanes_0.d19;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_19.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d19 = meta.x_old0;
+                                                            meta.x_old0 = sum_20.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d20) {
+                                                                meta.x_old0 = hdr.lanes_0.d20;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_20.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d20 = meta.x_old0;
+                                                            meta.x_old0 = sum_21.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d21) {
+                                                                meta.x_old0 = hdr.lanes_0.d21;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_21.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d21 = meta.x_old0;
+                                                            meta.x_old0 = sum_22.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d22) {
+                                                                meta.x_old0 = hdr.lanes_0.d22;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_22.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d22 = meta.x_old0;
+                                                            meta.x_old0 = sum_23.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d23) {
+                                                                meta.x_old0 = hdr.lanes_0.d23;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_23.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d23 = meta.x_old0;
+                                                            meta.x_old0 = sum_24.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d24) {
+                                                                meta.x_old0 = hdr.lanes_0.d24;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_24.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d24 = meta.x_old0;
+                                                            meta.x_old0 = sum_25.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d25) {
+                                                                meta.x_old0 = hdr.lanes_0.d25;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_25.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d25 = meta.x_old0;
+                                                            meta.x_old0 = sum_26.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d26) {
+                                                                meta.x_old0 = hdr.lanes_0.d26;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_26.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d26 = meta.x_old0;
+                                                            meta.x_old0 = sum_27.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d27) {
+                                                                meta.x_old0 = hdr.lanes_0.d27;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_27.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d27 = meta.x_old0;
+                                                            meta.x_old0 = sum_28.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d28) {
+                                                                meta.x_old0 = hdr.lanes_0.d28;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_28.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d28 = meta.x_old0;
+                                                            meta.x_old0 = sum_29.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d29) {
+                                                                meta.x_old0 = hdr.lanes_0.d29;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_29.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d29 = meta.x_old0;
+                                                            meta.x_old0 = sum_30.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d30) {
+                                                                meta.x_old0 = hdr.lanes_0.d30;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_30.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d30 = meta.x_old0;
+                                                            meta.x_old0 = sum_31.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d31) {
+                                                                meta.x_old0 = hdr.lanes_0.d31;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_31.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d31 = meta.x_old0;
+                                                            meta.x_old0 = sum_32.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d32) {
+                                                                meta.x_old0 = hdr.lanes_1.d32;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_32.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d32 = meta.x_old0;
+                                                            meta.x_old0 = sum_33.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d33) {
+                                                                meta.x_old0 = hdr.lanes_1.d33;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_33.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d33 = meta.x_old0;
+                                                            meta.x_old0 = sum_34.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d34) {
+                                                                meta.x_old0 = hdr.lanes_1.d34;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_34.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d34 = meta.x_old0;
+                                                            meta.x_old0 = sum_35.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d35) {
+                                                                meta.x_old0 = hdr.lanes_1.d35;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_35.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d35 = meta.x_old0;
+                                                            meta.x_old0 = sum_36.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d36) {
+                                                                meta.x_old0 = hdr.lanes_1.d36;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_36.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d36 = meta.x_old0;
+                                                            meta.x_old0 = sum_37.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d37) {
+                                                                meta.x_old0 = hdr.lanes_1.d37;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_37.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d37 = meta.x_old0;
+                                                            meta.x_old0 = sum_38.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d38) {
+                                                                meta.x_old0 = hdr.lanes_1.d38;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_38.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d38 = meta.x_old0;
+                                                            meta.x_old0 = sum_39.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d39) {
+                                                                meta.x_old0 = hdr.lanes_1.d39;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_39.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d39 = meta.x_old0;
+                                                            meta.x_old0 = sum_40.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d40) {
+                                                                meta.x_old0 = hdr.lanes_1.d40;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_40.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d40 = meta.x_old0;
+                                                            meta.x_old0 = sum_41.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d41) {
+                                                                meta.x_old0 = hdr.lanes_1.d41;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_41.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d41 = meta.x_old0;
+                                                            meta.x_old0 = sum_42.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d42) {
+                                                                meta.x_old0 = hdr.lanes_1.d42;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_42.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d42 = meta.x_old0;
+                                                            meta.x_old0 = sum_43.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d43) {
+                                                                meta.x_old0 = hdr.lanes_1.d43;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_43.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d43 = meta.x_old0;
+                                                            meta.x_old0 = sum_44.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d44) {
+                                                                meta.x_old0 = hdr.lanes_1.d44;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_44.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d44 = meta.x_old0;
+                                                            meta.x_old0 = sum_45.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d45) {
+                                                                meta.x_old0 = hdr.lanes_1.d45;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_45.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d45 = meta.x_old0;
+                                                            meta.x_old0 = sum_46.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d46) {
+                                                                meta.x_old0 = hdr.lanes_1.d46;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_46.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d46 = meta.x_old0;
+                                                            meta.x_old0 = sum_47.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d47) {
+                                                                meta.x_old0 = hdr.lanes_1.d47;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_47.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d47 = meta.x_old0;
+                                                            meta.x_old0 = sum_48.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d48) {
+                                                                meta.x_old0 = hdr.lanes_1.d48;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_48.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d48 = meta.x_old0;
+                                                            meta.x_old0 = sum_49.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d49) {
+                                                                meta.x_old0 = hdr.lanes_1.d49;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_49.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d49 = meta.x_old0;
+                                                            meta.x_old0 = sum_50.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d50) {
+                                                                meta.x_old0 = hdr.lanes_1.d50;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_50.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d50 = meta.x_old0;
+                                                            meta.x_old0 = sum_51.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d51) {
+                                                                meta.x_old0 = hdr.lanes_1.d51;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_51.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d51 = meta.x_old0;
+                                                            meta.x_old0 = sum_52.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d52) {
+                                                                meta.x_old0 = hdr.lanes_1.d52;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_52.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d52 = meta.x_old0;
+                                                            meta.x_old0 = sum_53.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d53) {
+                                                                meta.x_old0 = hdr.lanes_1.d53;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_53.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d53 = meta.x_old0;
+                                                            meta.x_old0 = sum_54.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d54) {
+                                                                meta.x_old0 = hdr.lanes_1.d54;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_54.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d54 = meta.x_old0;
+                                                            meta.x_old0 = sum_55.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d55) {
+                                                                meta.x_old0 = hdr.lanes_1.d55;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_55.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d55 = meta.x_old0;
+                                                            meta.x_old0 = sum_56.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d56) {
+                                                                meta.x_old0 = hdr.lanes_1.d56;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_56.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d56 = meta.x_old0;
+                                                            meta.x_old0 = sum_57.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d57) {
+                                                                meta.x_old0 = hdr.lanes_1.d57;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_57.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d57 = meta.x_old0;
+                                                            meta.x_old0 = sum_58.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d58) {
+                                                                meta.x_old0 = hdr.lanes_1.d58;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_58.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d58 = meta.x_old0;
+                                                            meta.x_old0 = sum_59.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d59) {
+                                                                meta.x_old0 = hdr.lanes_1.d59;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_59.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d59 = meta.x_old0;
+                                                            meta.x_old0 = sum_60.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d60) {
+                                                                meta.x_old0 = hdr.lanes_1.d60;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_60.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d60 = meta.x_old0;
+                                                            meta.x_old0 = sum_61.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d61) {
+                                                                meta.x_old0 = hdr.lanes_1.d61;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_61.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d61 = meta.x_old0;
+                                                            meta.x_old0 = sum_62.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d62) {
+                                                                meta.x_old0 = hdr.lanes_1.d62;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_62.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d62 = meta.x_old0;
+                                                            meta.x_old0 = sum_63.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d63) {
+                                                                meta.x_old0 = hdr.lanes_1.d63;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_63.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d63 = meta.x_old0;
+                                                        } else {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = meta.x_old0;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = meta.x_old0;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = meta.x_old0;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = meta.x_old0;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = meta.x_old0;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = meta.x_old0;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = meta.x_old0;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = meta.x_old0;
+                                                            meta.x_old0 = sum_08.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d08) {
+                                                                meta.x_old0 = hdr.lanes_0.d08;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_08.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d08 = meta.x_old0;
+                                                            meta.x_old0 = sum_09.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d09) {
+                                                                meta.x_old0 = hdr.lanes_0.d09;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_09.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d09 = meta.x_old0;
+                                                            meta.x_old0 = sum_10.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d10) {
+                                                                meta.x_old0 = hdr.lanes_0.d10;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_10.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d10 = meta.x_old0;
+                                                            meta.x_old0 = sum_11.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d11) {
+                                                                meta.x_old0 = hdr.lanes_0.d11;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_11.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d11 = meta.x_old0;
+                                                            meta.x_old0 = sum_12.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d12) {
+                                                                meta.x_old0 = hdr.lanes_0.d12;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_12.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d12 = meta.x_old0;
+                                                            meta.x_old0 = sum_13.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d13) {
+                                                                meta.x_old0 = hdr.lanes_0.d13;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_13.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d13 = meta.x_old0;
+                                                            meta.x_old0 = sum_14.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d14) {
+                                                                meta.x_old0 = hdr.lanes_0.d14;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_14.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d14 = meta.x_old0;
+                                                            meta.x_old0 = sum_15.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d15) {
+                                                                meta.x_old0 = hdr.lanes_0.d15;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_15.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d15 = meta.x_old0;
+                                                            meta.x_old0 = sum_16.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d16) {
+                                                                meta.x_old0 = hdr.lanes_0.d16;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_16.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d16 = meta.x_old0;
+                                                            meta.x_old0 = sum_17.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d17) {
+                                                                meta.x_old0 = hdr.lanes_0.d17;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_17.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d17 = meta.x_old0;
+                                                            meta.x_old0 = sum_18.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d18) {
+                                                                meta.x_old0 = hdr.lanes_0.d18;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_18.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d18 = meta.x_old0;
+                                                            meta.x_old0 = sum_19.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d19) {
+                                                                meta.x_old0 = hdr.lanes_0.d19;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_19.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d19 = meta.x_old0;
+                                                            meta.x_old0 = sum_20.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d20) {
+                                                                meta.x_old0 = hdr.lanes_0.d20;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_20.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d20 = meta.x_old0;
+                                                            meta.x_old0 = sum_21.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d21) {
+                                                                meta.x_old0 = hdr.lanes_0.d21;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_21.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d21 = meta.x_old0;
+                                                            meta.x_old0 = sum_22.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d22) {
+                                                                meta.x_old0 = hdr.lanes_0.d22;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_22.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d22 = meta.x_old0;
+                                                            meta.x_old0 = sum_23.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d23) {
+                                                                meta.x_old0 = hdr.lanes_0.d23;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_23.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d23 = meta.x_old0;
+                                                            meta.x_old0 = sum_24.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d24) {
+                                                                meta.x_old0 = hdr.lanes_0.d24;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_24.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d24 = meta.x_old0;
+                                                            meta.x_old0 = sum_25.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d25) {
+                                                                meta.x_old0 = hdr.lanes_0.d25;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_25.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d25 = meta.x_old0;
+                                                            meta.x_old0 = sum_26.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d26) {
+                                                                meta.x_old0 = hdr.lanes_0.d26;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_26.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d26 = meta.x_old0;
+                                                            meta.x_old0 = sum_27.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d27) {
+                                                                meta.x_old0 = hdr.lanes_0.d27;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_27.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d27 = meta.x_old0;
+                                                            meta.x_old0 = sum_28.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d28) {
+                                                                meta.x_old0 = hdr.lanes_0.d28;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_28.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d28 = meta.x_old0;
+                                                            meta.x_old0 = sum_29.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d29) {
+                                                                meta.x_old0 = hdr.lanes_0.d29;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_29.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d29 = meta.x_old0;
+                                                            meta.x_old0 = sum_30.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d30) {
+                                                                meta.x_old0 = hdr.lanes_0.d30;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_30.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d30 = meta.x_old0;
+                                                            meta.x_old0 = sum_31.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d31) {
+                                                                meta.x_old0 = hdr.lanes_0.d31;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_31.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d31 = meta.x_old0;
+                                                            meta.x_old0 = sum_32.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d32) {
+                                                                meta.x_old0 = hdr.lanes_1.d32;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_32.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d32 = meta.x_old0;
+                                                            meta.x_old0 = sum_33.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d33) {
+                                                                meta.x_old0 = hdr.lanes_1.d33;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_33.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d33 = meta.x_old0;
+                                                            meta.x_old0 = sum_34.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d34) {
+                                                                meta.x_old0 = hdr.lanes_1.d34;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_34.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d34 = meta.x_old0;
+                                                            meta.x_old0 = sum_35.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d35) {
+                                                                meta.x_old0 = hdr.lanes_1.d35;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_35.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d35 = meta.x_old0;
+                                                            meta.x_old0 = sum_36.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d36) {
+                                                                meta.x_old0 = hdr.lanes_1.d36;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_36.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d36 = meta.x_old0;
+                                                            meta.x_old0 = sum_37.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d37) {
+                                                                meta.x_old0 = hdr.lanes_1.d37;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_37.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d37 = meta.x_old0;
+                                                            meta.x_old0 = sum_38.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d38) {
+                                                                meta.x_old0 = hdr.lanes_1.d38;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_38.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d38 = meta.x_old0;
+                                                            meta.x_old0 = sum_39.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d39) {
+                                                                meta.x_old0 = hdr.lanes_1.d39;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_39.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d39 = meta.x_old0;
+                                                            meta.x_old0 = sum_40.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d40) {
+                                                                meta.x_old0 = hdr.lanes_1.d40;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_40.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d40 = meta.x_old0;
+                                                            meta.x_old0 = sum_41.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d41) {
+                                                                meta.x_old0 = hdr.lanes_1.d41;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_41.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d41 = meta.x_old0;
+                                                            meta.x_old0 = sum_42.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d42) {
+                                                                meta.x_old0 = hdr.lanes_1.d42;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_42.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d42 = meta.x_old0;
+                                                            meta.x_old0 = sum_43.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d43) {
+                                                                meta.x_old0 = hdr.lanes_1.d43;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_43.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d43 = meta.x_old0;
+                                                            meta.x_old0 = sum_44.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d44) {
+                                                                meta.x_old0 = hdr.lanes_1.d44;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_44.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d44 = meta.x_old0;
+                                                            meta.x_old0 = sum_45.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d45) {
+                                                                meta.x_old0 = hdr.lanes_1.d45;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_45.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d45 = meta.x_old0;
+                                                            meta.x_old0 = sum_46.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d46) {
+                                                                meta.x_old0 = hdr.lanes_1.d46;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_46.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d46 = meta.x_old0;
+                                                            meta.x_old0 = sum_47.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d47) {
+                                                                meta.x_old0 = hdr.lanes_1.d47;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_47.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d47 = meta.x_old0;
+                                                            meta.x_old0 = sum_48.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d48) {
+                                                                meta.x_old0 = hdr.lanes_1.d48;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_48.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d48 = meta.x_old0;
+                                                            meta.x_old0 = sum_49.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d49) {
+                                                                meta.x_old0 = hdr.lanes_1.d49;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_49.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d49 = meta.x_old0;
+                                                            meta.x_old0 = sum_50.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d50) {
+                                                                meta.x_old0 = hdr.lanes_1.d50;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_50.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d50 = meta.x_old0;
+                                                            meta.x_old0 = sum_51.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d51) {
+                                                                meta.x_old0 = hdr.lanes_1.d51;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_51.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d51 = meta.x_old0;
+                                                            meta.x_old0 = sum_52.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d52) {
+                                                                meta.x_old0 = hdr.lanes_1.d52;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_52.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d52 = meta.x_old0;
+                                                            meta.x_old0 = sum_53.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d53) {
+                                                                meta.x_old0 = hdr.lanes_1.d53;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_53.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d53 = meta.x_old0;
+                                                            meta.x_old0 = sum_54.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d54) {
+                                                                meta.x_old0 = hdr.lanes_1.d54;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_54.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d54 = meta.x_old0;
+                                                            meta.x_old0 = sum_55.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d55) {
+                                                                meta.x_old0 = hdr.lanes_1.d55;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_55.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d55 = meta.x_old0;
+                                                            meta.x_old0 = sum_56.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d56) {
+                                                                meta.x_old0 = hdr.lanes_1.d56;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_56.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d56 = meta.x_old0;
+                                                            meta.x_old0 = sum_57.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d57) {
+                                                                meta.x_old0 = hdr.lanes_1.d57;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_57.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d57 = meta.x_old0;
+                                                            meta.x_old0 = sum_58.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d58) {
+                                                                meta.x_old0 = hdr.lanes_1.d58;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_58.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d58 = meta.x_old0;
+                                                            meta.x_old0 = sum_59.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d59) {
+                                                                meta.x_old0 = hdr.lanes_1.d59;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_59.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d59 = meta.x_old0;
+                                                            meta.x_old0 = sum_60.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d60) {
+                                                                meta.x_old0 = hdr.lanes_1.d60;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_60.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d60 = meta.x_old0;
+                                                            meta.x_old0 = sum_61.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d61) {
+                                                                meta.x_old0 = hdr.lanes_1.d61;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_61.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d61 = meta.x_old0;
+                                                            meta.x_old0 = sum_62.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d62) {
+                                                                meta.x_old0 = hdr.lanes_1.d62;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_62.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d62 = meta.x_old0;
+                                                            meta.x_old0 = sum_63.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d63) {
+                                                                meta.x_old0 = hdr.lanes_1.d63;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_63.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d63 = meta.x_old0;
+                                                        }
                                                     }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = meta.x_old0;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = meta.x_old0;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = meta.x_old0;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = meta.x_old0;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = meta.x_old0;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = meta.x_old0;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = meta.x_old0;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = meta.x_old0;
-                                                    meta.x_old0 = sum_08.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d08) {
-                                                        meta.x_old0 = hdr.lanes_0.d08;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_08.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d08 = meta.x_old0;
-                                                    meta.x_old0 = sum_09.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d09) {
-                                                        meta.x_old0 = hdr.lanes_0.d09;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_09.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d09 = meta.x_old0;
-                                                    meta.x_old0 = sum_10.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d10) {
-                                                        meta.x_old0 = hdr.lanes_0.d10;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_10.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d10 = meta.x_old0;
-                                                    meta.x_old0 = sum_11.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d11) {
-                                                        meta.x_old0 = hdr.lanes_0.d11;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_11.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d11 = meta.x_old0;
-                                                    meta.x_old0 = sum_12.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d12) {
-                                                        meta.x_old0 = hdr.lanes_0.d12;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_12.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d12 = meta.x_old0;
-                                                    meta.x_old0 = sum_13.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d13) {
-                                                        meta.x_old0 = hdr.lanes_0.d13;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_13.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d13 = meta.x_old0;
-                                                    meta.x_old0 = sum_14.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d14) {
-                                                        meta.x_old0 = hdr.lanes_0.d14;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_14.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d14 = meta.x_old0;
-                                                    meta.x_old0 = sum_15.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d15) {
-                                                        meta.x_old0 = hdr.lanes_0.d15;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_15.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d15 = meta.x_old0;
-                                                    meta.x_old0 = sum_16.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d16) {
-                                                        meta.x_old0 = hdr.lanes_0.d16;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_16.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d16 = meta.x_old0;
-                                                    meta.x_old0 = sum_17.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d17) {
-                                                        meta.x_old0 = hdr.lanes_0.d17;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_17.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d17 = meta.x_old0;
-                                                    meta.x_old0 = sum_18.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d18) {
-                                                        meta.x_old0 = hdr.lanes_0.d18;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_18.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d18 = meta.x_old0;
-                                                    meta.x_old0 = sum_19.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d19) {
-                                                        meta.x_old0 = hdr.lanes_0.d19;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_19.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d19 = meta.x_old0;
-                                                    meta.x_old0 = sum_20.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d20) {
-                                                        meta.x_old0 = hdr.lanes_0.d20;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_20.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d20 = meta.x_old0;
-                                                    meta.x_old0 = sum_21.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d21) {
-                                                        meta.x_old0 = hdr.lanes_0.d21;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_21.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d21 = meta.x_old0;
-                                                    meta.x_old0 = sum_22.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d22) {
-                                                        meta.x_old0 = hdr.lanes_0.d22;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_22.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d22 = meta.x_old0;
-                                                    meta.x_old0 = sum_23.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d23) {
-                                                        meta.x_old0 = hdr.lanes_0.d23;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_23.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d23 = meta.x_old0;
-                                                    meta.x_old0 = sum_24.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d24) {
-                                                        meta.x_old0 = hdr.lanes_0.d24;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_24.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d24 = meta.x_old0;
-                                                    meta.x_old0 = sum_25.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d25) {
-                                                        meta.x_old0 = hdr.lanes_0.d25;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_25.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d25 = meta.x_old0;
-                                                    meta.x_old0 = sum_26.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d26) {
-                                                        meta.x_old0 = hdr.lanes_0.d26;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_26.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d26 = meta.x_old0;
-                                                    meta.x_old0 = sum_27.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d27) {
-                                                        meta.x_old0 = hdr.lanes_0.d27;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_27.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d27 = meta.x_old0;
-                                                    meta.x_old0 = sum_28.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d28) {
-                                                        meta.x_old0 = hdr.lanes_0.d28;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_28.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d28 = meta.x_old0;
-                                                    meta.x_old0 = sum_29.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d29) {
-                                                        meta.x_old0 = hdr.lanes_0.d29;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_29.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d29 = meta.x_old0;
-                                                    meta.x_old0 = sum_30.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d30) {
-                                                        meta.x_old0 = hdr.lanes_0.d30;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_30.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d30 = meta.x_old0;
-                                                    meta.x_old0 = sum_31.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d31) {
-                                                        meta.x_old0 = hdr.lanes_0.d31;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_31.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d31 = meta.x_old0;
-                                                    meta.x_old0 = sum_32.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d32) {
-                                                        meta.x_old0 = hdr.lanes_1.d32;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_32.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d32 = meta.x_old0;
-                                                    meta.x_old0 = sum_33.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d33) {
-                                                        meta.x_old0 = hdr.lanes_1.d33;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_33.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d33 = meta.x_old0;
-                                                    meta.x_old0 = sum_34.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d34) {
-                                                        meta.x_old0 = hdr.lanes_1.d34;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_34.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d34 = meta.x_old0;
-                                                    meta.x_old0 = sum_35.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d35) {
-                                                        meta.x_old0 = hdr.lanes_1.d35;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_35.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d35 = meta.x_old0;
-                                                    meta.x_old0 = sum_36.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d36) {
-                                                        meta.x_old0 = hdr.lanes_1.d36;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_36.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d36 = meta.x_old0;
-                                                    meta.x_old0 = sum_37.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d37) {
-                                                        meta.x_old0 = hdr.lanes_1.d37;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_37.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d37 = meta.x_old0;
-                                                    meta.x_old0 = sum_38.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d38) {
-                                                        meta.x_old0 = hdr.lanes_1.d38;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_38.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d38 = meta.x_old0;
-                                                    meta.x_old0 = sum_39.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d39) {
-                                                        meta.x_old0 = hdr.lanes_1.d39;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_39.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d39 = meta.x_old0;
-                                                    meta.x_old0 = sum_40.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d40) {
-                                                        meta.x_old0 = hdr.lanes_1.d40;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_40.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d40 = meta.x_old0;
-                                                    meta.x_old0 = sum_41.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d41) {
-                                                        meta.x_old0 = hdr.lanes_1.d41;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_41.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d41 = meta.x_old0;
-                                                    meta.x_old0 = sum_42.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d42) {
-                                                        meta.x_old0 = hdr.lanes_1.d42;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_42.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d42 = meta.x_old0;
-                                                    meta.x_old0 = sum_43.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d43) {
-                                                        meta.x_old0 = hdr.lanes_1.d43;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_43.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d43 = meta.x_old0;
-                                                    meta.x_old0 = sum_44.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d44) {
-                                                        meta.x_old0 = hdr.lanes_1.d44;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_44.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d44 = meta.x_old0;
-                                                    meta.x_old0 = sum_45.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d45) {
-                                                        meta.x_old0 = hdr.lanes_1.d45;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_45.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d45 = meta.x_old0;
-                                                    meta.x_old0 = sum_46.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d46) {
-                                                        meta.x_old0 = hdr.lanes_1.d46;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_46.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d46 = meta.x_old0;
-                                                    meta.x_old0 = sum_47.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d47) {
-                                                        meta.x_old0 = hdr.lanes_1.d47;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_47.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d47 = meta.x_old0;
-                                                    meta.x_old0 = sum_48.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d48) {
-                                                        meta.x_old0 = hdr.lanes_1.d48;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_48.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d48 = meta.x_old0;
-                                                    meta.x_old0 = sum_49.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d49) {
-                                                        meta.x_old0 = hdr.lanes_1.d49;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_49.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d49 = meta.x_old0;
-                                                    meta.x_old0 = sum_50.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d50) {
-                                                        meta.x_old0 = hdr.lanes_1.d50;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_50.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d50 = meta.x_old0;
-                                                    meta.x_old0 = sum_51.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d51) {
-                                                        meta.x_old0 = hdr.lanes_1.d51;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_51.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d51 = meta.x_old0;
-                                                    meta.x_old0 = sum_52.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d52) {
-                                                        meta.x_old0 = hdr.lanes_1.d52;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_52.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d52 = meta.x_old0;
-                                                    meta.x_old0 = sum_53.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d53) {
-                                                        meta.x_old0 = hdr.lanes_1.d53;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_53.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d53 = meta.x_old0;
-                                                    meta.x_old0 = sum_54.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d54) {
-                                                        meta.x_old0 = hdr.lanes_1.d54;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_54.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d54 = meta.x_old0;
-                                                    meta.x_old0 = sum_55.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d55) {
-                                                        meta.x_old0 = hdr.lanes_1.d55;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_55.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d55 = meta.x_old0;
-                                                    meta.x_old0 = sum_56.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d56) {
-                                                        meta.x_old0 = hdr.lanes_1.d56;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_56.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d56 = meta.x_old0;
-                                                    meta.x_old0 = sum_57.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d57) {
-                                                        meta.x_old0 = hdr.lanes_1.d57;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_57.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d57 = meta.x_old0;
-                                                    meta.x_old0 = sum_58.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d58) {
-                                                        meta.x_old0 = hdr.lanes_1.d58;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_58.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d58 = meta.x_old0;
-                                                    meta.x_old0 = sum_59.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d59) {
-                                                        meta.x_old0 = hdr.lanes_1.d59;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_59.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d59 = meta.x_old0;
-                                                    meta.x_old0 = sum_60.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d60) {
-                                                        meta.x_old0 = hdr.lanes_1.d60;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_60.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d60 = meta.x_old0;
-                                                    meta.x_old0 = sum_61.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d61) {
-                                                        meta.x_old0 = hdr.lanes_1.d61;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_61.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d61 = meta.x_old0;
-                                                    meta.x_old0 = sum_62.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d62) {
-                                                        meta.x_old0 = hdr.lanes_1.d62;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_62.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d62 = meta.x_old0;
-                                                    meta.x_old0 = sum_63.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d63) {
-                                                        meta.x_old0 = hdr.lanes_1.d63;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_63.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d63 = meta.x_old0;
                                                 } else {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = meta.x_old0;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = meta.x_old0;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = meta.x_old0;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = meta.x_old0;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = meta.x_old0;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = meta.x_old0;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = meta.x_old0;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = meta.x_old0;
-                                                    meta.x_old0 = sum_08.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d08) {
-                                                        meta.x_old0 = hdr.lanes_0.d08;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_08.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d08 = meta.x_old0;
-                                                    meta.x_old0 = sum_09.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d09) {
-                                                        meta.x_old0 = hdr.lanes_0.d09;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_09.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d09 = meta.x_old0;
-                                                    meta.x_old0 = sum_10.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d10) {
-                                                        meta.x_old0 = hdr.lanes_0.d10;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_10.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d10 = meta.x_old0;
-                                                    meta.x_old0 = sum_11.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d11) {
-                                                        meta.x_old0 = hdr.lanes_0.d11;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_11.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d11 = meta.x_old0;
-                                                    meta.x_old0 = sum_12.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d12) {
-                                                        meta.x_old0 = hdr.lanes_0.d12;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_12.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d12 = meta.x_old0;
-                                                    meta.x_old0 = sum_13.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d13) {
-                                                        meta.x_old0 = hdr.lanes_0.d13;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_13.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d13 = meta.x_old0;
-                                                    meta.x_old0 = sum_14.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d14) {
-                                                        meta.x_old0 = hdr.lanes_0.d14;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_14.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d14 = meta.x_old0;
-                                                    meta.x_old0 = sum_15.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d15) {
-                                                        meta.x_old0 = hdr.lanes_0.d15;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_15.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d15 = meta.x_old0;
-                                                    meta.x_old0 = sum_16.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d16) {
-                                                        meta.x_old0 = hdr.lanes_0.d16;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_16.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d16 = meta.x_old0;
-                                                    meta.x_old0 = sum_17.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d17) {
-                                                        meta.x_old0 = hdr.lanes_0.d17;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_17.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d17 = meta.x_old0;
-                                                    meta.x_old0 = sum_18.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d18) {
-                                                        meta.x_old0 = hdr.lanes_0.d18;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_18.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d18 = meta.x_old0;
-                                                    meta.x_old0 = sum_19.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d19) {
-                                                        meta.x_old0 = hdr.lanes_0.d19;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_19.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d19 = meta.x_old0;
-                                                    meta.x_old0 = sum_20.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d20) {
-                                                        meta.x_old0 = hdr.lanes_0.d20;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_20.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d20 = meta.x_old0;
-                                                    meta.x_old0 = sum_21.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d21) {
-                                                        meta.x_old0 = hdr.lanes_0.d21;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_21.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d21 = meta.x_old0;
-                                                    meta.x_old0 = sum_22.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d22) {
-                                                        meta.x_old0 = hdr.lanes_0.d22;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_22.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d22 = meta.x_old0;
-                                                    meta.x_old0 = sum_23.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d23) {
-                                                        meta.x_old0 = hdr.lanes_0.d23;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_23.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d23 = meta.x_old0;
-                                                    meta.x_old0 = sum_24.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d24) {
-                                                        meta.x_old0 = hdr.lanes_0.d24;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_24.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d24 = meta.x_old0;
-                                                    meta.x_old0 = sum_25.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d25) {
-                                                        meta.x_old0 = hdr.lanes_0.d25;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_25.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d25 = meta.x_old0;
-                                                    meta.x_old0 = sum_26.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d26) {
-                                                        meta.x_old0 = hdr.lanes_0.d26;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_26.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d26 = meta.x_old0;
-                                                    meta.x_old0 = sum_27.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d27) {
-                                                        meta.x_old0 = hdr.lanes_0.d27;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_27.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d27 = meta.x_old0;
-                                                    meta.x_old0 = sum_28.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d28) {
-                                                        meta.x_old0 = hdr.lanes_0.d28;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_28.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d28 = meta.x_old0;
-                                                    meta.x_old0 = sum_29.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d29) {
-                                                        meta.x_old0 = hdr.lanes_0.d29;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_29.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d29 = meta.x_old0;
-                                                    meta.x_old0 = sum_30.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d30) {
-                                                        meta.x_old0 = hdr.lanes_0.d30;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_30.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d30 = meta.x_old0;
-                                                    meta.x_old0 = sum_31.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d31) {
-                                                        meta.x_old0 = hdr.lanes_0.d31;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_31.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d31 = meta.x_old0;
-                                                    meta.x_old0 = sum_32.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d32) {
-                                                        meta.x_old0 = hdr.lanes_1.d32;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_32.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d32 = meta.x_old0;
-                                                    meta.x_old0 = sum_33.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d33) {
-                                                        meta.x_old0 = hdr.lanes_1.d33;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_33.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d33 = meta.x_old0;
-                                                    meta.x_old0 = sum_34.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d34) {
-                                                        meta.x_old0 = hdr.lanes_1.d34;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_34.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d34 = meta.x_old0;
-                                                    meta.x_old0 = sum_35.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d35) {
-                                                        meta.x_old0 = hdr.lanes_1.d35;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_35.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d35 = meta.x_old0;
-                                                    meta.x_old0 = sum_36.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d36) {
-                                                        meta.x_old0 = hdr.lanes_1.d36;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_36.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d36 = meta.x_old0;
-                                                    meta.x_old0 = sum_37.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d37) {
-                                                        meta.x_old0 = hdr.lanes_1.d37;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_37.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d37 = meta.x_old0;
-                                                    meta.x_old0 = sum_38.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d38) {
-                                                        meta.x_old0 = hdr.lanes_1.d38;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_38.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d38 = meta.x_old0;
-                                                    meta.x_old0 = sum_39.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d39) {
-                                                        meta.x_old0 = hdr.lanes_1.d39;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_39.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d39 = meta.x_old0;
-                                                    meta.x_old0 = sum_40.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d40) {
-                                                        meta.x_old0 = hdr.lanes_1.d40;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_40.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d40 = meta.x_old0;
-                                                    meta.x_old0 = sum_41.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d41) {
-                                                        meta.x_old0 = hdr.lanes_1.d41;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_41.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d41 = meta.x_old0;
-                                                    meta.x_old0 = sum_42.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d42) {
-                                                        meta.x_old0 = hdr.lanes_1.d42;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_42.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d42 = meta.x_old0;
-                                                    meta.x_old0 = sum_43.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d43) {
-                                                        meta.x_old0 = hdr.lanes_1.d43;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_43.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d43 = meta.x_old0;
-                                                    meta.x_old0 = sum_44.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d44) {
-                                                        meta.x_old0 = hdr.lanes_1.d44;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_44.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d44 = meta.x_old0;
-                                                    meta.x_old0 = sum_45.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d45) {
-                                                        meta.x_old0 = hdr.lanes_1.d45;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_45.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d45 = meta.x_old0;
-                                                    meta.x_old0 = sum_46.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d46) {
-                                                        meta.x_old0 = hdr.lanes_1.d46;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_46.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d46 = meta.x_old0;
-                                                    meta.x_old0 = sum_47.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d47) {
-                                                        meta.x_old0 = hdr.lanes_1.d47;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_47.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d47 = meta.x_old0;
-                                                    meta.x_old0 = sum_48.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d48) {
-                                                        meta.x_old0 = hdr.lanes_1.d48;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_48.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d48 = meta.x_old0;
-                                                    meta.x_old0 = sum_49.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d49) {
-                                                        meta.x_old0 = hdr.lanes_1.d49;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_49.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d49 = meta.x_old0;
-                                                    meta.x_old0 = sum_50.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d50) {
-                                                        meta.x_old0 = hdr.lanes_1.d50;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_50.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d50 = meta.x_old0;
-                                                    meta.x_old0 = sum_51.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d51) {
-                                                        meta.x_old0 = hdr.lanes_1.d51;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_51.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d51 = meta.x_old0;
-                                                    meta.x_old0 = sum_52.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d52) {
-                                                        meta.x_old0 = hdr.lanes_1.d52;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_52.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d52 = meta.x_old0;
-                                                    meta.x_old0 = sum_53.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d53) {
-                                                        meta.x_old0 = hdr.lanes_1.d53;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_53.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d53 = meta.x_old0;
-                                                    meta.x_old0 = sum_54.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d54) {
-                                                        meta.x_old0 = hdr.lanes_1.d54;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_54.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d54 = meta.x_old0;
-                                                    meta.x_old0 = sum_55.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d55) {
-                                                        meta.x_old0 = hdr.lanes_1.d55;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_55.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d55 = meta.x_old0;
-                                                    meta.x_old0 = sum_56.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d56) {
-                                                        meta.x_old0 = hdr.lanes_1.d56;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_56.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d56 = meta.x_old0;
-                                                    meta.x_old0 = sum_57.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d57) {
-                                                        meta.x_old0 = hdr.lanes_1.d57;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_57.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d57 = meta.x_old0;
-                                                    meta.x_old0 = sum_58.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d58) {
-                                                        meta.x_old0 = hdr.lanes_1.d58;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_58.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d58 = meta.x_old0;
-                                                    meta.x_old0 = sum_59.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d59) {
-                                                        meta.x_old0 = hdr.lanes_1.d59;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_59.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d59 = meta.x_old0;
-                                                    meta.x_old0 = sum_60.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d60) {
-                                                        meta.x_old0 = hdr.lanes_1.d60;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_60.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d60 = meta.x_old0;
-                                                    meta.x_old0 = sum_61.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d61) {
-                                                        meta.x_old0 = hdr.lanes_1.d61;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_61.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d61 = meta.x_old0;
-                                                    meta.x_old0 = sum_62.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d62) {
-                                                        meta.x_old0 = hdr.lanes_1.d62;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_62.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d62 = meta.x_old0;
-                                                    meta.x_old0 = sum_63.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d63) {
-                                                        meta.x_old0 = hdr.lanes_1.d63;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_63.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d63 = meta.x_old0;
+                                                    sum_read_out();
                                                 }
                                             }
                                         }
-                                    }
-                                    if (meta.role == 8w0x1) {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.workers;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.up;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x2);
-                                    } else {
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                        hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                                        hdr.netfold.count = meta.world;
-                                        hdr.ipv4.ttl = 8w0x40;
-                                        hdr.udp.checksum = 16w0x0;
-                                        meta.answer = 8w0x2;
-                                        meta.x_instance = meta.group;
-                                        meta.x_send = 1;
-                                        answers.count(32w0x0);
-                                    }
-                                } else {
-                                    if (meta.diff != 32w0x0) {
-                                        exponent_store();
-                                        if (hdr.lanes_0.isValid()) {
-                                            sum_store();
+                                        if (meta.role == 8w0x1) {
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.up;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x2);
                                         } else {
-                                            sum_clear();
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                            hdr.ipv4.ttl = 8w0x40;
+                                            hdr.udp.checksum = 16w0x0;
+                                            meta.answer = 8w0x2;
+                                            meta.x_instance = meta.group;
+                                            meta.x_send = 1;
+                                            answers.count(32w0x0);
                                         }
                                     } else {
-                                        meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                        meta.x_new0_8 = meta.x_old0_8;
-                                        if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                            meta.x_new0_8 = hdr.netfold.exp_next;
-                                        }
-                                        exponent_exponent.write(meta.index, meta.x_new0_8);
-                                        if (hdr.lanes_0.isValid()) {
-                                            if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                sum_sum();
+                                        if (meta.diff != 32w0x0) {
+                                            exponent_store();
+                                            shares_store();
+                                            counted_store();
+                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                sum_store();
                                             } else {
-                                                if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
+                                                sum_clear();
+                                            }
+                                        } else {
+                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                            meta.x_new0_8 = meta.x_old0_8;
+                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                meta.x_new0_8 = hdr.netfold.exp_next;
+                                            }
+                                            exponent_exponent.write(meta.index, meta.x_new0_8);
+                                            shares_add();
+                                            counted_add();
+                                            if (hdr.lanes_0.isValid()) {
+                                                if (meta.share != 32w0x0) {
+                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                        sum_sum();
+                                                    } else {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_08.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d08) {
+                                                                meta.x_old0 = hdr.lanes_0.d08;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_08.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_09.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d09) {
+                                                                meta.x_old0 = hdr.lanes_0.d09;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_09.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_10.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d10) {
+                                                                meta.x_old0 = hdr.lanes_0.d10;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_10.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_11.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d11) {
+                                                                meta.x_old0 = hdr.lanes_0.d11;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_11.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_12.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d12) {
+                                                                meta.x_old0 = hdr.lanes_0.d12;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_12.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_13.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d13) {
+                                                                meta.x_old0 = hdr.lanes_0.d13;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_13.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_14.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d14) {
+                                                                meta.x_old0 = hdr.lanes_0.d14;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_14.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_15.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d15) {
+                                                                meta.x_old0 = hdr.lanes_0.d15;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_15.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_16.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d16) {
+                                                                meta.x_old0 = hdr.lanes_0.d16;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_16.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_17.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d17) {
+                                                                meta.x_old0 = hdr.lanes_0.d17;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_17.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_18.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d18) {
+                                                                meta.x_old0 = hdr.lanes_0.d18;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_18.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_19.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d19) {
+                                                                meta.x_old0 = hdr.lanes_0.d19;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_19.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_20.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d20) {
+                                                                meta.x_old0 = hdr.lanes_0.d20;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_20.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_21.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d21) {
+                                                                meta.x_old0 = hdr.lanes_0.d21;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_21.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_22.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d22) {
+                                                                meta.x_old0 = hdr.lanes_0.d22;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_22.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_23.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d23) {
+                                                                meta.x_old0 = hdr.lanes_0.d23;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_23.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_24.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d24) {
+                                                                meta.x_old0 = hdr.lanes_0.d24;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_24.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_25.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d25) {
+                                                                meta.x_old0 = hdr.lanes_0.d25;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_25.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_26.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d26) {
+                                                                meta.x_old0 = hdr.lanes_0.d26;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_26.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_27.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d27) {
+                                                                meta.x_old0 = hdr.lanes_0.d27;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_27.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_28.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d28) {
+                                                                meta.x_old0 = hdr.lanes_0.d28;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_28.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_29.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d29) {
+                                                                meta.x_old0 = hdr.lanes_0.d29;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_29.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_30.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d30) {
+                                                                meta.x_old0 = hdr.lanes_0.d30;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_30.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_31.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_0.d31) {
+                                                                meta.x_old0 = hdr.lanes_0.d31;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_31.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_32.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d32) {
+                                                                meta.x_old0 = hdr.lanes_1.d32;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_32.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_33.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d33) {
+                                                                meta.x_old0 = hdr.lanes_1.d33;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_33.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_34.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d34) {
+                                                                meta.x_old0 = hdr.lanes_1.d34;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_34.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_35.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d35) {
+                                                                meta.x_old0 = hdr.lanes_1.d35;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_35.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_36.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d36) {
+                                                                meta.x_old0 = hdr.lanes_1.d36;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_36.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_37.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d37) {
+                                                                meta.x_old0 = hdr.lanes_1.d37;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_37.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_38.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d38) {
+                                                                meta.x_old0 = hdr.lanes_1.d38;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_38.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_39.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d39) {
+                                                                meta.x_old0 = hdr.lanes_1.d39;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_39.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_40.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d40) {
+                                                                meta.x_old0 = hdr.lanes_1.d40;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_40.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_41.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d41) {
+                                                                meta.x_old0 = hdr.lanes_1.d41;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_41.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_42.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d42) {
+                                                                meta.x_old0 = hdr.lanes_1.d42;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_42.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_43.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d43) {
+                                                                meta.x_old0 = hdr.lanes_1.d43;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_43.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_44.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d44) {
+                                                                meta.x_old0 = hdr.lanes_1.d44;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_44.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_45.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d45) {
+                                                                meta.x_old0 = hdr.lanes_1.d45;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_45.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_46.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d46) {
+                                                                meta.x_old0 = hdr.lanes_1.d46;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_46.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_47.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d47) {
+                                                                meta.x_old0 = hdr.lanes_1.d47;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_47.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_48.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d48) {
+                                                                meta.x_old0 = hdr.lanes_1.d48;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_48.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_49.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d49) {
+                                                                meta.x_old0 = hdr.lanes_1.d49;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_49.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_50.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d50) {
+                                                                meta.x_old0 = hdr.lanes_1.d50;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_50.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_51.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d51) {
+                                                                meta.x_old0 = hdr.lanes_1.d51;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_51.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_52.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d52) {
+                                                                meta.x_old0 = hdr.lanes_1.d52;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_52.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_53.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d53) {
+                                                                meta.x_old0 = hdr.lanes_1.d53;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_53.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_54.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d54) {
+                                                                meta.x_old0 = hdr.lanes_1.d54;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_54.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_55.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d55) {
+                                                                meta.x_old0 = hdr.lanes_1.d55;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_55.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_56.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d56) {
+                                                                meta.x_old0 = hdr.lanes_1.d56;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_56.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_57.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d57) {
+                                                                meta.x_old0 = hdr.lanes_1.d57;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_57.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_58.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d58) {
+                                                                meta.x_old0 = hdr.lanes_1.d58;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_58.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_59.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d59) {
+                                                                meta.x_old0 = hdr.lanes_1.d59;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_59.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_60.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d60) {
+                                                                meta.x_old0 = hdr.lanes_1.d60;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_60.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_61.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d61) {
+                                                                meta.x_old0 = hdr.lanes_1.d61;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_61.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_62.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d62) {
+                                                                meta.x_old0 = hdr.lanes_1.d62;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_62.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_63.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                            if (meta.x_old0 > hdr.lanes_1.d63) {
+                                                                meta.x_old0 = hdr.lanes_1.d63;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_63.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                        } else {
+                                                            meta.x_old0 = sum_00.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_00.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_01.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                meta.x_old0 = hdr.lanes_0.d01;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_01.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_02.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                meta.x_old0 = hdr.lanes_0.d02;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_02.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_03.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                meta.x_old0 = hdr.lanes_0.d03;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_03.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_04.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                meta.x_old0 = hdr.lanes_0.d04;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_04.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_05.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                meta.x_old0 = hdr.lanes_0.d05;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_05.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_06.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                meta.x_old0 = hdr.lanes_0.d06;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_06.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_07.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                meta.x_old0 = hdr.lanes_0.d07;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_07.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_08.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d08) {
+                                                                meta.x_old0 = hdr.lanes_0.d08;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_08.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_09.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d09) {
+                                                                meta.x_old0 = hdr.lanes_0.d09;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_09.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_10.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d10) {
+                                                                meta.x_old0 = hdr.lanes_0.d10;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_10.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_11.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d11) {
+                                                                meta.x_old0 = hdr.lanes_0.d11;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_11.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_12.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d12) {
+                                                                meta.x_old0 = hdr.lanes_0.d12;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_12.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_13.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d13) {
+                                                                meta.x_old0 = hdr.lanes_0.d13;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_13.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_14.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d14) {
+                                                                meta.x_old0 = hdr.lanes_0.d14;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_14.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_15.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d15) {
+                                                                meta.x_old0 = hdr.lanes_0.d15;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_15.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_16.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d16) {
+                                                                meta.x_old0 = hdr.lanes_0.d16;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_16.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_17.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d17) {
+                                                                meta.x_old0 = hdr.lanes_0.d17;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_17.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_18.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d18) {
+                                                                meta.x_old0 = hdr.lanes_0.d18;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_18.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_19.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d19) {
+                                                                meta.x_old0 = hdr.lanes_0.d19;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_19.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_20.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d20) {
+                                                                meta.x_old0 = hdr.lanes_0.d20;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_20.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_21.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d21) {
+                                                                meta.x_old0 = hdr.lanes_0.d21;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_21.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_22.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d22) {
+                                                                meta.x_old0 = hdr.lanes_0.d22;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_22.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_23.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d23) {
+                                                                meta.x_old0 = hdr.lanes_0.d23;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_23.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_24.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d24) {
+                                                                meta.x_old0 = hdr.lanes_0.d24;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_24.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_25.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d25) {
+                                                                meta.x_old0 = hdr.lanes_0.d25;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_25.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_26.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d26) {
+                                                                meta.x_old0 = hdr.lanes_0.d26;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_26.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_27.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d27) {
+                                                                meta.x_old0 = hdr.lanes_0.d27;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_27.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_28.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d28) {
+                                                                meta.x_old0 = hdr.lanes_0.d28;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_28.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_29.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d29) {
+                                                                meta.x_old0 = hdr.lanes_0.d29;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_29.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_30.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d30) {
+                                                                meta.x_old0 = hdr.lanes_0.d30;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_30.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_31.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_0.d31) {
+                                                                meta.x_old0 = hdr.lanes_0.d31;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_31.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_32.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d32) {
+                                                                meta.x_old0 = hdr.lanes_1.d32;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_32.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_33.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d33) {
+                                                                meta.x_old0 = hdr.lanes_1.d33;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_33.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_34.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d34) {
+                                                                meta.x_old0 = hdr.lanes_1.d34;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_34.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_35.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d35) {
+                                                                meta.x_old0 = hdr.lanes_1.d35;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_35.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_36.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d36) {
+                                                                meta.x_old0 = hdr.lanes_1.d36;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_36.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_37.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d37) {
+                                                                meta.x_old0 = hdr.lanes_1.d37;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_37.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_38.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d38) {
+                                                                meta.x_old0 = hdr.lanes_1.d38;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_38.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_39.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d39) {
+                                                                meta.x_old0 = hdr.lanes_1.d39;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_39.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_40.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d40) {
+                                                                meta.x_old0 = hdr.lanes_1.d40;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_40.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_41.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d41) {
+                                                                meta.x_old0 = hdr.lanes_1.d41;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_41.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_42.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d42) {
+                                                                meta.x_old0 = hdr.lanes_1.d42;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_42.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_43.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d43) {
+                                                                meta.x_old0 = hdr.lanes_1.d43;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_43.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_44.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d44) {
+                                                                meta.x_old0 = hdr.lanes_1.d44;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_44.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_45.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d45) {
+                                                                meta.x_old0 = hdr.lanes_1.d45;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_45.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_46.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d46) {
+                                                                meta.x_old0 = hdr.lanes_1.d46;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_46.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_47.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d47) {
+                                                                meta.x_old0 = hdr.lanes_1.d47;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_47.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_48.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d48) {
+                                                                meta.x_old0 = hdr.lanes_1.d48;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_48.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_49.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d49) {
+                                                                meta.x_old0 = hdr.lanes_1.d49;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_49.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_50.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d50) {
+                                                                meta.x_old0 = hdr.lanes_1.d50;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_50.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_51.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d51) {
+                                                                meta.x_old0 = hdr.lanes_1.d51;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_51.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_52.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d52) {
+                                                                meta.x_old0 = hdr.lanes_1.d52;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_52.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_53.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d53) {
+                                                                meta.x_old0 = hdr.lanes_1.d53;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_53.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_54.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d54) {
+                                                                meta.x_old0 = hdr.lanes_1.d54;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_54.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_55.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d55) {
+                                                                meta.x_old0 = hdr.lanes_1.d55;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_55.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_56.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d56) {
+                                                                meta.x_old0 = hdr.lanes_1.d56;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_56.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_57.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d57) {
+                                                                meta.x_old0 = hdr.lanes_1.d57;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_57.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_58.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d58) {
+                                                                meta.x_old0 = hdr.lanes_1.d58;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_58.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_59.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d59) {
+                                                                meta.x_old0 = hdr.lanes_1.d59;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_59.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_60.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d60) {
+                                                                meta.x_old0 = hdr.lanes_1.d60;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_60.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_61.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d61) {
+                                                                meta.x_old0 = hdr.lanes_1.d61;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_61.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_62.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d62) {
+                                                                meta.x_old0 = hdr.lanes_1.d62;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_62.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
+                                                            meta.x_old0 = sum_63.read(meta.index);
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                            if (meta.x_old0 < hdr.lanes_1.d63) {
+                                                                meta.x_old0 = hdr.lanes_1.d63;
+                                                            }
+                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                            sum_63.write(meta.index, meta.x_old0);
+                                                            hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
+                                                        }
                                                     }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_08.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d08) {
-                                                        meta.x_old0 = hdr.lanes_0.d08;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_08.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_09.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d09) {
-                                                        meta.x_old0 = hdr.lanes_0.d09;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_09.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_10.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d10) {
-                                                        meta.x_old0 = hdr.lanes_0.d10;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_10.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_11.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d11) {
-                                                        meta.x_old0 = hdr.lanes_0.d11;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_11.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_12.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d12) {
-                                                        meta.x_old0 = hdr.lanes_0.d12;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_12.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_13.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d13) {
-                                                        meta.x_old0 = hdr.lanes_0.d13;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_13.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_14.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d14) {
-                                                        meta.x_old0 = hdr.lanes_0.d14;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_14.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_15.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d15) {
-                                                        meta.x_old0 = hdr.lanes_0.d15;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_15.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_16.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d16) {
-                                                        meta.x_old0 = hdr.lanes_0.d16;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_16.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_17.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d17) {
-                                                        meta.x_old0 = hdr.lanes_0.d17;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_17.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_18.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d18) {
-                                                        meta.x_old0 = hdr.lanes_0.d18;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_18.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_19.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d19) {
-                                                        meta.x_old0 = hdr.lanes_0.d19;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_19.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_20.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d20) {
-                                                        meta.x_old0 = hdr.lanes_0.d20;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_20.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_21.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d21) {
-                                                        meta.x_old0 = hdr.lanes_0.d21;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_21.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_22.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d22) {
-                                                        meta.x_old0 = hdr.lanes_0.d22;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_22.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_23.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d23) {
-                                                        meta.x_old0 = hdr.lanes_0.d23;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_23.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_24.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d24) {
-                                                        meta.x_old0 = hdr.lanes_0.d24;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_24.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_25.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d25) {
-                                                        meta.x_old0 = hdr.lanes_0.d25;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_25.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_26.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d26) {
-                                                        meta.x_old0 = hdr.lanes_0.d26;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_26.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_27.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d27) {
-                                                        meta.x_old0 = hdr.lanes_0.d27;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_27.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_28.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d28) {
-                                                        meta.x_old0 = hdr.lanes_0.d28;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_28.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_29.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d29) {
-                                                        meta.x_old0 = hdr.lanes_0.d29;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_29.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_30.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d30) {
-                                                        meta.x_old0 = hdr.lanes_0.d30;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_30.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_31.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_0.d31) {
-                                                        meta.x_old0 = hdr.lanes_0.d31;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_31.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_32.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d32) {
-                                                        meta.x_old0 = hdr.lanes_1.d32;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_32.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_33.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d33) {
-                                                        meta.x_old0 = hdr.lanes_1.d33;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_33.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_34.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d34) {
-                                                        meta.x_old0 = hdr.lanes_1.d34;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_34.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_35.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d35) {
-                                                        meta.x_old0 = hdr.lanes_1.d35;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_35.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_36.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d36) {
-                                                        meta.x_old0 = hdr.lanes_1.d36;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_36.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_37.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d37) {
-                                                        meta.x_old0 = hdr.lanes_1.d37;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_37.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_38.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d38) {
-                                                        meta.x_old0 = hdr.lanes_1.d38;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_38.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_39.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d39) {
-                                                        meta.x_old0 = hdr.lanes_1.d39;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_39.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_40.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d40) {
-                                                        meta.x_old0 = hdr.lanes_1.d40;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_40.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_41.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d41) {
-                                                        meta.x_old0 = hdr.lanes_1.d41;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_41.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_42.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d42) {
-                                                        meta.x_old0 = hdr.lanes_1.d42;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_42.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_43.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d43) {
-                                                        meta.x_old0 = hdr.lanes_1.d43;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_43.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_44.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d44) {
-                                                        meta.x_old0 = hdr.lanes_1.d44;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_44.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_45.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d45) {
-                                                        meta.x_old0 = hdr.lanes_1.d45;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_45.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_46.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d46) {
-                                                        meta.x_old0 = hdr.lanes_1.d46;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_46.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_47.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d47) {
-                                                        meta.x_old0 = hdr.lanes_1.d47;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_47.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_48.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d48) {
-                                                        meta.x_old0 = hdr.lanes_1.d48;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_48.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_49.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d49) {
-                                                        meta.x_old0 = hdr.lanes_1.d49;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_49.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_50.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d50) {
-                                                        meta.x_old0 = hdr.lanes_1.d50;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_50.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_51.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d51) {
-                                                        meta.x_old0 = hdr.lanes_1.d51;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_51.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_52.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d52) {
-                                                        meta.x_old0 = hdr.lanes_1.d52;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_52.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_53.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d53) {
-                                                        meta.x_old0 = hdr.lanes_1.d53;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_53.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_54.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d54) {
-                                                        meta.x_old0 = hdr.lanes_1.d54;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_54.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_55.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d55) {
-                                                        meta.x_old0 = hdr.lanes_1.d55;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_55.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_56.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d56) {
-                                                        meta.x_old0 = hdr.lanes_1.d56;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_56.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_57.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d57) {
-                                                        meta.x_old0 = hdr.lanes_1.d57;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_57.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_58.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d58) {
-                                                        meta.x_old0 = hdr.lanes_1.d58;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_58.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_59.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d59) {
-                                                        meta.x_old0 = hdr.lanes_1.d59;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_59.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_60.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d60) {
-                                                        meta.x_old0 = hdr.lanes_1.d60;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_60.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_61.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d61) {
-                                                        meta.x_old0 = hdr.lanes_1.d61;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_61.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_62.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d62) {
-                                                        meta.x_old0 = hdr.lanes_1.d62;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_62.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_63.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
-                                                    if (meta.x_old0 > hdr.lanes_1.d63) {
-                                                        meta.x_old0 = hdr.lanes_1.d63;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_63.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
-                                                } else {
-                                                    meta.x_old0 = sum_00.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                        meta.x_old0 = hdr.lanes_0.d00;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_00.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_01.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                        meta.x_old0 = hdr.lanes_0.d01;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_01.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_02.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                        meta.x_old0 = hdr.lanes_0.d02;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_02.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_03.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                        meta.x_old0 = hdr.lanes_0.d03;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_03.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_04.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                        meta.x_old0 = hdr.lanes_0.d04;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_04.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_05.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                        meta.x_old0 = hdr.lanes_0.d05;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_05.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_06.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                        meta.x_old0 = hdr.lanes_0.d06;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_06.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_07.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                        meta.x_old0 = hdr.lanes_0.d07;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_07.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_08.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d08) {
-                                                        meta.x_old0 = hdr.lanes_0.d08;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_08.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d08 = hdr.lanes_0.d08 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_09.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d09) {
-                                                        meta.x_old0 = hdr.lanes_0.d09;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_09.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d09 = hdr.lanes_0.d09 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_10.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d10) {
-                                                        meta.x_old0 = hdr.lanes_0.d10;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_10.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d10 = hdr.lanes_0.d10 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_11.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d11) {
-                                                        meta.x_old0 = hdr.lanes_0.d11;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_11.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d11 = hdr.lanes_0.d11 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_12.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d12) {
-                                                        meta.x_old0 = hdr.lanes_0.d12;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_12.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d12 = hdr.lanes_0.d12 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_13.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d13) {
-                                                        meta.x_old0 = hdr.lanes_0.d13;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_13.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d13 = hdr.lanes_0.d13 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_14.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d14) {
-                                                        meta.x_old0 = hdr.lanes_0.d14;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_14.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d14 = hdr.lanes_0.d14 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_15.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d15) {
-                                                        meta.x_old0 = hdr.lanes_0.d15;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_15.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d15 = hdr.lanes_0.d15 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_16.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d16) {
-                                                        meta.x_old0 = hdr.lanes_0.d16;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_16.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d16 = hdr.lanes_0.d16 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_17.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d17) {
-                                                        meta.x_old0 = hdr.lanes_0.d17;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_17.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d17 = hdr.lanes_0.d17 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_18.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d18) {
-                                                        meta.x_old0 = hdr.lanes_0.d18;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_18.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d18 = hdr.lanes_0.d18 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_19.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d19) {
-                                                        meta.x_old0 = hdr.lanes_0.d19;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_19.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d19 = hdr.lanes_0.d19 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_20.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d20) {
-                                                        meta.x_old0 = hdr.lanes_0.d20;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_20.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d20 = hdr.lanes_0.d20 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_21.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d21) {
-                                                        meta.x_old0 = hdr.lanes_0.d21;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_21.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d21 = hdr.lanes_0.d21 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_22.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d22) {
-                                                        meta.x_old0 = hdr.lanes_0.d22;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_22.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d22 = hdr.lanes_0.d22 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_23.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d23) {
-                                                        meta.x_old0 = hdr.lanes_0.d23;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_23.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d23 = hdr.lanes_0.d23 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_24.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d24) {
-                                                        meta.x_old0 = hdr.lanes_0.d24;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_24.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d24 = hdr.lanes_0.d24 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_25.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d25) {
-                                                        meta.x_old0 = hdr.lanes_0.d25;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_25.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d25 = hdr.lanes_0.d25 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_26.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d26) {
-                                                        meta.x_old0 = hdr.lanes_0.d26;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_26.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d26 = hdr.lanes_0.d26 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_27.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d27) {
-                                                        meta.x_old0 = hdr.lanes_0.d27;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_27.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d27 = hdr.lanes_0.d27 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_28.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d28) {
-                                                        meta.x_old0 = hdr.lanes_0.d28;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_28.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d28 = hdr.lanes_0.d28 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_29.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d29) {
-                                                        meta.x_old0 = hdr.lanes_0.d29;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_29.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d29 = hdr.lanes_0.d29 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_30.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d30) {
-                                                        meta.x_old0 = hdr.lanes_0.d30;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_30.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d30 = hdr.lanes_0.d30 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_31.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_0.d31) {
-                                                        meta.x_old0 = hdr.lanes_0.d31;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_31.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_0.d31 = hdr.lanes_0.d31 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_32.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d32) {
-                                                        meta.x_old0 = hdr.lanes_1.d32;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_32.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d32 = hdr.lanes_1.d32 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_33.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d33) {
-                                                        meta.x_old0 = hdr.lanes_1.d33;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_33.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d33 = hdr.lanes_1.d33 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_34.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d34) {
-                                                        meta.x_old0 = hdr.lanes_1.d34;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_34.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d34 = hdr.lanes_1.d34 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_35.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d35) {
-                                                        meta.x_old0 = hdr.lanes_1.d35;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_35.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d35 = hdr.lanes_1.d35 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_36.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d36) {
-                                                        meta.x_old0 = hdr.lanes_1.d36;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_36.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d36 = hdr.lanes_1.d36 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_37.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d37) {
-                                                        meta.x_old0 = hdr.lanes_1.d37;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_37.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d37 = hdr.lanes_1.d37 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_38.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d38) {
-                                                        meta.x_old0 = hdr.lanes_1.d38;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_38.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d38 = hdr.lanes_1.d38 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_39.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d39) {
-                                                        meta.x_old0 = hdr.lanes_1.d39;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_39.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d39 = hdr.lanes_1.d39 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_40.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d40) {
-                                                        meta.x_old0 = hdr.lanes_1.d40;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_40.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d40 = hdr.lanes_1.d40 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_41.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d41) {
-                                                        meta.x_old0 = hdr.lanes_1.d41;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_41.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d41 = hdr.lanes_1.d41 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_42.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d42) {
-                                                        meta.x_old0 = hdr.lanes_1.d42;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_42.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d42 = hdr.lanes_1.d42 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_43.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d43) {
-                                                        meta.x_old0 = hdr.lanes_1.d43;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_43.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d43 = hdr.lanes_1.d43 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_44.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d44) {
-                                                        meta.x_old0 = hdr.lanes_1.d44;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_44.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d44 = hdr.lanes_1.d44 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_45.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d45) {
-                                                        meta.x_old0 = hdr.lanes_1.d45;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_45.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d45 = hdr.lanes_1.d45 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_46.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d46) {
-                                                        meta.x_old0 = hdr.lanes_1.d46;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_46.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d46 = hdr.lanes_1.d46 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_47.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d47) {
-                                                        meta.x_old0 = hdr.lanes_1.d47;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_47.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d47 = hdr.lanes_1.d47 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_48.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d48) {
-                                                        meta.x_old0 = hdr.lanes_1.d48;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_48.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d48 = hdr.lanes_1.d48 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_49.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d49) {
-                                                        meta.x_old0 = hdr.lanes_1.d49;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_49.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d49 = hdr.lanes_1.d49 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_50.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d50) {
-                                                        meta.x_old0 = hdr.lanes_1.d50;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_50.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d50 = hdr.lanes_1.d50 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_51.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d51) {
-                                                        meta.x_old0 = hdr.lanes_1.d51;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_51.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d51 = hdr.lanes_1.d51 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_52.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d52) {
-                                                        meta.x_old0 = hdr.lanes_1.d52;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_52.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d52 = hdr.lanes_1.d52 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_53.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d53) {
-                                                        meta.x_old0 = hdr.lanes_1.d53;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_53.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d53 = hdr.lanes_1.d53 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_54.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d54) {
-                                                        meta.x_old0 = hdr.lanes_1.d54;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_54.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d54 = hdr.lanes_1.d54 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_55.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d55) {
-                                                        meta.x_old0 = hdr.lanes_1.d55;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_55.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d55 = hdr.lanes_1.d55 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_56.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d56) {
-                                                        meta.x_old0 = hdr.lanes_1.d56;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_56.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d56 = hdr.lanes_1.d56 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_57.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d57) {
-                                                        meta.x_old0 = hdr.lanes_1.d57;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_57.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d57 = hdr.lanes_1.d57 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_58.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d58) {
-                                                        meta.x_old0 = hdr.lanes_1.d58;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_58.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d58 = hdr.lanes_1.d58 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_59.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d59) {
-                                                        meta.x_old0 = hdr.lanes_1.d59;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_59.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d59 = hdr.lanes_1.d59 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_60.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d60) {
-                                                        meta.x_old0 = hdr.lanes_1.d60;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_60.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d60 = hdr.lanes_1.d60 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_61.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d61) {
-                                                        meta.x_old0 = hdr.lanes_1.d61;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_61.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d61 = hdr.lanes_1.d61 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_62.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d62) {
-                                                        meta.x_old0 = hdr.lanes_1.d62;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_62.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d62 = hdr.lanes_1.d62 ^ 32w0x80000000;
-                                                    meta.x_old0 = sum_63.read(meta.index);
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
-                                                    if (meta.x_old0 < hdr.lanes_1.d63) {
-                                                        meta.x_old0 = hdr.lanes_1.d63;
-                                                    }
-                                                    meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                    sum_63.write(meta.index, meta.x_old0);
-                                                    hdr.lanes_1.d63 = hdr.lanes_1.d63 ^ 32w0x80000000;
                                                 }
                                             }
                                         }

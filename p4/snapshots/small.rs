@@ -431,6 +431,7 @@ impl rt::Pipeline for Program {
             fingerprint: 0x9eb2a8d0b644f77a,
             lane_words: 16,
             numerics: rt::Numerics::Word,
+            bounded_loss: false,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

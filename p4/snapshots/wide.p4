@@ -100,6 +100,7 @@ struct metadata_t {
     bit<16> up;
     bit<16> workers;
     bit<32> settled;
+    bit<32> share;
     bit<48> swap;
     bit<8> emit;
     bit<8> shift;
@@ -186,6 +187,8 @@ control IngressImpl(
     @id(0x1600100e) register<bit<32>, bit<32>>(128) sum_14;
     @id(0x1600100f) register<bit<32>, bit<32>>(128) sum_15;
     @id(0x16000005) register<bit<32>, bit<32>>(128) settled_chunk;
+    @id(0x16000006) register<bit<32>, bit<32>>(128) shares_children;
+    @id(0x16000007) register<bit<16>, bit<32>>(128) counted_workers;
     @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
 
@@ -201,6 +204,16 @@ control IngressImpl(
         bit<32> old0;
         version_chunk.read(old0, meta.index);
         meta.stored = old0;
+    }
+
+    @hidden
+    action claim_shut_out() {
+        bit<32> old0;
+        claim_seen.read(old0, meta.index);
+        bit<32> old1;
+        claim_chunk.read(old1, meta.index);
+        claim_seen.write(meta.index, (hdr.netfold.chunk == old1) ? (old0 | meta.bit_mask) : old0);
+        meta.seen = (hdr.netfold.chunk == old1) ? old0 : 32w0;
     }
 
     @hidden
@@ -255,6 +268,16 @@ control IngressImpl(
     }
 
     @hidden
+    action shares_store() {
+        shares_children.write(meta.index, meta.share);
+    }
+
+    @hidden
+    action counted_store() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action settled_mark_out() {
         bit<32> old0;
         settled_chunk.read(old0, meta.index);
@@ -288,6 +311,19 @@ control IngressImpl(
     }
 
     @hidden
+    action shares_read_out() {
+        bit<32> old0;
+        shares_children.read(old0, meta.index);
+        hdr.netfold.bitmap = old0;
+    }
+
+    @hidden
+    action shares_store_out() {
+        shares_children.write(meta.index, meta.share);
+        hdr.netfold.bitmap = meta.share;
+    }
+
+    @hidden
     action settled_read_out() {
         bit<32> old0;
         settled_chunk.read(old0, meta.index);
@@ -299,6 +335,13 @@ control IngressImpl(
         bit<8> old0;
         exponent_exponent.read(old0, meta.index);
         hdr.netfold.exp_next = old0;
+    }
+
+    @hidden
+    action counted_read_out() {
+        bit<16> old0;
+        counted_workers.read(old0, meta.index);
+        hdr.netfold.count = old0;
     }
 
     @hidden
@@ -344,6 +387,11 @@ control IngressImpl(
     }
 
     @hidden
+    action counted_store_out() {
+        counted_workers.write(meta.index, hdr.netfold.count);
+    }
+
+    @hidden
     action sum_store_to_acc() {
         sum_00.write(meta.index, (bit<32>)(hdr.lanes.d00));
         meta.acc_00 = (bit<32>)(hdr.lanes.d00);
@@ -385,6 +433,22 @@ control IngressImpl(
         exponent_exponent.read(old0, meta.index);
         exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
         hdr.netfold.exp_next = old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next;
+    }
+
+    @hidden
+    action shares_add_out() {
+        bit<32> old0;
+        shares_children.read(old0, meta.index);
+        shares_children.write(meta.index, old0 | meta.share);
+        hdr.netfold.bitmap = old0 | meta.share;
+    }
+
+    @hidden
+    action counted_add_out() {
+        bit<16> old0;
+        counted_workers.read(old0, meta.index);
+        counted_workers.write(meta.index, old0 + hdr.netfold.count);
+        hdr.netfold.count = old0 + hdr.netfold.count;
     }
 
     @hidden
@@ -498,6 +562,20 @@ control IngressImpl(
         bit<8> old0;
         exponent_exponent.read(old0, meta.index);
         exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
+    }
+
+    @hidden
+    action shares_add() {
+        bit<32> old0;
+        shares_children.read(old0, meta.index);
+        shares_children.write(meta.index, old0 | meta.share);
+    }
+
+    @hidden
+    action counted_add() {
+        bit<16> old0;
+        counted_workers.read(old0, meta.index);
+        counted_workers.write(meta.index, old0 + hdr.netfold.count);
     }
 
     @hidden
@@ -635,11 +713,12 @@ control IngressImpl(
     }
 
     @id(0x01000008)
-    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group) {
+    action admit_result(@id(1) bit<32> base, @id(2) bit<32> others, @id(3) bit<16> world, @id(4) bit<16> group, @id(5) bit<32> bit_mask) {
         meta.index = base;
         meta.others = others;
         meta.world = world;
         meta.group = group;
+        meta.bit_mask = bit_mask;
         meta.role = 8w0x2;
     }
 
@@ -663,7 +742,7 @@ control IngressImpl(
             admit_result;
         }
         const default_action = deny(0x5);
-        size = 666;
+        size = 794;
     }
 
     apply {
@@ -690,8 +769,36 @@ control IngressImpl(
             job.apply();
             if (meta.reason == 8w0x0) {
                 meta.index = meta.index + (bit<32>)((hdr.netfold.slot ++ hdr.netfold.set));
+                if (hdr.netfold.count != 16w0x0) {
+                    meta.share = meta.bit_mask;
+                }
+                if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
+                    hdr.lanes.setValid();
+                    hdr.lanes.d00 = 0;
+                    hdr.lanes.d01 = 0;
+                    hdr.lanes.d02 = 0;
+                    hdr.lanes.d03 = 0;
+                    hdr.lanes.d04 = 0;
+                    hdr.lanes.d05 = 0;
+                    hdr.lanes.d06 = 0;
+                    hdr.lanes.d07 = 0;
+                    hdr.lanes.d08 = 0;
+                    hdr.lanes.d09 = 0;
+                    hdr.lanes.d10 = 0;
+                    hdr.lanes.d11 = 0;
+                    hdr.lanes.d12 = 0;
+                    hdr.lanes.d13 = 0;
+                    hdr.lanes.d14 = 0;
+                    hdr.lanes.d15 = 0;
+                    hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
+                    hdr.udp.length = 16w0x44;
+                    hdr.ipv4.total_len = 16w0x58;
+                }
                 if ((hdr.netfold.kind == 4w0x6) || (meta.role == 8w0x2)) {
                     claim_peek_out();
+                    version_peek_out();
+                } else if (hdr.netfold.kind == 4w0x3) {
+                    claim_shut_out();
                     version_peek_out();
                 } else {
                     claim_touch_out();
@@ -712,6 +819,8 @@ control IngressImpl(
                         settled_mark();
                         exponent_clear();
                         sum_clear();
+                        shares_store();
+                        counted_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
                         hdr.netfold.bitmap = meta.seen;
@@ -737,9 +846,14 @@ control IngressImpl(
                             if (hdr.lanes.isValid()) {
                                 sum_store();
                             }
+                            meta.share = 32w0x0;
+                            if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
+                                shares_read_out();
+                            } else {
+                                shares_store_out();
+                            }
+                            counted_store();
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                            hdr.netfold.count = meta.world;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
                             meta.answer = 8w0x2;
@@ -750,6 +864,96 @@ control IngressImpl(
                         }
                     } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
                         meta.reason = 8w0xa;
+                    } else {
+                        meta.reason = 8w0xd;
+                    }
+                } else if (hdr.netfold.kind == 4w0x3) {
+                    if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
+                        hdr.netfold.kind = 4w0x4;
+                        hdr.lanes.setInvalid();
+                        hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                        hdr.udp.length = 16w0x24;
+                        hdr.ipv4.total_len = 16w0x38;
+                        meta.reason = 8w0xa;
+                        meta.answer = 8w0x2;
+                        standard_metadata.egress_spec = (bit<9>)(meta.port);
+                        meta.swap = hdr.ethernet.dst;
+                        hdr.ethernet.dst = hdr.ethernet.src;
+                        hdr.ethernet.src = meta.swap;
+                        meta.swap = (bit<48>)(hdr.ipv4.dst);
+                        hdr.ipv4.dst = hdr.ipv4.src;
+                        hdr.ipv4.src = (bit<32>)(meta.swap);
+                        meta.swap = (bit<48>)(hdr.udp.dst_port);
+                        hdr.udp.dst_port = hdr.udp.src_port;
+                        hdr.udp.src_port = (bit<16>)(meta.swap);
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                    } else if (meta.diff == 32w0x0) {
+                        if (meta.missing == 32w0x0) {
+                            settled_read_out();
+                            exponent_read_out();
+                            shares_read_out();
+                            counted_read_out();
+                            if (hdr.lanes.isValid()) {
+                                sum_read_to_acc();
+                            }
+                            meta.emit = 8w0x1;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            if ((meta.role == 8w0x1) && (meta.settled == hdr.netfold.chunk)) {
+                                meta.shift = 8w0x0;
+                                meta.round = 32w0x0;
+                            }
+                            if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                meta.emit = 8w0x1;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.kind = 4w0x1;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                                meta.answer = 8w0x2;
+                                standard_metadata.mcast_grp = meta.up;
+                                answers.count(32w0x3);
+                            } else {
+                                hdr.netfold.kind = 4w0x2;
+                                meta.answer = 8w0x2;
+                                standard_metadata.egress_spec = (bit<9>)(meta.port);
+                                meta.swap = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.swap;
+                                meta.swap = (bit<48>)(hdr.ipv4.dst);
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = (bit<32>)(meta.swap);
+                                meta.swap = (bit<48>)(hdr.udp.dst_port);
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = (bit<16>)(meta.swap);
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                                answers.count(32w0x1);
+                            }
+                        } else {
+                            exponent_read_out();
+                            shares_read_out();
+                            counted_read_out();
+                            sum_read_to_acc();
+                            if (meta.role == 8w0x1) {
+                                meta.emit = 8w0x1;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.kind = 4w0x1;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                                meta.answer = 8w0x2;
+                                standard_metadata.mcast_grp = meta.up;
+                                answers.count(32w0x2);
+                            } else {
+                                meta.emit = 8w0x1;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.kind = 4w0x2;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                                meta.answer = 8w0x2;
+                                standard_metadata.mcast_grp = meta.group;
+                                answers.count(32w0x0);
+                            }
+                        }
                     } else {
                         meta.reason = 8w0xd;
                     }
@@ -777,20 +981,21 @@ control IngressImpl(
                     if (meta.missing == 32w0x0) {
                         settled_read_out();
                         exponent_read_out();
+                        shares_read_out();
+                        counted_read_out();
                         if (hdr.lanes.isValid()) {
                             sum_read_to_acc();
                         }
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
                         if ((meta.role == 8w0x1) && (meta.settled == hdr.netfold.chunk)) {
                             meta.shift = 8w0x0;
                             meta.round = 32w0x0;
                         }
                         if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
                             meta.emit = 8w0x1;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                            hdr.netfold.count = meta.workers;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            hdr.netfold.kind = 4w0x1;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
                             meta.answer = 8w0x2;
@@ -798,8 +1003,6 @@ control IngressImpl(
                             answers.count(32w0x3);
                         } else {
                             hdr.netfold.kind = 4w0x2;
-                            hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                            hdr.netfold.count = meta.world;
                             meta.answer = 8w0x2;
                             standard_metadata.egress_spec = (bit<9>)(meta.port);
                             meta.swap = hdr.ethernet.dst;
@@ -817,30 +1020,58 @@ control IngressImpl(
                         }
                     } else {
                         meta.reason = 8w0xb;
+                        if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
+                            hdr.netfold.kind = 4w0x8;
+                            hdr.netfold.bitmap = meta.seen;
+                            hdr.lanes.setInvalid();
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                            hdr.udp.length = 16w0x24;
+                            hdr.ipv4.total_len = 16w0x38;
+                            meta.answer = 8w0x2;
+                            standard_metadata.egress_spec = (bit<9>)(meta.port);
+                            meta.swap = hdr.ethernet.dst;
+                            hdr.ethernet.dst = hdr.ethernet.src;
+                            hdr.ethernet.src = meta.swap;
+                            meta.swap = (bit<48>)(hdr.ipv4.dst);
+                            hdr.ipv4.dst = hdr.ipv4.src;
+                            hdr.ipv4.src = (bit<32>)(meta.swap);
+                            meta.swap = (bit<48>)(hdr.udp.dst_port);
+                            hdr.udp.dst_port = hdr.udp.src_port;
+                            hdr.udp.src_port = (bit<16>)(meta.swap);
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
+                        }
                     }
                 } else if (meta.missing == 32w0x0) {
                     if (meta.diff != 32w0x0) {
                         exponent_store_out();
-                        if (hdr.lanes.isValid()) {
+                        shares_store_out();
+                        counted_store_out();
+                        if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                             sum_store_to_acc();
                         } else {
                             sum_clear();
                         }
                     } else {
                         exponent_raise_out();
+                        shares_add_out();
+                        counted_add_out();
                         if (hdr.lanes.isValid()) {
-                            if (hdr.netfold.op == 4w0x0) {
-                                sum_sum_to_acc();
+                            if (meta.share != 32w0x0) {
+                                if (hdr.netfold.op == 4w0x0) {
+                                    sum_sum_to_acc();
+                                } else {
+                                    sum_max_to_acc();
+                                }
                             } else {
-                                sum_max_to_acc();
+                                sum_read_to_acc();
                             }
                         }
                     }
                     if (meta.role == 8w0x1) {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
-                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                        hdr.netfold.count = meta.workers;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.kind = 4w0x1;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
                         meta.answer = 8w0x2;
@@ -848,10 +1079,8 @@ control IngressImpl(
                         answers.count(32w0x2);
                     } else {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xfe;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
                         hdr.netfold.kind = 4w0x2;
-                        hdr.netfold.bitmap = meta.others | meta.bit_mask;
-                        hdr.netfold.count = meta.world;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
                         meta.answer = 8w0x2;
@@ -860,18 +1089,24 @@ control IngressImpl(
                     }
                 } else if (meta.diff != 32w0x0) {
                     exponent_store();
-                    if (hdr.lanes.isValid()) {
+                    shares_store();
+                    counted_store();
+                    if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                         sum_store();
                     } else {
                         sum_clear();
                     }
                 } else {
                     exponent_raise();
+                    shares_add();
+                    counted_add();
                     if (hdr.lanes.isValid()) {
-                        if (hdr.netfold.op == 4w0x0) {
-                            sum_sum();
-                        } else {
-                            sum_max();
+                        if (meta.share != 32w0x0) {
+                            if (hdr.netfold.op == 4w0x0) {
+                                sum_sum();
+                            } else {
+                                sum_max();
+                            }
                         }
                     }
                 }

@@ -18,7 +18,12 @@
 //! the switch's own DATA and goes up, as a group of one copy. A parent's RESULT for the chunk that went up overwrites
 //! exponent and lanes, settles the slot and is multicast to the children. The controller's ADVANCE acts as newer data
 //! that contributes nothing; its PROBE changes nothing; both are answered to their port.
+//!
+//! In a program for [bounded loss](Profile::bounded_loss) two registers more say what is in the lanes: `shares` (whose) and
+//! `counted` (how many workers'). DATA whose `count` is 0 is heard and adds nothing. A child's CLOSE makes the slot full,
+//! whoever is missing. A duplicate that says `droppable` is told whom the slot has heard.
 
+mod bounded;
 mod entries;
 mod numerics;
 mod steps;
@@ -116,6 +121,11 @@ pub fn numerics_of(program: &Program) -> Numerics {
     }
 }
 
+/// Whether an all-reduce program is one for [bounded loss](Profile::bounded_loss).
+pub fn is_for_bounded_loss(program: &Program) -> bool {
+    program.registers.iter().any(|register| register.name == bounded::SHARES)
+}
+
 /// The outer headers, where the pipeline sees them.
 #[derive(Clone, Copy)]
 struct Outer {
@@ -142,6 +152,8 @@ struct Vars {
     missing: MetaId,
     controller: MetaId,
     below: Option<Below>,
+    /// The child's bit if its share is in the packet, else 0; in a program for bounded loss.
+    share: Option<MetaId>,
     /// Holds an address while two are swapped.
     swap: MetaId,
 }
@@ -220,6 +232,7 @@ impl<'p> Build<'p> {
                 workers: meta("workers", 16),
                 settled: meta("settled", 32),
             }),
+            share: profile.bounded_loss.then(|| meta("share", 32)),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         let figures = Figures::declare(&mut program, profile.numerics);
@@ -308,6 +321,10 @@ impl<'p> Build<'p> {
         if self.vars.below.is_some() {
             self.program.registers.push(self.settled());
         }
+        if let Some(share) = self.vars.share {
+            let registers = self.bounded_registers(share);
+            self.program.registers.extend(registers);
+        }
         if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
             self.program.registers.push(self.power(figures));
         }
@@ -343,7 +360,16 @@ impl<'p> Build<'p> {
             output: vec![Case::when(equal, Expr::Cell(SEEN))],
         };
         let peek = reg_action("peek", vec![], vec![Case::always(Expr::Cell(SEEN))]);
-        self.register("claim", 1, RegisterKind::Cells(vec![word("seen"), word("chunk")]), vec![touch, peek])
+        let mut actions = vec![touch, peek];
+        if self.vars.share.is_some() {
+            actions.push(RegAction {
+                name: "shut".into(),
+                conditions: vec![self.get("chunk").eq(Expr::Cell(CHUNK))],
+                updates: vec![(SEEN, vec![Case::when(equal, Expr::Cell(SEEN) | bit())])],
+                output: vec![Case::when(equal, Expr::Cell(SEEN))],
+            });
+        }
+        self.register("claim", 1, RegisterKind::Cells(vec![word("seen"), word("chunk")]), actions)
     }
 
     fn version(&self) -> Register {
@@ -421,12 +447,10 @@ impl<'p> Build<'p> {
                 &with(&[base, bit, others, world, group, up, workers]),
                 role(steps::BELOW),
             ));
-            actions.push(admit(
-                "admit_result",
-                id::ADMIT_RESULT,
-                &[base, others, world, group],
-                role(steps::PARENT),
-            ));
+            let mut params = vec![base, others, world, group];
+            // This switch's own bit at its parent: whether its share is in the RESULT.
+            params.extend(v.share.map(|_| bit));
+            actions.push(admit("admit_result", id::ADMIT_RESULT, &params, role(steps::PARENT)));
         }
         actions
     }

@@ -535,6 +535,7 @@ impl<'a> Checker<'a> {
                 self.typed(at, index, 32, scope)
             }
             Stmt::Remove(part) => self.part(at, *part),
+            Stmt::AddLanes if ingress => self.part(at, Part::Lanes),
             Stmt::Unicast(port) if ingress => self.typed(at, port, 16, scope),
             Stmt::Multicast(group) if ingress => self.typed(at, group, 16, scope),
             Stmt::Priority(class) if ingress => self.typed(at, class, 3, scope),

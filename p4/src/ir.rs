@@ -375,6 +375,9 @@ pub enum Stmt {
     Count(CounterId, Expr),
     /// Makes a part absent, so that it is not sent.
     Remove(Part),
+    /// Gives a packet without lanes zeros for lanes; ingress only. A packet that has anything behind its headers, or no room in
+    /// the target's buffer, is dropped at once.
+    AddLanes,
     /// Sends the packet to a port.
     Unicast(Expr),
     /// Sends a copy to every member of a multicast group.

@@ -503,6 +503,15 @@ impl Printer<'_> {
                         self.w.line(format!("hdr.{name}.setInvalid();"));
                     }
                 }
+                Stmt::AddLanes => {
+                    for (name, _) in self.lane_headers() {
+                        self.w.line(format!("hdr.{name}.setValid();"));
+                    }
+                    for lane in 0..self.p.lane_count() {
+                        let place = self.lane(lane);
+                        self.w.line(format!("hdr.{place} = 0;"));
+                    }
+                }
                 Stmt::Unicast(port) => self.send("x_port", port)?,
                 Stmt::Multicast(group) => self.send("x_instance", group)?,
                 Stmt::Drop => self.w.line("drop_packet();"),

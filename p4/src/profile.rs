@@ -38,6 +38,9 @@ pub struct Profile {
     /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
     /// entries decide for each job.
     pub hierarchy: bool,
+    /// Whether shares may be left out of a sum where packets allow it (`droppable`): trimmed ones count as heard, and CLOSE
+    /// finishes a slot without those that are missing.
+    pub bounded_loss: bool,
     /// How lanes are folded. Wide, half and float programs have the operations sum and max.
     pub numerics: Numerics,
 }
@@ -58,13 +61,21 @@ impl Profile {
             priorities: 1,
             ecn_depth: 16,
             hierarchy: true,
+            bounded_loss: true,
             numerics: Numerics::Word,
         }
     }
 
     /// A profile that fits the 12 stages of a Tofino 1: sum alone, no parent, 8192 slot-sets.
     pub fn tofino() -> Self {
-        Self { ops: vec![LaneOp::Sum], slots: 4096, jobs: 12, hierarchy: false, ..Self::hardware() }
+        Self {
+            ops: vec![LaneOp::Sum],
+            slots: 4096,
+            jobs: 12,
+            hierarchy: false,
+            bounded_loss: false,
+            ..Self::hardware()
+        }
     }
 
     /// The profile of the software switch on transports that own the outer headers.
@@ -130,9 +141,11 @@ impl Profile {
         Ok(())
     }
 
-    /// Entries the job table must hold: five a child, five for a job's parent, one a job, and two for the controller.
+    /// Entries the job table must hold: five a child, one more where children may close slots, five for a job's parent, one a
+    /// job, and two for the controller.
     pub const fn job_table_size(&self) -> u32 {
-        self.jobs * (5 * (self.workers + self.hierarchy as u32) + 1) + 2
+        let child = 5 + self.bounded_loss as u32;
+        self.jobs * (child * self.workers + 5 * self.hierarchy as u32 + 1) + 2
     }
 
     /// Entries the table of addresses must hold: one a child, and one for a job's parent.

@@ -6,7 +6,8 @@
 //! the same bits. Per packet the code neither allocates nor locks.
 //!
 //! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only
-//! the last part can be removed.
+//! the last part can be removed. A packet that is alone in its burst may be given lanes, which take what follows it in memory;
+//! in a longer burst there is no room for them.
 
 mod expr;
 mod lanes;
@@ -272,9 +273,18 @@ impl Generator<'_> {
         self.w.open(format!("fn burst_body(state: &mut Program, {args}) {{"));
         self.w.open("for received in packets {");
         self.w.line("let start = received.offset as usize;");
-        self.w.open("let verdict = match memory.get_mut(start..start + received.len as usize) {");
-        self.w.line("Some(data) => packet(state, received.port.0, data),");
-        self.w.line("None => rt::Verdict::DROP,");
+        if self.layout.grows {
+            self.w.line("let len = received.len as usize;");
+            self.w.line("// What is alone may grow.");
+            self.w.line("let end = if packets.len() == 1 { memory.len() } else { start + len };");
+            self.w.open("let verdict = match memory.get_mut(start..end) {");
+            self.w.line("Some(data) if len <= data.len() => packet(state, received.port.0, data, len),");
+            self.w.line("_ => rt::Verdict::DROP,");
+        } else {
+            self.w.open("let verdict = match memory.get_mut(start..start + received.len as usize) {");
+            self.w.line("Some(data) => packet(state, received.port.0, data),");
+            self.w.line("None => rt::Verdict::DROP,");
+        }
         self.w.close("};");
         self.w.line("verdicts.push(verdict);");
         self.w.close("}");
@@ -361,6 +371,8 @@ impl Generator<'_> {
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
         self.w.line(format!("lane_words: {},", self.p.lane_bytes() / 4));
         self.w.line(format!("numerics: rt::Numerics::{:?},", crate::allreduce::numerics_of(self.p)));
+        let bounded_loss = crate::allreduce::is_for_bounded_loss(self.p);
+        self.w.line(format!("bounded_loss: {bounded_loss},"));
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
         let cells = joined(
             self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")),

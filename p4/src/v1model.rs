@@ -401,6 +401,7 @@ impl Printer<'_> {
                     self.w.line(line);
                 }
                 Stmt::Remove(part) => self.w.line(format!("{}.setInvalid();", self.part(*part))),
+                Stmt::AddLanes => self.add_lanes(),
                 Stmt::Unicast(port) => {
                     let port = self.expr(&port.clone().cast(9), Names::control());
                     self.w.line(format!("standard_metadata.egress_spec = {port};"));

@@ -93,6 +93,7 @@ fn node() -> Node {
         group: GROUP,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 
@@ -140,7 +141,7 @@ fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
         key: KEY,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };
@@ -320,7 +321,7 @@ fn entries_are_taken_all_or_none() {
     match driver.insert(&many) {
         Err(DriverError::Refused(source)) => {
             let text = source.to_string();
-            assert!(text.contains("1 of 201 updates") && text.contains("INSERT into table"), "{text}");
+            assert!(text.contains("1 of 241 updates") && text.contains("INSERT into table"), "{text}");
             assert!(text.contains("ALREADY_EXISTS"), "{text}");
         }
         other => panic!("{other:?}"),

@@ -78,6 +78,7 @@ fn plan(shape: &Shape) -> Plan {
         groups_max: 2,
         udp_port: 0,
         sees_source: false,
+        bounded_loss: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
     let job = Job { job: 9, epoch: 2, key: 77, slots: 2 };

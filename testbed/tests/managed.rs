@@ -120,6 +120,7 @@ fn node() -> Node {
         group: GROUP,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 
@@ -173,7 +174,7 @@ fn frame(number: u8, chunk: u32, words: u32) -> Vec<u8> {
         key: 0xdead_beef,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };

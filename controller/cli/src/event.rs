@@ -88,7 +88,7 @@ pub(crate) struct Queue {
 
 /// A queue's part of what a switch has counted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct QueueCounters {
+pub(crate) struct ThreadCounters {
     pub(crate) packets_in: u64,
     pub(crate) packets_out: u64,
     pub(crate) results: u64,
@@ -119,9 +119,32 @@ pub(crate) struct Counters {
     pub(crate) controller_dropped: u64,
     /// Packets by what became of them; `none` were folded or answered.
     pub(crate) packets: std::collections::BTreeMap<String, u64>,
-    /// Queue by queue, where there are several.
+    /// The queues that have seen a packet; none in a switch without queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) queues: Vec<QueueCounters>,
+    pub(crate) queues: Vec<QueueCounts>,
+    /// How often full queues made the switch stop taking packets in.
+    #[serde(default)]
+    pub(crate) pauses: u64,
+    /// Packet thread by packet thread, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) threads: Vec<ThreadCounters>,
+}
+
+/// What one queue of a port has counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QueueCounts {
+    pub(crate) port: u16,
+    /// Its number, or `control`.
+    pub(crate) queue: String,
+    pub(crate) enqueued: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) marked: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) flushed: u64,
+    pub(crate) held_bytes: u64,
+    pub(crate) held_bytes_max: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

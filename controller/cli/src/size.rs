@@ -6,6 +6,10 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
+/// A number of bits a second: `200M`, `10G`, `1500k`, `10Gbit`. Units count in powers of 1000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bits(pub(crate) u64);
+
 /// One size, or sizes doubling from the first to the last: `4KiB..64MiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteRange {
@@ -34,6 +38,27 @@ impl FromStr for Bytes {
         let number: u64 =
             number.parse().map_err(|_| format!("'{text}' is not a size: it does not begin with a number"))?;
         number.checked_mul(factor).map(Self).ok_or_else(|| format!("'{text}' is too large"))
+    }
+}
+
+impl FromStr for Bits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a rate: write bits a second, or a unit as in 200M, 10G");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = unit.trim();
+        let factor: u64 = match unit.strip_suffix("bit").unwrap_or(unit) {
+            "" => 1,
+            "k" | "K" => 1000,
+            "M" => 1_000_000,
+            "G" => 1_000_000_000,
+            "T" => 1_000_000_000_000,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        number.checked_mul(factor).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -112,6 +137,17 @@ mod tests {
         assert_eq!(parse("64MiB"), Ok(64 << 20));
         assert_eq!(parse("1GB"), Ok(1_000_000_000));
         for wrong in ["", "KiB", "-1", "4kib", "1.5MiB", "99999999999999999999", "18446744073709551615G"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_with_and_without_units() {
+        let parse = |text: &str| text.parse::<Bits>().map(|Bits(bits)| bits);
+        assert_eq!(parse("9600"), Ok(9600));
+        assert_eq!(parse("200M"), Ok(200_000_000));
+        assert_eq!(parse("10 Gbit"), Ok(10_000_000_000));
+        for wrong in ["", "M", "-1", "1.5G", "200MiB", "99999999T"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -7,6 +7,7 @@ use netfold_controller::ServerError;
 use netfold_io::{CoreError, IoError};
 use netfold_p4::entry::EntryError;
 use netfold_switch::PAYLOADS;
+use netfold_switch::queue::QueueConfigError;
 
 use crate::start::QUEUES_MAX;
 
@@ -35,7 +36,7 @@ pub enum EmbeddedError {
     Program(#[source] EntryError),
     /// Not so many queues.
     #[error("{queues} queues: choose 1 to {QUEUES_MAX}")]
-    Queues {
+    Threads {
         /// Queues asked for.
         queues: usize,
     },
@@ -72,6 +73,9 @@ pub enum EmbeddedError {
     /// The control port cannot be opened, or failed.
     #[error("the switch's control port failed")]
     Control(#[source] ServerError),
+    /// The queues of the ports cannot be so.
+    #[error("the switch cannot have such queues")]
+    Queues(#[source] QueueConfigError),
     /// The data path's middleware cannot work.
     #[error("the middleware of the switch's data path failed")]
     Middleware(#[source] io::Error),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use netfold_io::{IoError, Opening, PacketIo, cores};
-use netfold_switch::{Handle, Pipeline, PipelineInfo, Switch, SwitchCounters};
+use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
 use netfold_wire::header;
 
 use crate::error::EmbeddedError;
@@ -24,6 +24,8 @@ pub(crate) struct Makers {
     pub(crate) program: Program,
     pub(crate) open: Open,
     pub(crate) middleware: Option<Middleware>,
+    /// Queues in front of each one's ports, if there are any.
+    pub(crate) egress: Option<QueueConfig>,
     /// Slots that the control port shares out; `None` where there is none.
     pub(crate) slots: Option<u32>,
 }
@@ -114,6 +116,10 @@ impl Makers {
         let switch = match self.slots {
             None => Switch::bare(pipeline, io),
             Some(_) => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
+        };
+        let switch = match &self.egress {
+            Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,
+            None => switch,
         };
         Ok((switch, data, info))
     }

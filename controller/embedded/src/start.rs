@@ -11,7 +11,7 @@ use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHan
 use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, SwitchCounters, numeric_pipeline};
+use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
 use netfold_wire::control::Congestion;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -44,6 +44,7 @@ pub struct Builder {
     ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
     congestion: Congestion,
+    egress: Option<QueueConfig>,
     open: Open,
     middleware: Option<Middleware>,
     hook: Option<Hook>,
@@ -63,7 +64,7 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     /// Address of the data path (UDP) and of the control port (TCP). Default `127.0.0.1:0`; with port 0 both take any free
-    /// one, the same number where that is to be had. Further [queues](Self::queues) have the UDP ports that follow, or any.
+    /// one, the same number where that is to be had. Further [threads](Self::threads) have the UDP ports that follow, or any.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
@@ -106,7 +107,7 @@ impl Builder {
     /// Queues, 1 to [`QUEUES_MAX`]: packet threads that share nothing, each with a pipeline, slots and a UDP port. Default 1. A tree of a
     /// job has its place at one queue, and the trees of a job at different ones, so a job of as many trees uses them all.
     #[must_use]
-    pub fn queues(mut self, queues: usize) -> Self {
+    pub fn threads(mut self, queues: usize) -> Self {
         self.queues = queues;
         self
     }
@@ -138,6 +139,14 @@ impl Builder {
     #[must_use]
     pub fn congestion(mut self, congestion: Congestion) -> Self {
         self.congestion = congestion;
+        self
+    }
+
+    /// Puts queues in front of the ports: priorities, shares, marks, trimming, rates. Without them what the switch sends leaves at
+    /// once, as far as the data path takes it.
+    #[must_use]
+    pub fn queues(mut self, config: QueueConfig) -> Self {
+        self.egress = Some(config);
         self
     }
 
@@ -206,7 +215,7 @@ impl Builder {
     fn check(&self) -> Result<(), EmbeddedError> {
         let (queues, cores, first) = (self.queues, self.cores.len(), self.listen.port());
         if !(1..=QUEUES_MAX).contains(&queues) {
-            return Err(EmbeddedError::Queues { queues });
+            return Err(EmbeddedError::Threads { queues });
         }
         if !self.controlled && queues > 1 {
             return Err(EmbeddedError::Bare { queues });
@@ -228,6 +237,7 @@ impl Builder {
             program: self.program.take().unwrap_or(generated),
             open: std::mem::replace(&mut self.open, over_udp()),
             middleware: self.middleware.take(),
+            egress: self.egress.take(),
             slots: self.controlled.then_some(self.slots),
         }
     }
@@ -268,6 +278,7 @@ impl Builder {
             groups_max: GROUPS_MAX as u16,
             udp_port: queue.data.port(),
             sees_source: false,
+            bounded_loss: queue.info.bounded_loss,
         };
         Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))
     }
@@ -326,6 +337,7 @@ impl EmbeddedSwitch {
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
             congestion: Congestion::Fixed,
+            egress: None,
             open: over_udp(),
             middleware: None,
             hook: None,

@@ -183,6 +183,7 @@ impl SwitchDriver for BfrtDriver {
             groups_max: u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX),
             udp_port: UDP_PORT,
             sees_source: profile.encapsulation == Encapsulation::Ethernet,
+            bounded_loss: profile.bounded_loss,
         }
     }
 

@@ -2,7 +2,15 @@ use super::*;
 use rand::SeedableRng;
 
 fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet {
-    let limits = Limits { slots, lane_words: 64, ports_max, groups_max, udp_port: 1, sees_source: false };
+    let limits = Limits {
+        slots,
+        lane_words: 64,
+        ports_max,
+        groups_max,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: true,
+    };
     let switch = SwitchInfo::own(limits, Numerics::Word);
     Fleet::new(vec![switch], Box::new(OneSwitch), epoch_floor, StdRng::seed_from_u64(1))
 }
@@ -75,8 +83,15 @@ fn a_member_can_go_before_its_job() {
 /// Queues of one switch: trees of a job go to different ones, and others to those with the fewest.
 #[test]
 fn queues_take_trees_in_turn() {
-    let limits =
-        Limits { slots: 64, lane_words: 64, ports_max: 8, groups_max: 4, udp_port: 1, sees_source: false };
+    let limits = Limits {
+        slots: 64,
+        lane_words: 64,
+        ports_max: 8,
+        groups_max: 4,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: false,
+    };
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];
     let mut fleet = Fleet::new(queues, Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
     assert_eq!(fleet.world_max(), netfold_wire::CHILDREN_MAX);

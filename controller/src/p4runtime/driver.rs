@@ -307,6 +307,7 @@ impl SwitchDriver for P4RuntimeDriver {
             groups_max: self.config.groups_max,
             udp_port: UDP_PORT,
             sees_source: self.ethernet(),
+            bounded_loss: profile.bounded_loss,
         }
     }
 

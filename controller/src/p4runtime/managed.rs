@@ -401,6 +401,7 @@ fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
         groups_max: u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX),
         udp_port: config.udp_port,
         sees_source: profile.encapsulation == Encapsulation::Ethernet,
+        bounded_loss: profile.bounded_loss,
     }
 }
 

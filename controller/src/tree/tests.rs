@@ -8,8 +8,15 @@ use netfold_p4::p4info::action_id;
 use super::*;
 use crate::driver::{DriverError, SwitchDriver};
 
-const LIMITS: Limits =
-    Limits { slots: 64, lane_words: 64, ports_max: 40, groups_max: 4, udp_port: 20038, sees_source: true };
+const LIMITS: Limits = Limits {
+    slots: 64,
+    lane_words: 64,
+    ports_max: 40,
+    groups_max: 4,
+    udp_port: 20038,
+    sees_source: true,
+    bounded_loss: true,
+};
 
 const JOB: Job = Job { job: 7, epoch: 3, key: 5, slots: 16 };
 
@@ -53,7 +60,7 @@ fn two_leaves_and_a_spine() {
     assert_eq!((spine.node.children, spine.node.workers, spine.node.world), (2, 5, 5));
     assert_eq!((left.node.workers, right.node.workers), (3, 2));
     assert_eq!(spine.children[1].source, 0x0a00_03ea, "the address of switch 2");
-    assert_eq!(right.node.parent, Some(Parent { port: 4, source: 0x0a00_03e8, group: 2 }));
+    assert_eq!(right.node.parent, Some(Parent { port: 4, source: 0x0a00_03e8, group: 2, rank: 1 }));
     assert_eq!(right.groups[1], Group { group: 2, replicas: vec![Replica { port: 4, instance: 5 }] });
     assert_eq!(right.ports.iter().map(|at| at.port).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(plan.admission(4, 9, 20038).bitmap, 0b11, "the children of the worker's own switch");

@@ -126,8 +126,15 @@ pub(crate) struct Fake(Arc<Mutex<Switch>>);
 
 impl Fake {
     pub(crate) fn new(slots: u32, ports_max: u16, groups_max: u16) -> Self {
-        let limits =
-            Limits { slots, lane_words: 352, ports_max, groups_max, udp_port: 20038, sees_source: false };
+        let limits = Limits {
+            slots,
+            lane_words: 352,
+            ports_max,
+            groups_max,
+            udp_port: 20038,
+            sees_source: false,
+            bounded_loss: true,
+        };
         Self(Arc::new(Mutex::new(Switch {
             limits,
             ports: BTreeMap::new(),

@@ -49,8 +49,15 @@ fn check(topology: &Topology, network: &Network, ask: &Ask<'_>, tree: &Chosen) {
     assert!(tree.is_up(network));
     // And the planner takes it.
     let job = Job { job: 1, epoch: 1, key: 1, slots: 1 };
-    let limits =
-        Limits { slots: 1, lane_words: 64, ports_max: 64, groups_max: 2, udp_port: 1, sees_source: false };
+    let limits = Limits {
+        slots: 1,
+        lane_words: 64,
+        ports_max: 64,
+        groups_max: 2,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: true,
+    };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
     let workers: Vec<Option<SocketAddr>> = vec![None; ask.members.len()];
     Plan::new(job, shape, &vec![site; switches.len()], &workers).expect("a plan");

@@ -178,6 +178,7 @@ pub(crate) fn node(job: u16) -> Node {
         group: job,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 

@@ -58,6 +58,9 @@ pub enum SpecError {
     /// Class out of range.
     #[error("class {0} is not in 0 to 15")]
     Class(u8),
+    /// Tolerance out of range.
+    #[error("a tolerance of {0} is not in 0 to 10,000 hundredths of a percent")]
+    Tolerance(u16),
 }
 
 /// Why [`Worker::submit`](crate::Worker::submit) took no operation.

@@ -32,7 +32,7 @@ mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
 pub use error::{AbortReason, ConfigError, SpecError, WorkerError};
-pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec};
+pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec, Tolerance};
 pub use stats::{Ignored, WorkerStats};
 pub use time::Instant;
 pub use worker::{Codec, Handled, Worker, WorkerEvent};

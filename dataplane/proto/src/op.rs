@@ -13,6 +13,63 @@ pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
 /// Most elements that a descriptor can announce: 36 bits.
 pub const ELEMENTS_MAX: u64 = (1 << 36) - 1;
 
+/// How many of each rank's shares may be left out of the sums of an operation, and what becomes of sums that lack some.
+///
+/// On the wire 15 bits of the descriptor, the low 14 for the number; the highest is set where sums are left as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tolerance {
+    /// Hundredths of a percent of a rank's chunks, at most 10,000.
+    pub parts: u16,
+    /// Sums that lack shares are multiplied by the number of ranks and divided by that of the shares: then they are right on
+    /// average, if shares are lost by chance. Else what is missing counts as zero.
+    pub rescale: bool,
+}
+
+impl Tolerance {
+    /// Every share is in every sum.
+    pub const NONE: Self = Self { parts: 0, rescale: true };
+
+    /// Parts that a tolerance is counted in.
+    pub const PARTS: u16 = 10_000;
+
+    const AS_IT_IS: u16 = 1 << 14;
+
+    /// Up to this fraction of each rank's shares, rescaled: to the nearest hundredth of a percent. `None` when it is not from
+    /// 0 to 1.
+    pub fn fraction(fraction: f64) -> Option<Self> {
+        let parts = (fraction * f64::from(Self::PARTS)).round();
+        (0.0..=1.0).contains(&fraction).then_some(Self { parts: parts as u16, rescale: true })
+    }
+
+    /// Whether any share may be left out.
+    pub const fn any(self) -> bool {
+        self.parts > 0
+    }
+
+    /// The bits of the descriptor: 0 where no share may be left out.
+    pub const fn to_word(self) -> u16 {
+        match (self.parts, self.rescale) {
+            (0, _) => 0,
+            (parts, true) => parts,
+            (parts, false) => parts | Self::AS_IT_IS,
+        }
+    }
+
+    const fn from_word(word: u16) -> Self {
+        match word & !Self::AS_IT_IS {
+            0 => Self::NONE,
+            parts => Self { parts, rescale: word & Self::AS_IT_IS == 0 },
+        }
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = if self.rescale { "" } else { ", not rescaled" };
+        write!(f, "up to {} % of shares left out{kept}", f64::from(self.parts) / 100.0)
+    }
+}
+
 /// An operation of one [`Worker`](crate::Worker): 0 for the first submitted, then 1, 2 and so on. The same operation
 /// has the same number on every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,8 +170,8 @@ impl DType {
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
 /// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=6 dtype,
-/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16, 3 saturating, 4 wide, 5 half, 6 float), 10..=11 lane operation, 12..=26 root,
-/// 27 `average`, 28..=31 bits 32..=35 of `elements`.
+/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16, 3 saturating, 4 wide, 5 half, 6 float), 10..=11 lane operation, 12..=26 root or
+/// tolerance, 27 `average`, 28..=31 bits 32..=35 of `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// What to do.
@@ -125,7 +182,8 @@ pub struct Descriptor {
     pub mode: Mode,
     /// The fold.
     pub lane_op: LaneOp,
-    /// The rank whose tensor is broadcast, or that gets the fold, below 32,768; 0 for other kinds.
+    /// The rank whose tensor is broadcast, or that gets the fold, below 32,768. For an all-reduce and a reduce-scatter their
+    /// [tolerance](Self::tolerance); 0 for other kinds.
     pub root: u16,
     /// Every rank divides the fold by the number of ranks.
     pub average: bool,
@@ -144,6 +202,14 @@ impl Descriptor {
         average: false,
         elements: 0,
     };
+
+    /// How many of each rank's shares may be left out of the sums, and what becomes of such sums.
+    pub const fn tolerance(&self) -> Tolerance {
+        match self.kind {
+            OpKind::AllReduce | OpKind::ReduceScatter => Tolerance::from_word(self.root),
+            _ => Tolerance::NONE,
+        }
+    }
 
     /// The two words of the wire.
     pub fn to_words(self) -> [u32; 2] {
@@ -193,7 +259,11 @@ impl fmt::Display for Descriptor {
             OpKind::AllGather => write!(f, "all_gather of {elements} {dtype} as {mode}"),
             OpKind::Reduce => write!(f, "reduce({op}) of {elements} {dtype} to rank {root} as {mode}"),
             OpKind::AllReduce | OpKind::ReduceScatter => {
-                write!(f, "{kind}({op}) of {elements} {dtype} as {mode}")
+                write!(f, "{kind}({op}) of {elements} {dtype} as {mode}")?;
+                match self.tolerance() {
+                    Tolerance::NONE => Ok(()),
+                    tolerance => write!(f, " with {tolerance}"),
+                }
             }
         }
     }
@@ -224,6 +294,12 @@ impl OpSpec {
         lane_op: LaneOp::Sum,
     };
 
+    /// How many of its own shares a rank may have left out.
+    pub fn shares_to_spare(&self) -> u32 {
+        let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance().parts);
+        (parts / u64::from(Tolerance::PARTS)) as u32
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         if self.data_chunks > DATA_CHUNKS_MAX {
             return Err(SpecError::Chunks(self.data_chunks));
@@ -233,6 +309,10 @@ impl OpSpec {
         }
         if self.descriptor.root >= netfold_wire::WORLD_MAX {
             return Err(SpecError::Root(self.descriptor.root));
+        }
+        let Tolerance { parts, .. } = self.descriptor.tolerance();
+        if parts > Tolerance::PARTS {
+            return Err(SpecError::Tolerance(parts));
         }
         if self.class > 15 {
             return Err(SpecError::Class(self.class));

@@ -49,6 +49,8 @@ pub(crate) struct Slot {
     pub(crate) proposed: u8,
     /// Why it is lost, if it is.
     pub(crate) loss: Loss,
+    /// The position was sent as one that may be trimmed.
+    pub(crate) droppable: bool,
     state: State,
     prev: u16,
     next: u16,
@@ -93,6 +95,7 @@ impl Slots {
                 sends: 0,
                 proposed: 0,
                 loss: Loss::Timeout,
+                droppable: false,
                 state: State::Idle,
                 prev: NIL,
                 next: NIL,

@@ -43,6 +43,8 @@ causes! {
     Shape "shape",
     /// Not every worker's share is in it.
     Incomplete "incomplete",
+    /// The switch has this rank's share, and waits for others.
+    Waiting "waiting",
     /// The job is over.
     Closed "closed",
 }
@@ -78,6 +80,10 @@ pub struct WorkerStats {
     pub non_finite: u64,
     /// Data chunks whose first sum saturated, and which were sent once more with all headroom.
     pub saturated: u64,
+    /// Data chunks whose result lacks some rank's share, in operations that tolerate it.
+    pub partial: u64,
+    /// Data chunks whose result lacks this rank's share.
+    pub left_out: u64,
     /// Operations finished.
     pub ops_done: u64,
     /// Datagrams ignored, by cause, in the order of [`Ignored::ALL`].
@@ -108,6 +114,8 @@ impl WorkerStats {
         self.congested += other.congested;
         self.non_finite += other.non_finite;
         self.saturated += other.saturated;
+        self.partial += other.partial;
+        self.left_out += other.left_out;
         self.ops_done += other.ops_done;
         for (count, more) in self.ignored.iter_mut().zip(other.ignored) {
             *count += more;

@@ -47,6 +47,8 @@ pub(crate) struct Op {
     exponents: Box<[u8]>,
     /// Every rank submitted this operation.
     verified: bool,
+    /// Shares of this rank that may still go missing, without those that are at risk.
+    spare: u32,
 }
 
 impl Op {
@@ -62,7 +64,24 @@ impl Op {
             received: BitVec::repeat(false, len as usize),
             exponents: vec![0; if spec.exponents { lead as usize } else { 0 }].into(),
             verified: false,
+            spare: spec.shares_to_spare(),
         }
+    }
+
+    pub(crate) fn has_spare(&self) -> bool {
+        self.spare > 0
+    }
+
+    /// One share more may go missing on its way; false when no more may.
+    pub(crate) fn put_at_risk(&mut self) -> bool {
+        let left = self.spare.checked_sub(1);
+        self.spare = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// A share that was at risk has arrived.
+    pub(crate) fn spared(&mut self) {
+        self.spare += 1;
     }
 
     fn end(&self) -> u64 {

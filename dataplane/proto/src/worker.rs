@@ -35,8 +35,21 @@ pub trait Codec {
     fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]);
 
     /// Takes the result of `chunk`, the fold of `count` ranks' lanes by exponent `exp` (255: deliver NaN), big-endian.
-    /// May overwrite the input.
+    /// May overwrite the input. `count` is the number of all ranks unless the operation tolerates loss; the lanes are zeros
+    /// where it is 0.
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]);
+
+    /// Whether this rank's share of `chunk`, of an operation that tolerates loss, may go missing rather than others. Asked once,
+    /// before the chunk is first packed.
+    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+        let _ = (op, chunk);
+        true
+    }
+
+    /// This rank's share is not in the result of `chunk`, which [`Self::unpack`] gets next: what a later operation may make up for.
+    fn left_out(&mut self, op: OpId, chunk: u32) {
+        let _ = (op, chunk);
+    }
 
     /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_wire::control::Numerics::Saturating): with so much
     /// headroom that the sum of all ranks' shares cannot leave the range. Same input, same exponent.
@@ -310,7 +323,7 @@ impl Worker {
     /// Brings a slot whose position is new into the state that fits; `op` is the operation that holds the position.
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
-        (slot.sends, slot.redo) = (0, None);
+        (slot.sends, slot.redo, slot.droppable) = (0, None, false);
         let state = match op {
             None => State::Idle,
             Some(op) => {
@@ -324,10 +337,13 @@ impl Worker {
     /// Writes the slot's packet and returns its length.
     fn emit(&mut self, index: u16, buffer: &mut [u8], codec: &mut impl Codec) -> usize {
         let slot = *self.slots.slot(index);
-        let op = self.stream.op(slot.op);
         let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
-        let (len, flags) = self.shape(&piece, exp);
+        let (len, mut flags) = self.shape(&piece, exp);
+        if self.put_at_risk(index, &piece, exp, codec) {
+            flags = flags.with(Flags::DROPPABLE);
+        }
+        let op = self.stream.op(slot.op);
         let mut packet = Packet::new_unchecked(&mut buffer[..len]);
         let lanes = packet.payload_mut();
         if piece.descriptor {
@@ -362,6 +378,31 @@ impl Worker {
         }
         .emit(&mut packet);
         len
+    }
+
+    /// Whether the slot's chunk is sent as one that may be trimmed. What an operation tolerates is bounded here, by the rank
+    /// whose share it is: never is more at risk than may still go missing.
+    fn put_at_risk(&mut self, index: u16, piece: &Piece, exp: u8, codec: &mut impl Codec) -> bool {
+        let slot = *self.slots.slot(index);
+        if slot.sends > 0 {
+            return slot.droppable;
+        }
+        let droppable = match piece.data {
+            Some(chunk) if exp != NOT_FINITE && self.may_lack_shares(&slot, piece) => {
+                self.stream.op(slot.op).has_spare()
+                    && codec.expendable(OpId(slot.op), chunk)
+                    && self.stream.op_mut(slot.op).put_at_risk()
+            }
+            _ => false,
+        };
+        self.slots.slot_mut(index).droppable = droppable;
+        droppable
+    }
+
+    /// Whether a result of what the slot holds may lack shares.
+    fn may_lack_shares(&self, slot: &Slot, piece: &Piece) -> bool {
+        let tolerant = self.stream.op(slot.op).spec.descriptor.tolerance().any();
+        tolerant && piece.data.is_some() && slot.redo.is_none() && self.config.admission.share != 0
     }
 
     /// What the slot's packet carries, and by which exponent. What was proposed once is not proposed again.

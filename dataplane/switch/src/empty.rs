@@ -19,6 +19,7 @@ impl EmptyPipeline {
             name: Cow::Borrowed("none"),
             fingerprint: 0,
             lane_words,
+            bounded_loss: false,
             numerics: Numerics::Word,
             entries: 0,
             bookkeeping_bytes: 0,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use netfold_p4::allreduce::numerics_of;
+use netfold_p4::allreduce::{is_for_bounded_loss, numerics_of};
 use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
 
@@ -70,6 +70,7 @@ fn info(program: &Program) -> PipelineInfo {
         fingerprint: program.fingerprint(),
         lane_words: program.lane_bytes() / 4,
         numerics: numerics_of(program),
+        bounded_loss: is_for_bounded_loss(program),
         entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
         bookkeeping_bytes,
         lane_bytes,
@@ -83,10 +84,11 @@ impl Pipeline for InterpretedPipeline {
 
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>) {
         for packet in packets {
-            let start = packet.offset as usize;
-            let end = start.saturating_add(packet.len as usize);
+            let (start, len) = (packet.offset as usize, packet.len as usize);
+            let end = if packets.len() == 1 { memory.len() } else { start.saturating_add(len) };
             let verdict = memory.get_mut(start..end).map_or(Verdict::DROP, |data| {
-                let outcome = self.interpreter.process(packet.port.0, data);
+                let Some(arrived) = data.get(..len) else { return Verdict::DROP };
+                let outcome = self.interpreter.process(packet.port.0, arrived);
                 match data.get_mut(..outcome.bytes.len()) {
                     Some(place) if outcome.send != Send::Drop => {
                         place.copy_from_slice(&outcome.bytes);

@@ -3,6 +3,7 @@
 //! - [`pipeline`]: the generated fast paths, one for each payload size, and the [`Pipeline`] trait they implement.
 //! - [`interpreted`]: any other valid program, by the interpreter.
 //! - [`empty`]: no program at all, for a switch that is to be given one.
+//! - [`queue`]: queues in front of the ports, for a switch that has any: priorities, shares, marks, trimming, rates.
 //! - [`switch`]: the loop that receives bursts, runs the pipeline, multiplies what is multicast and sends; and the
 //!   handle by which a control plane on another thread changes tables, groups and ports between bursts.
 //!
@@ -11,11 +12,13 @@
 pub mod empty;
 pub mod interpreted;
 pub mod pipeline;
+pub mod queue;
 pub mod runtime;
 pub mod switch;
 
 pub use empty::EmptyPipeline;
 pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
 pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
+pub use queue::{QueueConfig, QueuesCounters};
 pub use runtime::{Pipeline, PipelineInfo, Send, Verdict};
 pub use switch::{Call, CallError, Core, Handle, Switch, SwitchCounters};

@@ -35,6 +35,8 @@ pub struct PipelineInfo {
     pub lane_words: u32,
     /// How lanes are folded.
     pub numerics: Numerics,
+    /// Whether shares can be left out of sums, and trimmed packets are taken.
+    pub bounded_loss: bool,
     /// Entries of its largest register: slots x sets.
     pub entries: u32,
     /// Bytes of slot bookkeeping.
@@ -50,7 +52,8 @@ pub trait Pipeline: core::marker::Send {
     fn info(&self) -> &PipelineInfo;
 
     /// Runs ingress over packets that lie in `memory` and appends one verdict for each. A packet that does not lie
-    /// within `memory` is dropped.
+    /// within `memory` is dropped. One that is alone may leave longer than it came, over what follows it in `memory`; of
+    /// several, one that would is dropped.
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>);
 
     /// Runs egress over one copy of a packet and returns how many bytes of `frame` are to be sent, from its start.

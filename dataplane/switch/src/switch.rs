@@ -1,5 +1,7 @@
 //! The switch loop and its control handle.
 
+mod egress;
+
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::task::Waker;
@@ -9,9 +11,11 @@ use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
+use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Pipeline, Send, Verdict};
+use egress::Egress;
 
 /// The port that the control plane's own packets come in on; no I/O backend hands it out.
 pub const CONTROLLER_PORT: u16 = u16::MAX;
@@ -53,12 +57,14 @@ pub struct SwitchCounters {
     pub output_dropped: u64,
     /// What the I/O backend counted.
     pub io: netfold_io::IoCounters,
+    /// What queues counted, in a switch that has any.
+    pub queues: Option<QueuesCounters>,
 }
 
 impl SwitchCounters {
     /// Adds what another switch has counted, such as another queue of the same one.
     pub fn add(&mut self, other: &Self) {
-        let Self { packets, results, repeated, unknown_source, output_dropped, io } = self;
+        let Self { packets, results, repeated, unknown_source, output_dropped, io, queues } = self;
         for &(reason, count) in &other.packets {
             match packets.iter_mut().find(|(counted, _)| *counted == reason) {
                 Some((_, sum)) => *sum += count,
@@ -70,6 +76,12 @@ impl SwitchCounters {
         *unknown_source += other.unknown_source;
         *output_dropped += other.output_dropped;
         io.add(&other.io);
+        if let Some(more) = &other.queues {
+            let queues = queues.get_or_insert_default();
+            queues.queues.extend(more.queues.iter().cloned());
+            queues.refused += more.refused;
+            queues.pauses += more.pauses;
+        }
     }
 }
 
@@ -95,7 +107,11 @@ pub struct Core {
     groups: Vec<Vec<Replica>>,
     /// A port that leads to the control plane, and who takes what is sent there.
     cpu: Option<(u16, ToControl)>,
+    /// Queues in front of the backend; without them what the pipeline sends leaves at once.
+    egress: Option<Box<Egress>>,
     output_dropped: u64,
+    /// Where a packet that was trimmed may grow.
+    room: Vec<u8>,
     stopping: bool,
 }
 
@@ -171,10 +187,29 @@ impl Switch {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
         let groups = vec![Vec::new(); GROUPS_MAX + 1];
         Self {
-            core: Core { pipeline, io, groups, cpu: None, output_dropped: 0, stopping: false },
+            core: Core {
+                pipeline,
+                io,
+                groups,
+                cpu: None,
+                egress: None,
+                output_dropped: 0,
+                room: Vec::new(),
+                stopping: false,
+            },
             calls,
             sender,
         }
+    }
+
+    /// Puts queues in front of the backend: priorities, shares, marks, rates. Without them what the pipeline sends leaves at once.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueConfigError`] when a number of the configuration is out of range.
+    pub fn with_queues(mut self, config: &QueueConfig) -> Result<Self, QueueConfigError> {
+        self.core.set_queues(config)?;
+        Ok(self)
     }
 
     /// The control side.
@@ -199,8 +234,12 @@ impl Switch {
             if self.core.stopping {
                 return Ok(self.core.counters());
             }
+            if self.core.holds_back()? {
+                continue;
+            }
             if self.core.io.receive(&mut batch)? == 0 {
-                self.core.io.wait(IDLE)?;
+                let nap = self.core.drain()?;
+                self.core.io.wait(nap)?;
                 continue;
             }
             self.core.burst(&mut batch, &mut verdicts, &mut output)?;
@@ -219,8 +258,33 @@ impl Core {
         self.process(packets, memory, verdicts, output)
     }
 
-    /// Runs the pipeline over packets and sends what it decides.
+    /// Runs the pipeline over packets and sends what it decides. Those that were trimmed on their way go by themselves, with
+    /// room behind them: the pipeline may give them lanes again.
     fn process(
+        &mut self,
+        packets: &[Received],
+        memory: &mut [u8],
+        verdicts: &mut Vec<Verdict>,
+        output: &mut Vec<Transmit>,
+    ) -> Result<(), IoError> {
+        let mut rest = packets;
+        while let Some(at) = rest.iter().position(|packet| is_trimmed(packet, memory)) {
+            let (before, [trimmed, behind @ ..]) = rest.split_at(at) else { break };
+            self.process_all(before, memory, verdicts, output)?;
+            let mut room = std::mem::take(&mut self.room);
+            room.resize(self.datagram_len_max().max(header::LEN), 0);
+            let from = trimmed.offset as usize;
+            room[..header::LEN].copy_from_slice(&memory[from..from + header::LEN]);
+            let alone = Received { offset: 0, ..*trimmed };
+            let sent = self.process_all(&[alone], &mut room, verdicts, output);
+            self.room = room;
+            sent?;
+            rest = behind;
+        }
+        self.process_all(rest, memory, verdicts, output)
+    }
+
+    fn process_all(
         &mut self,
         packets: &[Received],
         memory: &mut [u8],
@@ -277,7 +341,37 @@ impl Core {
         self.process(&[received], packet, &mut Vec::with_capacity(1), &mut Vec::with_capacity(REPLICAS_MAX))
     }
 
+    /// Puts queues in front of the backend, or others than before: what those held is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueConfigError`] when a number of the configuration is out of range; nothing has changed then.
+    pub fn set_queues(&mut self, config: &QueueConfig) -> Result<(), QueueConfigError> {
+        self.egress = Some(Box::new(Egress::new(config, &*self.io)?));
+        Ok(())
+    }
+
+    /// Whether full queues keep the switch from taking packets in, for now.
+    fn holds_back(&mut self) -> Result<bool, IoError> {
+        let Some(egress) = &mut self.egress else { return Ok(false) };
+        let holds = egress.holds_back();
+        if holds {
+            egress.send(&mut *self.io)?;
+        }
+        Ok(holds)
+    }
+
+    /// Sends what queues let go, and says how long nothing more will be.
+    fn drain(&mut self) -> Result<Duration, IoError> {
+        let Some(egress) = &mut self.egress else { return Ok(IDLE) };
+        egress.send(&mut *self.io)?;
+        Ok(egress.nap(IDLE))
+    }
+
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
+        if let Some(egress) = &mut self.egress {
+            return egress.take(&mut *self.io, memory, output);
+        }
         let mut full_since = None;
         while !output.is_empty() {
             let taken = self.io.transmit(memory, output)?;
@@ -448,17 +542,26 @@ impl Core {
             results: answers.first().copied().unwrap_or(0),
             repeated: answers.get(1).copied().unwrap_or(0),
             unknown_source: io.unknown_source,
-            output_dropped: self.output_dropped,
+            output_dropped: self.output_dropped + self.egress.as_ref().map_or(0, |egress| egress.given_up()),
             io,
+            queues: self.egress.as_ref().map(|egress| egress.counters()),
         }
     }
+}
+
+/// Whether a packet has lost its lanes on the way.
+fn is_trimmed(packet: &Received, memory: &[u8]) -> bool {
+    packet.len as usize == header::LEN
+        && memory.get(packet.offset as usize..).and_then(|rest| rest.get(..header::LEN)).is_some_and(
+            |bytes| Packet::new_unchecked(bytes).flags().contains(Flags::TRIMMED.with(Flags::BARE)),
+        )
 }
 
 /// Says in the header of a marked packet that it was marked: the RESULT that it completes says so, too. It is the share that came last,
 /// so most likely the one by the longest queue.
 fn echo_mark(packet: &Received, memory: &mut [u8]) {
     let bytes = memory.get_mut(packet.offset as usize..).and_then(|rest| rest.get_mut(..packet.len as usize));
-    if let Some(mut packet) = bytes.and_then(|bytes| header::Packet::new_checked(bytes).ok())
+    if let Some(mut packet) = bytes.and_then(|bytes| Packet::new_checked(bytes).ok())
         && packet.kind() == Kind::Data as u8
     {
         packet.set_flags(packet.flags().with(Flags::CONGESTION));

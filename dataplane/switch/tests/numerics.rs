@@ -44,8 +44,9 @@ impl Rig {
             workers: world,
             world,
             group: 1,
-            parent: below.then_some(Parent { port: PARENT_PORT, source: 0, group: 2 }),
+            parent: below.then_some(Parent { port: PARENT_PORT, source: 0, group: 2, rank: 0 }),
             shift: (numerics == Numerics::Wide).then_some(shift),
+            bounded_loss: true,
         };
         let mut pipeline = numeric_pipeline(PAYLOAD as u32, numerics).unwrap();
         for rank in 0..world {
@@ -73,7 +74,7 @@ impl Rig {
             key: 1,
             chunk: self.chunk,
             bitmap: 0,
-            count: 0,
+            count: 1,
             exp: 0,
             exp_next: 0,
         };

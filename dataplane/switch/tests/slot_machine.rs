@@ -40,6 +40,7 @@ const NODE: Node = Node {
     group: GROUP,
     parent: None,
     shift: None,
+    bounded_loss: true,
 };
 
 fn data(slot: u16, set: u8, chunk: u32) -> Repr {
@@ -56,7 +57,7 @@ fn data(slot: u16, set: u8, chunk: u32) -> Repr {
         key: 0xdead_beef,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 40,
         exp_next: 50,
     }
@@ -111,6 +112,8 @@ impl Rig {
 
     fn raw(&mut self, port: u16, bytes: &[u8]) -> (Verdict, Vec<u8>) {
         let mut memory = bytes.to_vec();
+        // Room for lanes that were cut off.
+        memory.resize(bytes.len() + 4 * LANES, 0xee);
         let mut verdicts = Vec::new();
         let packet = Received { port: PortId(port), offset: 0, len: bytes.len() as u32, ecn: 0 };
         self.pipeline.burst(&[packet], &mut memory, &mut verdicts);
@@ -455,4 +458,74 @@ fn egress_addresses_each_copy() {
     rig.pipeline.egress(0, 16, &mut frame);
     assert_eq!(frame[15] & 3, 3, "a long queue marks");
     Outer::parse(&frame).expect("and the checksum follows");
+}
+
+fn trimmed(slot: u16, set: u8, chunk: u32) -> Repr {
+    let flags = Flags::BARE.with(Flags::TRIMMED).with(Flags::DROPPABLE);
+    Repr { flags, count: 0, ..data(slot, set, chunk) }
+}
+
+#[test]
+fn what_was_trimmed_is_heard_and_adds_nothing() {
+    for mut rig in Rig::both() {
+        assert_eq!(rig.send(1, Repr { exp_next: 90, ..trimmed(0, 0, 4) }, &[]), None);
+        assert_eq!(rig.send(2, data(0, 0, 4), &lanes(20)), None);
+        let out = rig.send(3, data(0, 0, 4), &lanes(5)).unwrap();
+        let result = Repr { kind: Kind::Result, bitmap: 0b110, count: 2, exp_next: 90, ..data(0, 0, 4) };
+        assert_eq!(out, Out { send: Send::Multicast(GROUP), repr: result, lanes: sum_of(&[20, 5]) });
+        // The whole packet, late, changes nothing any more, and its sender is told what there is.
+        let again = rig.send(1, data(0, 0, 4), &lanes(100)).unwrap();
+        assert_eq!(again, Out { send: Send::Unicast(1), ..out });
+    }
+}
+
+#[test]
+fn a_header_alone_completes_a_slot() {
+    for mut rig in Rig::both() {
+        rig.send(1, data(0, 1, 8), &lanes(1));
+        rig.send(2, data(0, 1, 8), &lanes(2));
+        let out = rig.send(3, trimmed(0, 1, 8), &[]).unwrap();
+        let result = Repr { kind: Kind::Result, bitmap: 0b011, count: 2, ..data(0, 1, 8) };
+        assert_eq!(out, Out { send: Send::Multicast(GROUP), repr: result, lanes: sum_of(&[1, 2]) });
+        // Nothing of anybody is a result, too.
+        rig.send(1, trimmed(0, 1, 12), &[]);
+        rig.send(2, trimmed(0, 1, 12), &[]);
+        let none = rig.send(3, trimmed(0, 1, 12), &[]).unwrap();
+        assert_eq!((none.repr.bitmap, none.repr.count, none.lanes), (0, 0, sum_of(&[])));
+    }
+}
+
+#[test]
+fn a_close_completes_what_others_have_not_sent() {
+    let close = |chunk| Repr { kind: Kind::Close, ..trimmed(2, 0, chunk) };
+    for mut rig in Rig::both() {
+        assert_eq!(rig.send(1, close(6), &[]), None, "nobody has sent anything");
+        assert_eq!(rig.count(Reason::Unexpected), 1);
+        rig.send(1, data(2, 0, 6), &lanes(30));
+        // Who asks is told whom the slot has heard.
+        let asked = Repr { flags: Flags::DROPPABLE.with(Flags::RESEND), ..data(2, 0, 6) };
+        let heard = rig.send(1, asked, &lanes(30)).unwrap();
+        assert_eq!((heard.send, heard.repr.kind, heard.repr.bitmap), (Send::Unicast(1), Kind::Heard, 0b001));
+        assert!(heard.lanes.is_empty());
+        rig.send(2, data(2, 0, 6), &lanes(4));
+        let out = rig.send(2, close(6), &[]).unwrap();
+        assert_eq!((out.send, out.repr.kind), (Send::Multicast(GROUP), Kind::Result));
+        assert_eq!((out.repr.bitmap, out.repr.count, &out.lanes), (0b011, 2, &sum_of(&[30, 4])));
+        assert!(!out.repr.flags.contains(Flags::TRIMMED) && !out.repr.flags.contains(Flags::DROPPABLE));
+        // Another CLOSE, and the share that comes too late, get the same.
+        let before = rig.slot(2, 0);
+        for (port, repr, value) in [(1, close(6), 0), (3, data(2, 0, 6), 7)] {
+            let share = lanes(value);
+            let again = rig.send(port, repr, if value == 0 { &[] } else { &share }).unwrap();
+            assert_eq!((again.send, &again.lanes, again.repr.count), (Send::Unicast(port), &out.lanes, 2));
+        }
+        assert_eq!(rig.slot(2, 0), before);
+        // The slot goes on as ever.
+        for (port, value) in [(1, 1), (2, 2)] {
+            assert_eq!(rig.send(port, data(2, 0, 10), &lanes(value)), None);
+        }
+        assert_eq!(rig.send(3, data(2, 0, 10), &lanes(3)).unwrap().repr.count, 3);
+        let stale = rig.send(1, close(6), &[]).unwrap();
+        assert_eq!((stale.send, stale.repr.kind), (Send::Unicast(1), Kind::Stale));
+    }
 }

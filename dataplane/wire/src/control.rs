@@ -381,6 +381,9 @@ pub struct Admission {
     pub udp_port: u16,
     /// Contributor bitmap of a complete RESULT: the children of the worker's switch, lowest bits first.
     pub bitmap: u32,
+    /// The worker's own bit in the bitmaps of RESULTs, where every switch of the tree can leave shares out of a sum; else 0.
+    #[serde(default)]
+    pub share: u32,
     /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
     #[serde(default)]
     pub shift: u8,

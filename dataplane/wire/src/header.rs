@@ -77,6 +77,8 @@ wire_enum! {
         Probe = 6 "probe",
         /// The controller moves a slot on to a newer chunk without contributing.
         Advance = 7 "advance",
+        /// The slot is not complete; `bitmap` says whom it has heard (bounded-loss mode).
+        Heard = 8 "heard",
     }
 }
 

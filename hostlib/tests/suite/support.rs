@@ -121,6 +121,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         lane_words,
         udp_port: 0,
         bitmap,
+        share: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

@@ -33,6 +33,7 @@ fn node() -> Node {
         group: 9,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Node {
     /// Bits by which this switch shifts its sums right: given in programs with wide numerics, and in no other. At least
     /// the logarithm to base 2 of its children, the same at every switch of a level.
     pub shift: Option<u8>,
+    /// Whether the program is one for bounded loss.
+    pub bounded_loss: bool,
 }
 
 /// The switch above, as this one sees it.
@@ -43,6 +45,8 @@ pub struct Parent {
     pub source: u32,
     /// Multicast group of one copy, to the parent.
     pub group: u16,
+    /// This switch's bit in the parent's contributor bitmap, below 32.
+    pub rank: u8,
 }
 
 /// A child of a switch: a worker, or the switch below.
@@ -117,15 +121,23 @@ impl Sender {
         }
     }
 
+    fn with(&self, more: &[FieldMatch]) -> Vec<FieldMatch> {
+        self.from.iter().chain(more).copied().collect()
+    }
+
+    /// The entry that admits.
+    fn right(&self, node: &Node, (action, params): (u32, Vec<u64>)) -> TableEntry {
+        let right: Vec<_> = [self.kind, self.key, self.epoch].into_iter().chain(node.slot()).collect();
+        entry(self.with(&right), 60, action, params)
+    }
+
     /// One entry that admits, and those that name the reason when a packet from this sender is not quite right. They
     /// rank from the most to the least specific.
     fn entries(&self, node: &Node, admit: (u32, Vec<u64>), wrong: u32) -> Vec<TableEntry> {
-        let Self { from, kind, key, epoch } = self;
-        let with = |more: &[FieldMatch]| from.iter().chain(more).copied().collect::<Vec<_>>();
-        let (action, params) = admit;
+        let Self { kind, key, epoch, .. } = self;
+        let with = |more: &[FieldMatch]| self.with(more);
         let slot = node.slot();
-        let right: Vec<_> = [*kind, *key, *epoch].into_iter().chain(slot).collect();
-        let mut entries = vec![entry(with(&right), 60, action, params)];
+        let mut entries = vec![self.right(node, admit)];
         if slot.is_some() {
             entries.push(entry(with(&[*kind, *key, *epoch]), 50, wrong, vec![Reason::Slot as u64]));
         }
@@ -137,17 +149,22 @@ impl Sender {
 }
 
 /// The entries of one child: one that admits its data and four that name the reason when a packet from its port and
-/// address is not quite right.
+/// address is not quite right; in a program for bounded loss, one more that admits its CLOSE.
 pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     let bit = 1u32 << (child.rank & 31);
     let sender = Sender::new(node, child.port, child.source, Kind::Data);
-    let mut params = vec![
-        u64::from(node.base) * 2,
-        bit.into(),
-        (node.full() & !bit).into(),
-        node.world.into(),
-        node.group.into(),
-    ];
+    let mut entries = sender.entries(node, admission(node, bit, node.full() & !bit), id::REFUSE);
+    if node.bounded_loss {
+        let close = Sender::new(node, child.port, child.source, Kind::Close);
+        entries.push(close.right(node, admission(node, node.full(), node.full())));
+    }
+    entries
+}
+
+/// What admits a packet by which the children of `bits` are heard. It completes a slot that has heard `others` before.
+fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
+    let mut params =
+        vec![u64::from(node.base) * 2, bits.into(), others.into(), node.world.into(), node.group.into()];
     let action = match node.parent {
         Some(parent) => {
             params.extend([u64::from(parent.group), u64::from(node.workers)]);
@@ -156,7 +173,7 @@ pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
         None => id::ADMIT,
     };
     params.extend(node.shift.map(u64::from));
-    sender.entries(node, (action, params), id::REFUSE)
+    (action, params)
 }
 
 /// The entries that a job needs once at a switch, whatever its children: those that admit the parent's RESULTs, if there
@@ -165,7 +182,9 @@ pub fn node_entries(node: &Node) -> Vec<TableEntry> {
     let mut entries = Vec::new();
     if let Some(parent) = node.parent {
         let sender = Sender::new(node, parent.port, parent.source, Kind::Result);
-        let params = vec![u64::from(node.base) * 2, node.full().into(), node.world.into(), node.group.into()];
+        let mut params =
+            vec![u64::from(node.base) * 2, node.full().into(), node.world.into(), node.group.into()];
+        params.extend(node.bounded_loss.then(|| 1u64 << (parent.rank & 31)));
         entries = sender.entries(node, (id::ADMIT_RESULT, params), id::DENY);
     }
     let job = vec![field(id::key::JOB, u64::from(node.job), 16)];

@@ -8,7 +8,7 @@ use crate::profile::{Encapsulation, Numerics};
 
 const CLAIM: RegisterId = RegisterId(0);
 const VERSION: RegisterId = RegisterId(1);
-const EXPONENT: RegisterId = RegisterId(2);
+pub(super) const EXPONENT: RegisterId = RegisterId(2);
 pub(super) const SUM: RegisterId = RegisterId(3);
 const PACKETS: CounterId = CounterId(0);
 const ANSWERS: CounterId = CounterId(1);
@@ -46,7 +46,7 @@ pub(super) fn choose(cond: Expr, then: Vec<Stmt>, otherwise: Vec<Stmt>) -> Stmt 
 }
 
 impl Build<'_> {
-    fn var(&self, var: MetaId) -> Expr {
+    pub(super) fn var(&self, var: MetaId) -> Expr {
         Expr::Meta(var)
     }
 
@@ -58,7 +58,7 @@ impl Build<'_> {
         Stmt::Assign(self.nf(name), value)
     }
 
-    fn reason(&self, reason: Reason) -> Stmt {
+    pub(super) fn reason(&self, reason: Reason) -> Stmt {
         self.set(self.vars.reason, Expr::Const(reason as u64, 8))
     }
 
@@ -138,21 +138,27 @@ impl Build<'_> {
             Some(_) => probe.either(self.role_is(PARENT)),
             None => probe,
         };
-        let data = match v.below {
-            Some(below) => vec![choose(self.role_is(PARENT), self.down(below), self.data())],
+        let up = match v.share {
+            Some(_) => vec![choose(self.kind_is(Kind::Close), self.close(), self.data())],
             None => self.data(),
         };
-        let mut steps = vec![
-            self.set(v.index, self.var(v.index) + slot_set),
-            choose(
-                looks,
-                vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)],
-                vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)],
-            ),
+        let data = match v.below {
+            Some(below) => vec![choose(self.role_is(PARENT), self.down(below), up)],
+            None => up,
+        };
+        let mut touch = vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)];
+        if v.share.is_some() {
+            let shut = vec![self.exec(CLAIM, "shut", seen), self.exec(VERSION, "peek", stored)];
+            touch = vec![choose(self.kind_is(Kind::Close), shut, touch)];
+        }
+        let mut steps = vec![self.set(v.index, self.var(v.index) + slot_set)];
+        steps.extend(v.share.iter().flat_map(|share| self.share_in(*share)));
+        steps.extend([
+            choose(looks, vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)], touch),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
             self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
             self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
-        ];
+        ]);
         if !self.lanes_in().is_empty() {
             steps.push(when(Expr::Valid(Part::Lanes), self.lanes_in()));
         }
@@ -175,6 +181,7 @@ impl Build<'_> {
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
         let mut clear = vec![self.exec(EXPONENT, "clear", Output::None)];
         clear.extend(self.clear_lanes());
+        clear.extend(v.share.iter().flat_map(|_| self.store_share(Output::None, Output::None)));
         if v.below.is_some() {
             // So that it stays near the chunk, in serial order, in slots that no job uses.
             clear.insert(0, self.exec(SETTLED, "mark", Output::None));
@@ -191,34 +198,49 @@ impl Build<'_> {
         let duplicate = || self.var(v.duplicate).ne(zero());
         let complete = || self.var(v.missing).eq(zero());
         let exponent = Output::Place(self.nf("exp_next"));
-        let mut stale = vec![self.put("kind", Expr::Const(Kind::Stale as u64, 4))];
-        stale.extend(self.header_only());
-        stale.push(self.reason(Reason::Stale));
-        stale.extend(self.answer());
         let mut last = self.fold(exponent, true);
-        last.extend(match v.below {
-            Some(below) => {
-                let up = self.upward(below, answers::UP);
-                vec![choose(self.role_is(BELOW), up, self.finish_fold())]
-            }
-            None => self.finish_fold(),
-        });
+        last.extend(self.completed());
+        let waiting = match v.share {
+            Some(_) => self.waiting(),
+            None => vec![self.reason(Reason::Duplicate)],
+        };
         vec![choose(
             zero().signed_gt(self.var(v.diff)),
-            stale,
+            self.stale(),
             vec![choose(
                 duplicate(),
-                vec![choose(complete(), self.again(), vec![self.reason(Reason::Duplicate)])],
+                vec![choose(complete(), self.again(), waiting)],
                 vec![choose(complete(), last, self.fold(Output::None, false))],
             )],
         )]
     }
 
+    /// The packet, which holds the fold of all, goes on.
+    pub(super) fn completed(&self) -> Vec<Stmt> {
+        match self.vars.below {
+            Some(below) => {
+                let up = self.upward(below, answers::UP);
+                vec![choose(self.role_is(BELOW), up, self.finish_fold())]
+            }
+            None => self.finish_fold(),
+        }
+    }
+
+    /// The sender is told that its chunk is older than the slot's.
+    pub(super) fn stale(&self) -> Vec<Stmt> {
+        let mut steps = vec![self.put("kind", Expr::Const(Kind::Stale as u64, 4))];
+        steps.extend(self.header_only());
+        steps.push(self.reason(Reason::Stale));
+        steps.extend(self.answer());
+        steps
+    }
+
     /// What is stored goes out once more: a RESULT to the child that asks, or a fold that has no RESULT yet up again.
-    fn again(&self) -> Vec<Stmt> {
+    pub(super) fn again(&self) -> Vec<Stmt> {
         let v = self.vars;
         let exponent = Output::Place(self.nf("exp_next"));
         let mut read = vec![self.exec(EXPONENT, "read", exponent)];
+        read.extend(v.share.iter().flat_map(|_| self.read_share()));
         read.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
         read.extend(self.emit());
         read.push(self.own_flags());
@@ -262,11 +284,15 @@ impl Build<'_> {
     fn upward(&self, below: Below, counted: u64) -> Vec<Stmt> {
         let v = self.vars;
         let mut steps = self.emit();
-        steps.extend([
-            self.own_flags(),
-            self.put("bitmap", self.var(v.others) | self.var(v.bit)),
-            self.put("count", self.var(below.workers)),
-        ]);
+        steps.push(self.own_flags());
+        steps.extend(match v.share {
+            // The registers of shares have said the bitmap and the count.
+            Some(_) => vec![self.put("kind", Expr::Const(Kind::Data as u64, 4))],
+            None => vec![
+                self.put("bitmap", self.var(v.others) | self.var(v.bit)),
+                self.put("count", self.var(below.workers)),
+            ],
+        });
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         steps.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
         steps.push(Stmt::Multicast(self.var(below.up)));
@@ -282,6 +308,7 @@ impl Build<'_> {
             self.exec(EXPONENT, "store", Output::None),
             when(Expr::Valid(Part::Lanes), self.store_lanes(false)),
         ];
+        keep.extend(v.share.iter().flat_map(|share| self.share_down(*share)));
         keep.extend(self.finish());
         let fresh = self.var(below.settled).ne(self.get("chunk"));
         let wanted = self.var(v.diff).eq(zero()).both(self.var(v.missing).eq(zero()));
@@ -313,30 +340,47 @@ impl Build<'_> {
         let by_op = rest.iter().rev().fold(self.fold_lanes(*last, lanes), |otherwise, op| {
             vec![choose(self.op_is(*op), self.fold_lanes(*op, lanes), otherwise)]
         });
-        vec![choose(
-            first,
-            vec![
-                self.exec(EXPONENT, "store", exponent),
-                choose(Expr::Valid(Part::Lanes), self.store_lanes(lanes), self.clear_lanes()),
-            ],
-            vec![self.exec(EXPONENT, "raise", exponent), when(Expr::Valid(Part::Lanes), by_op)],
-        )]
+        let (mut store, mut raise) =
+            (vec![self.exec(EXPONENT, "store", exponent)], vec![self.exec(EXPONENT, "raise", exponent)]);
+        let Some(share) = self.vars.share else {
+            store.push(choose(Expr::Valid(Part::Lanes), self.store_lanes(lanes), self.clear_lanes()));
+            raise.push(when(Expr::Valid(Part::Lanes), by_op));
+            return vec![choose(first, store, raise)];
+        };
+        let out = |name| if lanes { Output::Place(self.nf(name)) } else { Output::None };
+        let shared = self.var(share).ne(Expr::Const(0, 32));
+        store.extend(self.store_share(out("bitmap"), out("count")));
+        let whole = Expr::Valid(Part::Lanes).both(shared.clone());
+        store.push(choose(whole, self.store_lanes(lanes), self.clear_lanes()));
+        raise.extend(self.add_share(out("bitmap"), out("count")));
+        let unshared = if lanes { self.read_lanes() } else { vec![] };
+        raise.push(when(Expr::Valid(Part::Lanes), vec![choose(shared, by_op, unshared)]));
+        vec![choose(first, store, raise)]
     }
 
     /// The flags that a packet of this switch's own starts with.
     fn own_flags(&self) -> Stmt {
-        let cleared = match self.profile.numerics {
-            Numerics::Saturating => Flags::RESEND.with(Flags::SATURATED),
-            _ => Flags::RESEND,
-        };
+        let mut cleared = Flags::RESEND;
+        if self.profile.numerics == Numerics::Saturating {
+            cleared = cleared.with(Flags::SATURATED);
+        }
+        if self.profile.bounded_loss {
+            // What a switch sends is whole: a fold has shares of ranks that put nothing at risk.
+            cleared = cleared.with(Flags::TRIMMED).with(Flags::DROPPABLE);
+        }
         self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))
     }
 
     /// Turns the packet into the RESULT of its slot.
     fn result(&self) -> Vec<Stmt> {
         let v = self.vars;
+        let kind = self.put("kind", Expr::Const(Kind::Result as u64, 4));
+        if v.share.is_some() {
+            // The registers of shares have said the bitmap and the count.
+            return vec![kind];
+        }
         vec![
-            self.put("kind", Expr::Const(Kind::Result as u64, 4)),
+            kind,
             self.put("bitmap", self.var(v.others) | self.var(v.bit)),
             self.put("count", self.var(v.world)),
         ]
@@ -353,21 +397,27 @@ impl Build<'_> {
     }
 
     /// Cuts the lanes off.
-    fn header_only(&self) -> Vec<Stmt> {
+    pub(super) fn header_only(&self) -> Vec<Stmt> {
         let mut steps = vec![
             Stmt::Remove(Part::Lanes),
             self.put("flags", self.get("flags") | Expr::Const(u64::from(Flags::BARE.0), 8)),
         ];
-        if let Some(outer) = self.outer {
-            let len = UDP_LEN + header::LEN as u64;
-            steps.push(Stmt::Assign(self.place(outer.udp, "length"), Expr::Const(len, 16)));
-            steps.push(Stmt::Assign(self.place(outer.ipv4, "total_len"), Expr::Const(IPV4_LEN + len, 16)));
-        }
+        steps.extend(self.outer_lengths(header::LEN as u64));
         steps
     }
 
+    /// The outer headers' lengths for a datagram of `len` bytes.
+    pub(super) fn outer_lengths(&self, len: u64) -> Vec<Stmt> {
+        let Some(outer) = self.outer else { return vec![] };
+        let len = UDP_LEN + len;
+        vec![
+            Stmt::Assign(self.place(outer.udp, "length"), Expr::Const(len, 16)),
+            Stmt::Assign(self.place(outer.ipv4, "total_len"), Expr::Const(IPV4_LEN + len, 16)),
+        ]
+    }
+
     /// Sends the packet back to where it came from.
-    fn answer(&self) -> Vec<Stmt> {
+    pub(super) fn answer(&self) -> Vec<Stmt> {
         let v = self.vars;
         let mut steps = vec![self.set(v.answer, Expr::Const(DECIDED, 8)), Stmt::Unicast(self.var(v.port))];
         if let Some(outer) = self.outer {

@@ -42,6 +42,8 @@ impl Run<'_> {
                 }
             }
             Stmt::Remove(part) => self.packet.remove(*part),
+            Stmt::AddLanes if self.packet.has_lanes => {}
+            Stmt::AddLanes => return if self.packet.add_lanes() { Ok(()) } else { Err(Dropped) },
             Stmt::Unicast(port) => self.packet.send = Send::Unicast(self.value(port).raw as u16),
             Stmt::Multicast(group) => self.packet.send = Send::Multicast(self.value(group).raw as u16),
             Stmt::Drop => self.packet.send = Send::Drop,

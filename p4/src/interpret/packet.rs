@@ -150,6 +150,13 @@ impl Packet {
         }
     }
 
+    /// Puts zeros for lanes at the end of a packet that has none; false when it does not end behind its headers.
+    pub(super) fn add_lanes(&mut self) -> bool {
+        self.has_lanes = self.rest == self.length;
+        self.lanes.fill(0);
+        self.has_lanes
+    }
+
     /// A header field; 0 when the header is absent.
     pub(super) fn field(&self, header: HeaderId, field: u16) -> u64 {
         let instance = &self.headers[usize::from(header.0)];

@@ -49,6 +49,7 @@ pub fn named() -> Vec<Named> {
                 slots: 256,
                 jobs: 4,
                 ecn_depth: 0,
+                bounded_loss: false,
                 ..hardware.clone()
             },
         ),
@@ -77,6 +78,7 @@ pub fn named() -> Vec<Named> {
                 jobs: 1,
                 ecn_depth: 0,
                 hierarchy: false,
+                bounded_loss: false,
                 ..hardware
             },
         ),

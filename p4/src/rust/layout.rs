@@ -12,6 +12,8 @@ pub(super) struct Layout {
     order: Vec<(Part, u32)>,
     /// Parts that ingress removes.
     pub(super) removed: Vec<Part>,
+    /// Whether a packet may be given lanes.
+    pub(super) grows: bool,
 }
 
 impl Layout {
@@ -29,10 +31,11 @@ impl Layout {
         if parts != p.deparser {
             return Err(RustError::Order);
         }
-        let mut removed = Vec::new();
+        let (mut removed, mut grows) = (Vec::new(), false);
         for block in [&p.ingress, &p.egress] {
             visit_all(p, block, &mut |stmt| match stmt {
                 Stmt::Remove(part) if !removed.contains(part) => removed.push(*part),
+                Stmt::AddLanes => grows = true,
                 _ => {}
             });
         }
@@ -50,7 +53,7 @@ impl Layout {
                 return Err(RustError::Key(table.name.clone()));
             }
         }
-        Ok(Self { order, removed })
+        Ok(Self { order, removed, grows })
     }
 
     /// Parts and offsets in packet order.

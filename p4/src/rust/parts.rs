@@ -12,14 +12,24 @@ impl Generator<'_> {
     pub(super) fn packet(&mut self) {
         self.w.line("#[inline(always)]");
         self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
-        self.w.open("fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {");
+        if self.layout.grows {
+            self.w.open(
+                "fn packet(state: &mut Program, port: u16, data: &mut [u8], length: usize) -> rt::Verdict {",
+            );
+        } else {
+            self.w.open("fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {");
+            self.w.line("let length = data.len();");
+        }
+        if self.layout.grows {
+            self.w.line("let mut added = false;");
+        }
         self.prologue();
         self.w.line("let mut send = rt::Send::Drop;");
         let block = self.p.ingress.clone();
         self.block(&block, "return rt::Verdict::DROP");
         self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
         self.finish_checksum();
-        self.sent();
+        self.sent(self.layout.grows);
         self.w.line("rt::Verdict { send, len: sent as u32 }");
         self.w.close("}");
         self.w.line("");
@@ -33,19 +43,24 @@ impl Generator<'_> {
         self.w.open(
             "fn egress(state: &mut Program, instance: u16, queue_depth: u32, data: &mut [u8]) -> usize {",
         );
+        self.w.line("let length = data.len();");
         self.prologue();
         let block = self.p.egress.clone();
         self.block(&block, "return 0");
         self.finish_checksum();
-        self.sent();
+        self.sent(false);
         self.w.line("sent");
         self.w.close("}");
         self.w.line("");
     }
 
     /// How many bytes are left: all, or those before a part that was removed.
-    fn sent(&mut self) {
+    fn sent(&mut self, grows: bool) {
         self.w.line("let mut sent = length;");
+        if grows {
+            let lanes = self.part_name(Part::Lanes).to_uppercase();
+            self.w.line(format!("if added {{ sent = {lanes}_END; }}"));
+        }
         for part in self.layout.removed.clone() {
             let name = self.part_name(part);
             self.w.line(format!("if cut_{name} {{ sent = {}_AT; }}", name.to_uppercase()));
@@ -54,7 +69,6 @@ impl Generator<'_> {
 
     /// Declares the packet's variables and parses.
     fn prologue(&mut self) {
-        self.w.line("let length = data.len();");
         for meta in &self.p.metadata {
             self.w.line(format!("let mut m_{}: {} = 0;", meta.name, native(meta.bits)));
         }
@@ -171,6 +185,7 @@ impl Generator<'_> {
                     let name = self.part_name(*part);
                     self.w.line(format!("cut_{name} |= has_{name}; has_{name} = false;"));
                 }
+                Stmt::AddLanes => self.add_lanes(give_up),
                 Stmt::Unicast(port) => {
                     self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none)))
                 }
@@ -181,6 +196,18 @@ impl Generator<'_> {
                 Stmt::Priority(_) => {}
             }
         }
+    }
+
+    /// Zeros behind a packet that ends where lanes begin, if there is room for them.
+    fn add_lanes(&mut self, give_up: &str) {
+        let name = self.part_name(Part::Lanes);
+        let upper = name.to_uppercase();
+        self.w.open(format!("if !has_{name} {{"));
+        self.w.line(format!("if length != {upper}_AT {{ {give_up}; }}"));
+        self.w.line(format!("let Some(room) = data.get_mut({upper}_AT..{upper}_END) else {{ {give_up}; }};"));
+        self.w.line("room.fill(0);");
+        self.w.line(format!("(has_{name}, added) = (true, true);"));
+        self.w.close("}");
     }
 
     fn apply(&mut self, table: TableId) {

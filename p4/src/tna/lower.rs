@@ -304,6 +304,9 @@ impl Lowering {
                     path.counts.push((*counter, index));
                 }
                 Stmt::Remove(part) => path.removed.push(*part),
+                Stmt::AddLanes => {
+                    return Err(refusal("lanes given to a packet without any", "lanes come from the parser"));
+                }
                 Stmt::Unicast(port) => path.to = To::Port(path.now(port)),
                 Stmt::Multicast(group) => path.to = To::Group(path.now(group)),
                 Stmt::Drop => path.to = To::Drop,

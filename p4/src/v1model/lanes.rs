@@ -91,6 +91,15 @@ impl Printer<'_> {
         }
     }
 
+    /// Gives the packet zeros for lanes.
+    pub(super) fn add_lanes(&mut self) {
+        let lanes = self.part(Part::Lanes);
+        self.w.line(format!("{lanes}.setValid();"));
+        for lane in self.lane_names() {
+            self.w.line(format!("{lanes}.d{lane} = 0;"));
+        }
+    }
+
     /// Calls what [`Self::lane_steps`] declared for this statement.
     pub(super) fn lane_step(&mut self, stmt: &Stmt) {
         let Stmt::AssignLane(place, value) = stmt else { return };

@@ -99,7 +99,8 @@ fn mangled_frame(pair: &mut Pair, input: &mut Input<'_>, port: u16) {
     let mut frame = framed(&datagram, port);
     input.disturb(&mut frame[..OUTER_LEN]);
     let len = frame.len().saturating_sub(input.below(4));
-    pair.feed_alone(port, &mut frame[..len]);
+    frame.truncate(len);
+    pair.feed_alone(port, &mut frame);
 }
 
 /// A datagram near one that the job's members would send.
@@ -108,9 +109,14 @@ fn datagram(input: &mut Input<'_>) -> Vec<u8> {
     let ours = kind == Kind::Data || kind == Kind::Close;
     let chunk = u32::from(input.byte()).wrapping_sub(4).wrapping_add(u32::from(input.below(4) == 3) << 31);
     let bare = input.below(4) == 0;
+    let cut = bare && input.below(2) == 0;
     let mut repr = Repr {
         kind,
-        flags: if bare { Flags::BARE } else { Flags::default() },
+        flags: match (bare, cut) {
+            (false, _) => Flags::default(),
+            (true, false) => Flags::BARE,
+            (true, true) => Flags::BARE.with(Flags::TRIMMED).with(Flags::DROPPABLE),
+        },
         op: LaneOp::ALL[input.below(LaneOp::ALL.len())],
         class: 0,
         reason: Reason::None,
@@ -121,7 +127,7 @@ fn datagram(input: &mut Input<'_>) -> Vec<u8> {
         key: KEY,
         chunk,
         bitmap: 1,
-        count: 1,
+        count: u16::from(!cut),
         exp: input.byte(),
         exp_next: input.byte(),
     };
@@ -182,6 +188,7 @@ impl Pair {
             group: GROUP,
             parent: None,
             shift: None,
+            bounded_loss: true,
         };
         let mut entries = node_entries(&node);
         entries.extend([Kind::Advance, Kind::Probe].map(|kind| controller_entry(CONTROLLER_PORT, kind)));
@@ -203,8 +210,10 @@ impl Pair {
     }
 
     /// Runs one packet through both builds and checks what can be said of any packet.
-    fn feed(&mut self, port: u16, packet: &mut [u8]) -> Verdict {
+    fn feed(&mut self, port: u16, packet: &mut Vec<u8>) -> Verdict {
         let received = Received { port: PortId(port), offset: 0, len: packet.len() as u32, ecn: 0 };
+        // Room for lanes that were cut off.
+        packet.resize(packet.len() + PAYLOAD as usize, 0);
         let before = (self.handled(), self.slots());
         let verdict = self.burst(received, packet);
         // The controller alone may name a slot that the switch has not; that packet is dropped where it would touch it.
@@ -230,7 +239,7 @@ impl Pair {
     }
 
     /// Runs one packet that the other program does not see.
-    fn feed_alone(&mut self, port: u16, packet: &mut [u8]) {
+    fn feed_alone(&mut self, port: u16, packet: &mut Vec<u8>) {
         let before = self.handled();
         self.feed(port, packet);
         self.alone += self.handled() - before;

@@ -83,6 +83,7 @@ impl Scene {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            share: 0,
             congestion: Congestion::ALL[input.below(Congestion::ALL.len())],
         };
         let rank = input.below(world.into()) as u16;

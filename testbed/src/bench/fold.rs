@@ -244,6 +244,7 @@ fn node(job: u16, world: u16, numerics: Numerics) -> Node {
         group: job,
         parent: None,
         shift: (numerics == Numerics::Wide).then(|| world.next_power_of_two().trailing_zeros() as u8),
+        bounded_loss: true,
     }
 }
 
@@ -343,7 +344,7 @@ fn repr(job: u16, slot: u16, bare: bool) -> Repr {
         key: KEY,
         chunk: 0,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 100,
     }

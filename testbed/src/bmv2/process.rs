@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::compile::Folder;
@@ -209,8 +209,11 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
     if let Some(namespace) = &config.namespace {
         command.extend(["ip", "netns", "exec", namespace].map(String::from));
     }
-    // Thrift cannot be turned off, but it takes any free port.
-    command.extend([SWITCH, "--no-p4", "--device-id", "1", "--thrift-port", "0"].map(String::from));
+    command.extend([SWITCH, "--no-p4", "--device-id", "1"].map(String::from));
+    if has_thrift() {
+        // It cannot be turned off, but it takes any free port.
+        command.extend(["--thrift-port", "0"].map(String::from));
+    }
     for (port, interface) in &config.interfaces {
         command.extend(["-i".into(), format!("{port}@{interface}")]);
     }
@@ -237,6 +240,18 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
         command.extend(["--dp-grpc-server-addr", address].map(String::from));
     }
     command
+}
+
+/// Whether the switch was built with Thrift, and so takes a port for it: its help says.
+fn has_thrift() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let help = Command::new(SWITCH).arg("--help").output();
+        help.is_ok_and(|help| {
+            let said = [help.stdout, help.stderr].concat();
+            String::from_utf8_lossy(&said).contains("--thrift-port")
+        })
+    })
 }
 
 fn reader(output: impl io::Read + Send + 'static) -> Box<dyn BufRead + Send> {

@@ -100,8 +100,15 @@ impl<'a> Draw<'a> {
         if rng.random_bool(0.1) {
             flags = flags.with(Flags(rng.random::<u8>() & !Flags::BARE.0));
         }
+        // Lanes cut off on the way, or a slot to be closed: a header alone, with nobody's share.
+        let cut = rng.random_bool(0.08);
+        if cut {
+            flags = Flags::BARE.with(Flags::TRIMMED).with(Flags(flags.0 & Flags::DROPPABLE.0));
+        }
+        let kind = if cut && rng.random_bool(0.3) { Kind::Close } else { Kind::Data };
+        let count = if cut { 0 } else { [1, 1, 1, 2, rng.random()][rng.random_range(0..5)] };
         Repr {
-            kind: Kind::Data,
+            kind,
             flags,
             op,
             class: rng.random_range(0..16),
@@ -113,7 +120,7 @@ impl<'a> Draw<'a> {
             key: node.key,
             chunk,
             bitmap: rng.random(),
-            count: rng.random(),
+            count,
             exp: rng.random(),
             exp_next: rng.random(),
         }

@@ -68,7 +68,7 @@ impl Jobs {
                 .collect();
             let parent = (profile.hierarchy && rng.random_bool(0.4)).then(|| {
                 let port = port();
-                Parent { port, source: source(port), group: 101 + number }
+                Parent { port, source: source(port), group: 101 + number, rank: 0 }
             });
             // The last range lies at the end of the switch.
             let range = if number + 1 < count as u16 || count == 1 {
@@ -88,6 +88,7 @@ impl Jobs {
                 group: 1 + number,
                 parent,
                 shift: (profile.numerics == Numerics::Wide).then(|| world.next_power_of_two().ilog2() as u8),
+                bounded_loss: profile.bounded_loss,
             };
             let first = first_chunk(rng);
             let slot = |i: u32| Slot { chunk: first.wrapping_add(i), sent: 0, settled: false };

@@ -50,6 +50,9 @@ impl<'s> Player<'s> {
     pub fn feed(&mut self, arrival: &Arrival) -> Vec<Copy> {
         self.memory.clear();
         self.memory.extend_from_slice(&arrival.bytes);
+        // Room for lanes that were cut off.
+        let lanes = 4 * self.pipeline.info().lane_words as usize;
+        self.memory.resize(arrival.bytes.len() + lanes, 0xee);
         self.verdicts.clear();
         let packet =
             Received { port: PortId(arrival.port), offset: 0, len: arrival.bytes.len() as u32, ecn: 0 };

@@ -82,6 +82,7 @@ pub(super) fn profile_and_limits(config: &Config) -> (Profile, Limits) {
         groups_max: u16::try_from(2 * profile.jobs).unwrap_or(u16::MAX),
         udp_port: UDP_PORT,
         sees_source: true,
+        bounded_loss: profile.bounded_loss,
     };
     (profile, limits)
 }

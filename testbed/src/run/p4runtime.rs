@@ -69,6 +69,7 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
         groups_max: u16::try_from(2 * profile.jobs).unwrap_or(u16::MAX),
         udp_port: 0,
         sees_source: false,
+        bounded_loss: profile.bounded_loss,
     };
     let site = |address: &Option<SocketAddr>| Site {
         limits,

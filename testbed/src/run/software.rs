@@ -63,6 +63,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
         groups_max: netfold_switch::switch::GROUPS_MAX as u16,
         udp_port: 0,
         sees_source: false,
+        bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
     let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };

@@ -44,7 +44,11 @@ pub(super) fn at_switch(
             packet.set_slot(packet.slot() | (job.slots << rng.random_range(0..15 - job.slots.ilog2())) as u16)
         }
         7 => packet.set_version(packet.version() ^ 1 << rng.random_range(0..4)),
-        8 => packet.set_kind_raw(other(rng, packet.kind(), 16)),
+        8 => {
+            // A CLOSE is a member's right.
+            let kind = other(rng, packet.kind(), 16);
+            packet.set_kind_raw(if kind == Kind::Close as u8 { 0 } else { kind });
+        }
         9 => resize(rng, &mut bytes),
         10 => packet.set_op_raw(rng.random_range(3..16)),
         11 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
@@ -76,7 +80,8 @@ pub(super) fn at_rank(rng: &mut Xoshiro256PlusPlus, job: &JobSetup, genuine: &[u
         7 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
         8 => packet.set_kind_raw([0, 1, 3, 6, 7, 8, 15][rng.random_range(0..7)]),
         9 => resize(rng, &mut bytes),
-        _ => packet.set_bitmap(packet.bitmap() ^ bit(rng)),
+        // More workers than there are. Which of them, and who is a child, a member's switch can say alone.
+        _ => packet.set_count(packet.count() | 1 << 15),
     }
     bytes
 }

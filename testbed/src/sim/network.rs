@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use netfold_wire::{Flags, Kind, Packet, header};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
@@ -10,6 +11,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 pub struct Faults {
     /// It is lost.
     pub loss: f64,
+    /// Its lanes are cut off, if it says that they may be.
+    pub trimming: f64,
     /// Bits flip; the UDP checksum shows it and the datagram is dropped.
     pub corruption: f64,
     /// It arrives twice, each copy in its own time.
@@ -34,6 +37,21 @@ pub struct Fate {
 }
 
 impl Faults {
+    /// What arrives of a datagram: it is trimmed if it may be, and chance says so.
+    pub fn trim<'a>(&self, rng: &mut Xoshiro256PlusPlus, datagram: &'a mut [u8]) -> &'a [u8] {
+        let mut packet = Packet::new_unchecked(&mut *datagram);
+        let flags = packet.flags();
+        let may_be = packet.kind() == Kind::Data as u8
+            && flags.contains(Flags::DROPPABLE)
+            && !flags.contains(Flags::BARE);
+        if self.trimming == 0.0 || !may_be || !rng.random_bool(self.trimming) {
+            return datagram;
+        }
+        packet.set_flags(flags.with(Flags::BARE).with(Flags::TRIMMED));
+        packet.set_count(0);
+        &datagram[..header::LEN]
+    }
+
     /// Decides what happens to one datagram.
     pub fn decide(&self, rng: &mut Xoshiro256PlusPlus) -> Fate {
         let mut copy = |asked: bool| {

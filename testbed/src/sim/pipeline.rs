@@ -67,8 +67,9 @@ impl PipelineSwitch {
                 workers: job.workers,
                 world: job.world,
                 group,
-                parent: job.parent.map(|port| Parent { port, source: 0, group: up }),
+                parent: job.parent.map(|port| Parent { port, source: 0, group: up, rank: job.rank }),
                 shift: None,
+                bounded_loss: true,
             };
             for (rank, port) in job.ports.iter().enumerate() {
                 for entry in
@@ -122,13 +123,13 @@ impl PipelineSwitch {
         };
         let mut bytes = [0; header::LEN];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
-        let verdict = self.burst(CONTROLLER_PORT, &mut bytes);
+        let verdict = self.burst(CONTROLLER_PORT, header::LEN, &mut bytes);
         assert_eq!(verdict.send, Send::Unicast(CONTROLLER_PORT), "the controller is answered");
         Packet::new_unchecked(&bytes[..]).chunk()
     }
 
-    fn burst(&mut self, port: u16, bytes: &mut [u8]) -> Verdict {
-        let packet = Received { port: PortId(port), offset: 0, len: bytes.len() as u32, ecn: 0 };
+    fn burst(&mut self, port: u16, len: usize, bytes: &mut [u8]) -> Verdict {
+        let packet = Received { port: PortId(port), offset: 0, len: len as u32, ecn: 0 };
         self.verdicts.clear();
         self.pipeline.burst(&[packet], bytes, &mut self.verdicts);
         assert_eq!(self.verdicts.len(), 1, "one verdict a packet");
@@ -145,7 +146,9 @@ impl fmt::Debug for PipelineSwitch {
 impl SimSwitch for PipelineSwitch {
     fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>) {
         let mut bytes = datagram.to_vec();
-        let verdict = self.burst(port, &mut bytes);
+        // Room for lanes that were cut off.
+        bytes.resize(header::LEN + 4 * self.pipeline.info().lane_words as usize, 0xee);
+        let verdict = self.burst(port, datagram.len(), &mut bytes);
         bytes.truncate(verdict.len as usize);
         match verdict.send {
             Send::Drop => {}
@@ -160,7 +163,7 @@ impl SimSwitch for PipelineSwitch {
     fn digest(&self, slots: Range<u32>) -> u64 {
         let mut words = Vec::new();
         for index in 2 * slots.start as usize..2 * slots.end as usize {
-            for register in ["claim", "version", "exponent", "sum", "settled"] {
+            for register in ["claim", "version", "exponent", "sum", "settled", "shares", "counted"] {
                 assert!(
                     self.pipeline.read_register(register, index, &mut words),
                     "register {register} exists"

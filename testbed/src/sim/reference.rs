@@ -26,6 +26,9 @@ struct Occupant {
     lanes: Vec<i32>,
     /// The chunk whose result came down from the switch above.
     settled: u32,
+    /// Children whose shares are in the lanes, and how many workers'.
+    shares: u32,
+    counted: u16,
 }
 
 /// What a packet brings about.
@@ -33,6 +36,8 @@ enum Answer {
     Nothing,
     Reject(Reason),
     Stale,
+    /// Not complete: it has heard these.
+    Heard(u32),
     Repeat,
     Complete,
     /// The fold goes to the switch above.
@@ -45,7 +50,15 @@ impl ReferenceSwitch {
     /// A switch of `slots` slots that knows these jobs.
     pub fn new(slots: u32, lane_words: u32, jobs: &[JobSetup]) -> Self {
         let lane_words = lane_words as usize;
-        let empty = Occupant { chunk: 0, seen: 0, exponent: 0, lanes: vec![0; lane_words], settled: 0 };
+        let empty = Occupant {
+            chunk: 0,
+            seen: 0,
+            exponent: 0,
+            lanes: vec![0; lane_words],
+            settled: 0,
+            shares: 0,
+            counted: 0,
+        };
         let mut places = vec![empty; 2 * slots as usize];
         for job in jobs {
             for place in &mut places[2 * job.base as usize..2 * (job.base + job.slots) as usize] {
@@ -73,9 +86,9 @@ impl ReferenceSwitch {
         let number = self.jobs.iter().position(|job| job.job == packet.job()).ok_or(Answer::Nothing)?;
         let job = &self.jobs[number];
         let rank = job.ports.iter().position(|member| *member == port);
-        let kind = if rank.is_some() { Kind::Data } else { Kind::Result };
+        let kinds: &[Kind] = if rank.is_some() { &[Kind::Data, Kind::Close] } else { &[Kind::Result] };
         if (rank.is_none() && job.parent != Some(port))
-            || packet.kind() != kind as u8
+            || !kinds.iter().any(|kind| packet.kind() == *kind as u8)
             || packet.key() != job.key
         {
             Err(Answer::Nothing)
@@ -100,26 +113,38 @@ impl ReferenceSwitch {
         let (full, leaf) = (self.jobs[number].full(), self.jobs[number].parent.is_some());
         let (at, saturating) = (self.place(number, packet), self.saturating);
         let place = &mut self.places[at];
+        let close = packet.kind() == Kind::Close as u8;
+        let shared = if packet.count() > 0 { 1 << rank } else { 0 };
         let share = || {
             packet
                 .payload()
                 .chunks_exact(4)
                 .map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+                .filter(|_| shared != 0)
         };
         if serial::newer(packet.chunk(), place.chunk) {
+            if close {
+                return Answer::Nothing;
+            }
             (place.chunk, place.seen, place.exponent) = (packet.chunk(), 1 << rank, packet.exp_next());
+            (place.shares, place.counted) = (shared, packet.count());
             place.lanes.fill(0);
             place.lanes.iter_mut().zip(share()).for_each(|(lane, new)| *lane = new);
         } else if packet.chunk() != place.chunk {
             return Answer::Stale;
-        } else if place.seen >> rank & 1 == 1 {
+        } else if close && place.seen != full {
+            place.seen = full;
+        } else if close || place.seen >> rank & 1 == 1 {
             return match place.seen == full {
+                false if packet.flags().contains(Flags::DROPPABLE) => Answer::Heard(place.seen),
                 false => Answer::Nothing,
                 true if leaf && place.settled != place.chunk => Answer::Up,
                 true => Answer::Repeat,
             };
         } else {
             place.seen |= 1 << rank;
+            (place.shares, place.counted) =
+                (place.shares | shared, place.counted.wrapping_add(packet.count()));
             place.exponent = place.exponent.max(packet.exp_next());
             for (lane, new) in place.lanes.iter_mut().zip(share()) {
                 *lane = match packet.op() {
@@ -143,13 +168,16 @@ impl ReferenceSwitch {
 
     /// The result that the switch above made of this one's fold and the others': it takes the fold's place.
     fn settle(&mut self, number: usize, packet: &Packet<&[u8]>) -> Answer {
-        let full = self.jobs[number].full();
+        let (full, own) = (self.jobs[number].full(), 1 << self.jobs[number].rank);
         let at = self.place(number, packet);
         let place = &mut self.places[at];
         if packet.chunk() != place.chunk || place.seen != full || place.settled == place.chunk {
             return Answer::Nothing;
         }
         place.settled = place.chunk;
+        // What is left out above is left out, whoever is in it.
+        place.shares = if packet.bitmap() & own == 0 { 0 } else { place.shares };
+        place.counted = packet.count();
         place.exponent = packet.exp_next();
         for (lane, word) in place.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
             *lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
@@ -162,7 +190,6 @@ impl ReferenceSwitch {
         let mut bytes = self.result(number, packet);
         let mut share = Packet::new_unchecked(&mut bytes[..]);
         share.set_kind_raw(Kind::Data as u8);
-        share.set_count(self.jobs[number].workers);
         bytes
     }
 
@@ -171,12 +198,15 @@ impl ReferenceSwitch {
         let place = &self.places[self.place(number, packet)];
         let mut bytes = header_of(packet, Kind::Result);
         let mut result = Packet::new_unchecked(&mut bytes[..]);
-        let bare = packet.flags().contains(Flags::BARE);
+        let trimmed = Flags::BARE.with(Flags::TRIMMED);
+        let cut = packet.flags().contains(trimmed);
+        let bare = packet.flags().contains(Flags::BARE) && !cut;
         let saturated = self.saturating && !bare && place.lanes.iter().any(|lane| at_end(*lane));
-        let flags = packet.flags().without(Flags::RESEND);
+        let passing = Flags::RESEND.with(Flags::TRIMMED).with(Flags::DROPPABLE);
+        let flags = packet.flags().without(if cut { passing.with(trimmed) } else { passing });
         result.set_flags(if saturated { flags.with(Flags::SATURATED) } else { flags });
-        result.set_bitmap(self.jobs[number].full());
-        result.set_count(self.jobs[number].world);
+        result.set_bitmap(place.shares);
+        result.set_count(place.counted);
         result.set_exp_next(place.exponent);
         if !bare {
             bytes.extend(place.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
@@ -197,6 +227,11 @@ impl SimSwitch for ReferenceSwitch {
             Answer::Nothing => {}
             Answer::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
             Answer::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
+            Answer::Heard(seen) => {
+                let mut bytes = header_only(&packet, Kind::Heard, None);
+                Packet::new_unchecked(&mut bytes[..]).set_bitmap(seen);
+                out.push((port, bytes));
+            }
             Answer::Repeat => out.push((port, self.result(number, &packet))),
             Answer::Up => {
                 let bytes = self.share(number, &packet);
@@ -214,6 +249,7 @@ impl SimSwitch for ReferenceSwitch {
         places.iter().fold(0, |digest, place| {
             let digest =
                 fold_digest(digest, [place.chunk, place.seen, u32::from(place.exponent), place.settled]);
+            let digest = fold_digest(digest, [place.shares, u32::from(place.counted)]);
             fold_digest(digest, place.lanes.iter().map(|lane| lane.cast_unsigned()))
         })
     }

@@ -39,6 +39,10 @@ pub struct Report {
     pub results: u64,
     /// Of those, results whose sum had saturated.
     pub saturated: u64,
+    /// Of those, results that lack shares.
+    pub partial: u64,
+    /// Of those, results that lack that of the rank that took them.
+    pub left_out: u64,
     /// Datagrams that ranks ignored.
     pub ignored: u64,
     /// Forged packets slipped in.
@@ -140,6 +144,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
             bitmap: 0,
+            share: 0,
             shift: 0,
             switch: None,
             grace_ms: 0,
@@ -148,7 +153,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
             let congestion = scenario.congestion(rank);
-            let admission = Admission { bitmap: own.full(), congestion, ..admission.clone() };
+            let share = 1 << seats[usize::from(rank)].1;
+            let admission = Admission { bitmap: own.full(), share, congestion, ..admission.clone() };
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;
@@ -169,7 +175,11 @@ impl<'s, 'd> Simulation<'s, 'd> {
         };
         Self {
             ranks: (0..scenario.world).map(rank).collect(),
-            referee: Referee::new(jobs.iter().map(|[job, _]| job.clone()).collect(), numbers),
+            referee: Referee::new(
+                jobs.iter().map(|[job, _]| job.clone()).collect(),
+                numbers,
+                plans.iter().any(|plan| plan.spec.descriptor.tolerance().any()),
+            ),
             plans,
             scenario,
             switches,
@@ -306,7 +316,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         loop {
             let Rank { worker, tensors, .. } = &mut self.ranks[index];
             let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
-            let bytes: Rc<[u8]> = self.buffer[..len].into();
+            let bytes: Rc<[u8]> = self.scenario.up.trim(&mut self.rng, &mut self.buffer[..len]).into();
             let fate = self.fate(rank, self.scenario.up);
             let (switch, port) = self.seats[index];
             self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
@@ -327,10 +337,13 @@ impl<'s, 'd> Simulation<'s, 'd> {
         }
     }
 
-    fn send(&mut self, from: usize, port: u16, bytes: Vec<u8>) {
+    fn send(&mut self, from: usize, port: u16, mut bytes: Vec<u8>) {
         // Ports of other jobs lead nowhere.
         let Some(end) = self.ends[from].get(usize::from(port)).copied() else { return };
-        let bytes: Rc<[u8]> = bytes.into();
+        let bytes: Rc<[u8]> = match end {
+            End::Rank(_) => bytes.into(),
+            End::Switch(..) => self.scenario.trunk.trim(&mut self.rng, &mut bytes).into(),
+        };
         match end {
             End::Rank(rank) => {
                 let fate = self.fate(rank, self.scenario.down);
@@ -400,6 +413,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
             self.report.resent += stats.resent;
             self.report.results += stats.results;
             self.report.saturated += stats.saturated;
+            self.report.partial += stats.partial;
+            self.report.left_out += stats.left_out;
             if !rank.alive || self.is_done(index) {
                 continue;
             }

@@ -104,6 +104,17 @@ impl Scenario {
         self
     }
 
+    /// The same where sums may lack shares, and switches' queues trim.
+    pub fn tolerant(mut self) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ TOLERANT_SEED);
+        let plans = std::mem::take(&mut self.plans);
+        let mut tolerance = |plan: OpPlan| plan.tolerant(pick(&mut rng, &[0, 100, 1_000, 5_000, 10_000]));
+        self.plans = plans.into_iter().map(&mut tolerance).collect();
+        self.up.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
+        self.trunk.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
+        self
+    }
+
     /// By what a rank decides how much to have in flight: a law by the seed, now and then another on each rank.
     pub fn congestion(&self, rank: u16) -> Congestion {
         let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
@@ -131,6 +142,7 @@ impl Scenario {
             first_chunk,
             ports: (0..world).collect(),
             parent: None,
+            rank: 0,
             workers: world,
             world,
         };
@@ -198,6 +210,7 @@ impl Scenario {
             first_chunk: 1,
             ports: (0..world).collect(),
             parent: None,
+            rank: 0,
             workers: world,
             world,
         };
@@ -253,8 +266,17 @@ impl Scenario {
         }
         let job = |switch: usize| {
             let ports = children(&self.shape, switch);
-            let parent = self.shape.above[switch].map(|_| ports.len() as u16);
-            JobSetup { ports, parent, workers: workers[switch], world: self.world, ..self.job.clone() }
+            let above = self.shape.above[switch];
+            let parent = above.map(|_| ports.len() as u16);
+            let elder = self.shape.above[..switch].iter().filter(|other| **other == above).count();
+            JobSetup {
+                rank: if above.is_some() { elder as u8 } else { 0 },
+                ports,
+                parent,
+                workers: workers[switch],
+                world: self.world,
+                ..self.job.clone()
+            }
         };
         (0..workers.len()).map(|switch| [job(switch), self.neighbour.clone()]).collect()
     }
@@ -265,6 +287,9 @@ const TREE_SEED: u64 = 0x7472_6565;
 
 /// Sets what is drawn for saturating switches apart from what is drawn for others.
 const SATURATING_SEED: u64 = 0x7361_7475;
+
+/// Sets what is drawn for bounded loss apart from what is drawn otherwise.
+const TOLERANT_SEED: u64 = 0x6c6f_7373;
 
 /// Lanes of the generated saturating pipeline.
 const SATURATING_LANE_WORDS: u32 = 352;
@@ -328,6 +353,7 @@ fn draw_faults(rng: &mut Xoshiro256PlusPlus) -> Faults {
     let us = Duration::from_micros;
     Faults {
         loss: pick(rng, &[0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.2]),
+        trimming: 0.0,
         corruption: pick(rng, &[0.0, 0.0, 0.01, 0.05]),
         duplication: pick(rng, &[0.0, 0.0, 0.02, 0.1, 0.3]),
         reordering: pick(rng, &[0.0, 0.0, 0.01, 0.1]),

@@ -21,6 +21,8 @@ pub struct JobSetup {
     pub ports: Vec<u16>,
     /// Port of the switch above, if there is one.
     pub parent: Option<u16>,
+    /// Number of this switch among that one's children.
+    pub rank: u8,
     /// Workers below this switch.
     pub workers: u16,
     /// Workers of the whole job.

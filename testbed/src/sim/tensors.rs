@@ -1,6 +1,7 @@
 //! Tensors whose results are known beforehand, and the codec that hands them to a worker.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
@@ -34,6 +35,8 @@ pub struct OpPlan {
     expected_again: Vec<i32>,
     /// Which of both each chunk came to, on the first rank that was told.
     again: RefCell<Vec<Option<bool>>>,
+    /// What each chunk came to that lacks shares, on the first rank that was told.
+    partial: RefCell<HashMap<u32, (u16, Vec<i32>)>>,
 }
 
 /// Largest magnitude of values in chunks whose sums may saturate, and in others.
@@ -69,8 +72,18 @@ impl OpPlan {
         let exponents = if exponents { (0..world).map(&mut proposals).collect() } else { Vec::new() };
         let again = RefCell::new(vec![None; data_chunks as usize]);
         let (expected, expected_again) = (Vec::new(), Vec::new());
-        let mut plan =
-            Self { spec, elements, inputs, exponents, expected, headroom: None, expected_again, again };
+        let partial = RefCell::default();
+        let mut plan = Self {
+            spec,
+            elements,
+            inputs,
+            exponents,
+            expected,
+            headroom: None,
+            expected_again,
+            again,
+            partial,
+        };
         plan.expected = (0..elements).map(|at| plan.expect(at, lane_words, false)).collect();
         plan
     }
@@ -91,6 +104,41 @@ impl OpPlan {
         let all = |again| (0..self.elements).map(|at| self.expect(at, lane_words, again)).collect();
         (self.expected, self.expected_again) = (all(false), all(true));
         self
+    }
+
+    /// The same where up to so many shares of each rank may be left out of sums, in hundredths of a percent.
+    pub fn tolerant(mut self, tolerance: u16) -> Self {
+        if self.spec.descriptor.kind == OpKind::AllReduce && self.spec.lane_op == LaneOp::Sum {
+            self.spec.descriptor.root = tolerance;
+        }
+        self
+    }
+
+    /// Ranks whose shares are in these lanes of a sum, by their tallies; none where lanes do not tell.
+    fn members(&self, lanes: &[i32], exp: u8, count: u16) -> Option<Vec<usize>> {
+        let world = self.inputs.len();
+        if world > TALLY.min(lanes.len()) || exp == 255 || self.headroom.is_some() {
+            return None;
+        }
+        let weights = (0..count).fold(0i32, |sum, _| sum.wrapping_add(weight(exp)));
+        let times = |rank: &usize| lanes[*rank].wrapping_sub(weights);
+        assert!((0..world).all(|rank| (0..=1).contains(&times(&rank))), "each share at most once: {lanes:?}");
+        Some((0..world).filter(|rank| times(rank) == 1).collect())
+    }
+
+    /// Asserts that a sum which lacks shares is that of the shares in it, and the same on all ranks.
+    fn check_partial(&self, chunk: u32, lane_words: usize, exp: u8, count: u16, lanes: &[i32]) {
+        assert!(self.spec.descriptor.tolerance().any(), "nothing may be left out of chunk {chunk}");
+        let mut known = self.partial.borrow_mut();
+        let first = known.entry(chunk).or_insert_with(|| (count, lanes.to_vec()));
+        assert_eq!((first.0, &first.1[..]), (count, lanes), "two results of chunk {chunk}");
+        let Some(members) = self.members(lanes, exp, count) else { return };
+        assert_eq!(members.len(), usize::from(count), "as many shares as the result says");
+        for (lane, value) in lanes.iter().enumerate() {
+            let at = chunk as usize * lane_words + lane;
+            let shares = members.iter().map(|rank| self.inputs[*rank][at].wrapping_add(weight(exp)));
+            assert_eq!(*value, shares.fold(0, i32::wrapping_add), "chunk {chunk}, lane {lane}");
+        }
     }
 
     /// What a rank sends of its value `value` at element `at`.
@@ -139,13 +187,16 @@ pub(super) struct Tensors {
     plans: Rc<Vec<OpPlan>>,
     data: Vec<Vec<i32>>,
     taken: Vec<Vec<bool>>,
+    /// Of each operation, the chunks whose results lack this rank's share.
+    left_out: Vec<Vec<u32>>,
 }
 
 impl Tensors {
     pub(super) fn new(rank: usize, lane_words: usize, plans: Rc<Vec<OpPlan>>) -> Self {
         let data = plans.iter().map(|plan| plan.inputs[rank].clone()).collect();
         let taken = plans.iter().map(|plan| vec![false; plan.spec.data_chunks as usize]).collect();
-        Self { rank, lane_words, plans, data, taken }
+        let left_out = vec![Vec::new(); plans.len()];
+        Self { rank, lane_words, plans, data, taken, left_out }
     }
 
     /// Asserts that operation `op` holds its result, whole.
@@ -157,7 +208,16 @@ impl Tensors {
         );
         let plan = &self.plans[op];
         let again = plan.again.borrow();
+        let partial = plan.partial.borrow();
+        assert!(
+            self.left_out[op].len() <= plan.spec.shares_to_spare() as usize,
+            "rank {} lacks more of operation {op} than it tolerates",
+            self.rank
+        );
         let wrong = self.data[op].iter().enumerate().find(|(at, value)| {
+            if let Some((_, lanes)) = partial.get(&((at / self.lane_words) as u32)) {
+                return **value != lanes[at % self.lane_words];
+            }
             let redone = again[at / self.lane_words] == Some(true);
             **value != if redone { plan.expected_again[*at] } else { plan.expected[*at] }
         });
@@ -187,12 +247,26 @@ impl Tensors {
             "chunk {chunk} is delivered twice"
         );
         let plan = &self.plans[op];
-        assert_eq!(usize::from(count), plan.inputs.len(), "every rank's share is in it");
         assert_eq!(exp, plan.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        let lanes: Vec<i32> = lanes
+            .chunks_exact(4)
+            .take(self.block(op, chunk).len())
+            .map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+            .collect();
+        let within = !self.left_out[op].contains(&chunk);
+        if usize::from(count) != plan.inputs.len() {
+            assert!(exp < 255 && !again, "chunk {chunk} must have every share");
+            plan.check_partial(chunk, self.lane_words, exp, count, &lanes);
+            let members = plan.members(&lanes, exp, count);
+            assert!(members.is_none_or(|members| members.contains(&self.rank) == within));
+            let block = self.block(op, chunk);
+            self.data[op][block].copy_from_slice(&lanes);
+            return;
+        }
+        assert!(within && !plan.partial.borrow().contains_key(&chunk), "all shares of chunk {chunk}");
         let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(again);
         assert_eq!(first, again, "all ranks send chunk {chunk} again, or none");
-        for (at, word) in self.block(op, chunk).zip(lanes.chunks_exact(4)) {
-            let lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        for (at, lane) in self.block(op, chunk).zip(lanes) {
             let value = if exp == 255 { NOT_A_NUMBER } else { lane };
             let want = if again { plan.expected_again[at] } else { plan.expected[at] };
             assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
@@ -219,6 +293,16 @@ impl Codec for Tensors {
 
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
         self.take(op, chunk, exp, count, lanes, false);
+    }
+
+    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+        assert!(!self.taken[op.0 as usize][chunk as usize], "a chunk that was overwritten is asked for");
+        !(self.rank as u32 + chunk).is_multiple_of(7)
+    }
+
+    fn left_out(&mut self, op: OpId, chunk: u32) {
+        assert!(!self.taken[op.0 as usize][chunk as usize], "told before the result is");
+        self.left_out[op.0 as usize].push(chunk);
     }
 
     fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {

@@ -1,5 +1,7 @@
 //! `netfold switch`: a software switch with its control port, until it is told to stop.
 
+mod counted;
+mod egress;
 mod p4runtime;
 mod remote;
 
@@ -20,19 +22,19 @@ use netfold_io::{Choice, Cores, IoError, PacketIo};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
-use netfold_switch::{
-    EmptyPipeline, Engine, PAYLOADS, Pipeline, SwitchCounters, numeric_pipeline, pipeline_for,
-};
+use netfold_switch::{EmptyPipeline, Engine, PAYLOADS, Pipeline, numeric_pipeline, pipeline_for};
 use netfold_switch_p4runtime::Server;
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Congestion, Numerics, Refusal};
 
 use crate::error::CliError;
-use crate::event::{Counters, Event, Listening, Queue, QueueCounters};
+use crate::event::{Event, Listening, Queue};
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
 use crate::size::{self, grouped, human};
 
+use counted::{counters, show_counters};
+use egress::EgressOptions;
 use p4runtime::P4RuntimeOptions;
 
 /// How often the command looks at the request to stop.
@@ -50,6 +52,8 @@ Examples:
   netfold switch --listen 0.0.0.0:20038            for workers on other hosts
   netfold switch --loss 0.02 --seed 7              loses packets on purpose
   netfold switch --pcap switch.pcap                for Wireshark
+  netfold switch --port-rate 200M --congestion dctcp
+                                                   slow ports, whose queues mark
   netfold switch --queues 4 --cores 2-5            four packet threads, each on a core of its own
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
                                                    empty, for a P4Runtime controller
@@ -115,6 +119,8 @@ pub(crate) struct SwitchCommand {
     /// (by delay).
     #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
     congestion: Congestion,
+    #[command(flatten)]
+    egress: EgressOptions,
     /// Print the counters every so many seconds as well.
     #[arg(long, value_name = "SECONDS")]
     every: Option<u32>,
@@ -187,10 +193,13 @@ impl SwitchCommand {
             }
             builder = builder.bare(self.p4.ports.clone());
         }
+        if let Some(queues) = self.egress.config()? {
+            builder = builder.queues(queues);
+        }
         let mut choices = self.io.clone().into_iter().cycle();
         let switch = builder
             .listen(self.listen)
-            .queues(self.queues)
+            .threads(self.queues)
             .cores(self.cores.clone().unwrap_or_default())
             .io_by(move |opening| Ok(netfold_dpdk::open(&choices.next().unwrap_or_default(), opening)?))
             .pipeline_by(make)
@@ -252,6 +261,10 @@ impl SwitchCommand {
             }
             EmbeddedError::Thread(source) => CliError::Spawn { name: "the switch's thread".into(), source },
             EmbeddedError::Panicked => CliError::SwitchPanicked,
+            EmbeddedError::Queues(error) => {
+                let cause = error.source().map_or_else(String::new, |source| format!(": {source}"));
+                CliError::Usage(format!("--egress: {error}{cause}"))
+            }
             other => CliError::Usage(other.to_string()),
         }
     }
@@ -470,68 +483,4 @@ fn refused(output: &Output, who: &str, reason: Refusal, message: &str) -> Result
         message: message.to_owned(),
     })?;
     output.line(format_args!("refused '{who}': {message}"))
-}
-
-fn counters(queues: &[SwitchCounters], controller_dropped: u64, last: bool) -> Counters {
-    let queue = |counted: &SwitchCounters| QueueCounters {
-        packets_in: counted.io.rx_packets,
-        packets_out: counted.io.tx_packets,
-        results: counted.results,
-        output_dropped: counted.output_dropped,
-        input_dropped: counted.io.rx_dropped,
-    };
-    let counted: SwitchCounters = queues.iter().cloned().sum();
-    Counters {
-        last,
-        packets_in: counted.io.rx_packets,
-        bytes_in: counted.io.rx_bytes,
-        packets_out: counted.io.tx_packets,
-        bytes_out: counted.io.tx_bytes,
-        results: counted.results,
-        repeated: counted.repeated,
-        unknown_source: counted.unknown_source,
-        output_dropped: counted.output_dropped,
-        input_dropped: counted.io.rx_dropped,
-        fault_dropped: counted.io.fault_dropped,
-        capture_failed: counted.io.capture_failed,
-        controller_dropped,
-        packets: counted.packets.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
-        queues: if queues.len() > 1 { queues.iter().map(queue).collect() } else { Vec::new() },
-    }
-}
-
-fn show_counters(output: &Output, c: &Counters) -> Result<(), CliError> {
-    output.event(&Event::Counters(c.clone()))?;
-    output.line(format_args!(
-        "in {} packets ({}), out {} ({}); {} results, {} repeated",
-        grouped(c.packets_in),
-        human(c.bytes_in),
-        grouped(c.packets_out),
-        human(c.bytes_out),
-        grouped(c.results),
-        grouped(c.repeated)
-    ))?;
-    let reasons = c.packets.iter().map(|(reason, &count)| (reason.as_str(), count));
-    let others = [
-        ("unknown source", c.unknown_source),
-        ("output full", c.output_dropped),
-        ("input full", c.input_dropped),
-        ("lost on purpose", c.fault_dropped),
-        ("not captured", c.capture_failed),
-        ("no controller", c.controller_dropped),
-    ];
-    for (reason, count) in reasons.filter(|(reason, _)| *reason != "none").chain(others) {
-        if count > 0 {
-            output.line(format_args!("  {reason:<16}{:>12}", grouped(count)))?;
-        }
-    }
-    for (index, queue) in c.queues.iter().enumerate() {
-        output.line(format_args!(
-            "  queue {index:<3} in {} packets, out {}, {} results",
-            grouped(queue.packets_in),
-            grouped(queue.packets_out),
-            grouped(queue.results)
-        ))?;
-    }
-    Ok(())
 }

@@ -48,7 +48,7 @@ fn queues_share_a_job_of_several_trees() {
     assert_ne!(first["tree"], second["tree"]);
     switch.signal("TERM");
     let counters = switch.event("counters");
-    let counted = counters["queues"].as_array().unwrap();
+    let counted = counters["threads"].as_array().unwrap();
     let sum: f64 = counted.iter().map(|queue| number(queue, "results")).sum();
     assert!(
         counted.iter().all(|queue| number(queue, "results") > 0.0) && sum == number(&counters, "results")

@@ -122,15 +122,19 @@ impl StandIn {
 
     /// Gives every place at a tree's switch up, and tells the workers.
     pub(crate) fn lose(&self, tree: usize, message: &str) {
-        let all: Vec<_> = self.0.lock().members.clone().into_iter().collect();
-        for (member, seat) in all {
-            let mut seat = seat.lock().unwrap();
-            if seat.tree == tree {
-                if let Some(up) = seat.up.take() {
-                    let _ = up.shutdown(Shutdown::Both);
-                }
-                seat.tell(Event::SwitchLost { message: message.into() });
-                self.0.lock().members.remove(&member);
+        let members = self.0.lock().members.clone();
+        let of_tree = |seat: &Mutex<Seat>| seat.lock().unwrap().tree == tree;
+        let lost: Vec<_> = members.into_iter().filter(|(_, seat)| of_tree(seat)).collect();
+        for (member, _) in &lost {
+            self.0.lock().members.remove(member);
+        }
+        // All are told before any session with the switch ends: of each that ends, the switch says that a rank is gone.
+        for (_, seat) in &lost {
+            seat.lock().unwrap().tell(Event::SwitchLost { message: message.into() });
+        }
+        for (_, seat) in &lost {
+            if let Some(up) = seat.lock().unwrap().up.take() {
+                let _ = up.shutdown(Shutdown::Both);
             }
         }
     }

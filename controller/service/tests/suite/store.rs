@@ -84,6 +84,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         groups_max: 64,
         udp_port: 20038,
         sees_source: false,
+        bounded_loss: true,
     };
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();
     Box::new(PlaceRecord {

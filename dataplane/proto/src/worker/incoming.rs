@@ -1,6 +1,6 @@
 //! What a worker makes of datagrams from the switch. Everything is checked before anything changes.
 
-use netfold_wire::control::Numerics;
+use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker};
@@ -70,6 +70,7 @@ impl Worker {
                 self.abort(AbortReason::Rejected(repr.reason));
                 Ok(())
             }
+            Kind::Heard => Err(Ignored::Waiting),
             Kind::Data | Kind::Close | Kind::Probe | Kind::Advance => Err(Ignored::Kind),
         }
     }
@@ -124,11 +125,7 @@ impl Worker {
         // The agreed exponent is the largest of all ranks' proposals, this rank's among them.
         let exp_next_fits =
             if piece.proposes.is_some() { repr.exp_next >= slot.proposed } else { repr.exp_next == 0 };
-        let incomplete = Flags::PARTIAL.with(Flags::TRIMMED);
-        if repr.bitmap != self.config.admission.bitmap
-            || repr.count != self.config.world
-            || repr.flags.without(incomplete) != repr.flags
-        {
+        if !self.is_complete(repr, self.may_lack_shares(slot, &piece)) {
             return Err(Ignored::Incomplete);
         }
         let fits = header::LEN + lanes.len() == len
@@ -138,6 +135,33 @@ impl Worker {
             && repr.exp == exp
             && exp_next_fits;
         if fits { Ok(Fitting { index, piece, exp }) } else { Err(Ignored::Shape) }
+    }
+
+    /// Whether the shares that the result says it holds are all, or as many as there must be.
+    fn is_complete(&self, repr: &Repr, may_lack: bool) -> bool {
+        let Admission { bitmap: full, .. } = self.config.admission;
+        let enough = if may_lack {
+            repr.bitmap & !full == 0
+                && repr.count <= self.config.world
+                && u32::from(repr.count) >= repr.bitmap.count_ones()
+        } else {
+            repr.bitmap == full && repr.count == self.config.world
+        };
+        enough && repr.flags.without(Flags::PARTIAL.with(Flags::TRIMMED)) == repr.flags
+    }
+
+    /// Counts a result without all shares, and gives this rank's share back to it if it is not in there.
+    fn note_shares(&mut self, slot: &Slot, repr: &Repr, chunk: u32, codec: &mut impl Codec) {
+        let own = self.config.admission.share;
+        let within = own == 0 || repr.bitmap & own != 0;
+        self.stats.partial += u64::from(repr.count < self.config.world);
+        if slot.droppable && within {
+            self.stream.op_mut(slot.op).spared();
+        }
+        if !within {
+            self.stats.left_out += 1;
+            codec.left_out(OpId(slot.op), chunk);
+        }
     }
 
     fn accept(&mut self, now: Instant, repr: &Repr, fitting: &Fitting, lanes: &[u8], codec: &mut impl Codec) {
@@ -152,6 +176,7 @@ impl Worker {
         }
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
+            self.note_shares(&slot, repr, chunk, codec);
             match slot.redo {
                 None => codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes),
                 Some(_) => codec.unpack_again(OpId(slot.op), chunk, exp, repr.count, lanes),

@@ -22,6 +22,7 @@ const NODE: Node = Node {
     group: 1,
     parent: None,
     shift: None,
+    bounded_loss: true,
 };
 
 fn entries(rank: u8) -> Vec<TableEntry> {

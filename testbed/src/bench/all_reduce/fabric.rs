@@ -125,6 +125,7 @@ impl LocalSwitch {
                 lane_words: config.payload_bytes / 4,
                 udp_port: 0,
                 bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
+                share: 0,
                 shift: 0,
                 switch: None,
                 grace_ms: 0,
@@ -155,6 +156,7 @@ impl LocalSwitch {
             group: GROUP,
             parent: None,
             shift: None,
+            bounded_loss: true,
         };
         let mut entries = node_entries(&node);
         for rank in 0..world {

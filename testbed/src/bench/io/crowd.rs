@@ -142,7 +142,7 @@ pub(super) fn repr(chunk: u32, window: u32) -> Repr {
         key: KEY,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     }

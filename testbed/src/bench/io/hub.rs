@@ -111,6 +111,7 @@ impl Hub {
             group: JOB,
             parent: None,
             shift: None,
+            bounded_loss: true,
         };
         let admitted = handle.call(move |core| {
             for rank in 0..workers as u8 {

@@ -26,6 +26,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         lane_words,
         udp_port,
         bitmap,
+        share: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

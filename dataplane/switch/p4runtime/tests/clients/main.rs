@@ -56,7 +56,7 @@ fn advance(chunk: u32) -> String {
         key: 0,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };

@@ -29,6 +29,7 @@ fn node() -> Node {
         group: 1,
         parent: None,
         shift: None,
+        bounded_loss: true,
     }
 }
 
@@ -115,7 +116,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
             key: 9,
             chunk: 1,
             bitmap: 0,
-            count: 0,
+            count: 1,
             exp: 0,
             exp_next: 0,
         };

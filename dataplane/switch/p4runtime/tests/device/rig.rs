@@ -160,7 +160,7 @@ pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
         key: nonce,
         chunk,
         bitmap: 0,
-        count: 0,
+        count: 1,
         exp: 0,
         exp_next: 0,
     };

@@ -1,0 +1,259 @@
+//! What queues are wanted.
+
+use std::collections::BTreeMap;
+
+/// Queues of one port, at most, without that of control packets.
+pub const QUEUES_MAX: usize = 8;
+
+/// Header classes: `class` has 4 bits.
+pub const CLASSES: usize = netfold_wire::CLASSES_MAX as usize;
+
+/// Ports that can have queues: numbers below this.
+pub const PORTS_MAX: usize = 1 << 10;
+
+/// Most memory for packets, in bytes: offsets in it have 32 bits.
+const MEMORY_MAX: usize = 1 << 31;
+
+/// Longest burst of a port's rate, in bytes.
+const BURST_MAX: u32 = 1 << 30;
+
+/// What surrounds the Netfold header in queued packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// Nothing: the transport owns the outer headers. Marks are the header's flag `congestion`.
+    #[default]
+    Datagram,
+    /// Ethernet, IPv4 without options and UDP. Marks are CE in the IPv4 header, where the sender heeds them.
+    Ethernet,
+}
+
+/// The queues of a switch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueConfig {
+    /// What packets begin with.
+    pub framing: Framing,
+    /// Memory for packets of all ports, in bytes. A packet takes a cell of the longest packet's size, however short it is.
+    pub memory_bytes: usize,
+    /// Seed of the random marks.
+    pub seed: u64,
+    /// Every port that is not named.
+    pub port: PortConfig,
+    /// Ports that differ, by number.
+    pub ports: BTreeMap<u16, PortConfig>,
+    /// When the switch stops taking packets in; `None`: never.
+    pub pause: Option<Pause>,
+}
+
+/// The queues of one port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PortConfig {
+    /// How fast the port sends; `None`: as fast as it takes packets.
+    pub rate: Option<Rate>,
+    /// The queue of each header class.
+    pub queue_of: [u8; CLASSES],
+    /// The queues, 1 to [`QUEUES_MAX`].
+    pub queues: Vec<ClassConfig>,
+    /// Most bytes in the queue of control packets, which goes before all others: trimmed packets, STALE, REJECT, PROBE and
+    /// ADVANCE.
+    pub control_bytes_max: u32,
+}
+
+/// A token bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Bits a second, of packets as they are queued: outer headers that the transport adds do not count.
+    pub bits_per_second: u64,
+    /// Bytes that may leave at once after a pause; at least the longest packet.
+    pub burst_bytes: u32,
+}
+
+impl Rate {
+    /// A rate, with a burst of 1 ms but at least 16 KiB: a process does not wake up more precisely than that.
+    #[must_use]
+    pub fn of(bits_per_second: u64) -> Self {
+        let burst = (bits_per_second / 8000).clamp(16 << 10, u64::from(BURST_MAX));
+        Self { bits_per_second, burst_bytes: burst as u32 }
+    }
+}
+
+/// One queue of a port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassConfig {
+    /// Queues of greater priority go first, always.
+    pub priority: u8,
+    /// Share among queues of the same priority, 1 to 255.
+    pub weight: u8,
+    /// Most bytes in it: what would be more is dropped.
+    pub bytes_max: u32,
+    /// Bytes above which droppable data is cut to its header; `None`: never.
+    pub trim_above: Option<u32>,
+    /// When packets are marked; `None`: never.
+    pub ecn: Option<Ecn>,
+}
+
+impl Default for ClassConfig {
+    fn default() -> Self {
+        Self { priority: 0, weight: 1, bytes_max: 1 << 20, trim_above: None, ecn: None }
+    }
+}
+
+/// Marking by the bytes in a queue as a packet joins it: never up to `k_min`, with a probability that rises to `p_max` at
+/// `k_max`, and always above (DCQCN, SIGCOMM 2015, section 3.1). Equal thresholds are DCTCP's step (RFC 8257).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ecn {
+    /// Bytes up to which nothing is marked.
+    pub k_min: u32,
+    /// Bytes above which everything is.
+    pub k_max: u32,
+    /// Probability of a mark at `k_max`, 0 to 1.
+    pub p_max: f64,
+}
+
+/// When a switch stops taking packets in. In the manner of PFC, but for all ports and classes together, since packets come in by one
+/// door; what has come in already, with all its copies, is headroom that memory and queues must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// Bytes in all queues above which it stops.
+    pub above: usize,
+    /// Bytes in all queues up to which it goes on; not above `above`.
+    pub resume_at: usize,
+}
+
+impl Default for PortConfig {
+    /// One queue for every class, without rate, mark or trim.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            queue_of: [0; CLASSES],
+            queues: vec![ClassConfig::default()],
+            control_bytes_max: 256 << 10,
+        }
+    }
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            framing: Framing::Datagram,
+            memory_bytes: 16 << 20,
+            seed: 1,
+            port: PortConfig::default(),
+            ports: BTreeMap::new(),
+            pause: None,
+        }
+    }
+}
+
+/// A configuration that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueConfigError {
+    /// A number out of range.
+    #[error("{name} is {value}; it must be {allowed}")]
+    Range {
+        /// What number.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it may be.
+        allowed: String,
+    },
+    /// A probability out of range.
+    #[error("p_max must be between 0 and 1")]
+    Probability,
+    /// A class has no queue.
+    #[error("class {class} goes to queue {queue}, and there are {queues}")]
+    Class {
+        /// The header's class.
+        class: usize,
+        /// The queue it is sent to.
+        queue: u8,
+        /// Queues of the port.
+        queues: usize,
+    },
+    /// Something about a port.
+    #[error("port {0}")]
+    Port(u16, #[source] Box<QueueConfigError>),
+}
+
+fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), QueueConfigError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(QueueConfigError::Range { name, value, allowed: format!("{least} to {most}") })
+}
+
+impl QueueConfig {
+    /// Checks every number for packets of at most `packet_len_max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueConfigError`] for the first that is out of range.
+    pub fn check(&self, packet_len_max: usize) -> Result<(), QueueConfigError> {
+        let least = (packet_len_max as u64).max(1);
+        within("memory_bytes", self.memory_bytes as u64, least, MEMORY_MAX as u64)?;
+        self.port.check(packet_len_max)?;
+        for (port, config) in &self.ports {
+            let checked = within("port", u64::from(*port), 0, PORTS_MAX as u64 - 1);
+            checked
+                .and_then(|()| config.check(packet_len_max))
+                .map_err(|error| QueueConfigError::Port(*port, Box::new(error)))?;
+        }
+        if let Some(pause) = self.pause {
+            within("pause.above", pause.above as u64, 1, self.memory_bytes as u64)?;
+            within("pause.resume_at", pause.resume_at as u64, 0, pause.above as u64)?;
+        }
+        Ok(())
+    }
+}
+
+impl PortConfig {
+    /// A slow port: one queue of up to 1 MiB, marked above what leaves in a burst ([`Rate::of`]).
+    #[must_use]
+    pub fn slow(bits_per_second: u64) -> Self {
+        let rate = Rate::of(bits_per_second);
+        let ecn = Some(Ecn { k_min: rate.burst_bytes, k_max: rate.burst_bytes, p_max: 1.0 });
+        let class = ClassConfig { ecn, ..ClassConfig::default() };
+        Self { rate: Some(rate), queues: vec![class], ..Self::default() }
+    }
+
+    /// A port whose queues are all the same but for their priority: class `c` goes to queue `c` times `queues` / 16, and greater
+    /// queues go first.
+    #[must_use]
+    pub fn strict(queues: u8, class: &ClassConfig) -> Self {
+        let queues = queues.clamp(1, QUEUES_MAX as u8);
+        Self {
+            queue_of: std::array::from_fn(|c| (c * usize::from(queues) / CLASSES) as u8),
+            queues: (0..queues).map(|priority| ClassConfig { priority, ..class.clone() }).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn check(&self, packet_len_max: usize) -> Result<(), QueueConfigError> {
+        within("queues", self.queues.len() as u64, 1, QUEUES_MAX as u64)?;
+        for (class, queue) in self.queue_of.iter().copied().enumerate() {
+            if usize::from(queue) >= self.queues.len() {
+                return Err(QueueConfigError::Class { class, queue, queues: self.queues.len() });
+            }
+        }
+        if let Some(rate) = self.rate {
+            within("rate.bits_per_second", rate.bits_per_second, 1, 1 << 42)?;
+            let burst = u64::from(rate.burst_bytes);
+            within("rate.burst_bytes", burst, packet_len_max as u64, u64::from(BURST_MAX))?;
+        }
+        self.queues.iter().try_for_each(ClassConfig::check)
+    }
+}
+
+impl ClassConfig {
+    fn check(&self) -> Result<(), QueueConfigError> {
+        within("weight", u64::from(self.weight), 1, 255)?;
+        if let Some(ecn) = self.ecn {
+            within("ecn.k_min", u64::from(ecn.k_min), 0, u64::from(ecn.k_max))?;
+            if !(0.0..=1.0).contains(&ecn.p_max) {
+                return Err(QueueConfigError::Probability);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,433 @@
+use std::collections::{HashMap, VecDeque};
+
+use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const LEN_MAX: usize = 1436;
+
+/// A packet with `lanes` bytes of lanes, told apart by its chunk.
+fn packet(kind: Kind, flags: Flags, class: u8, chunk: u32, lanes: usize) -> Vec<u8> {
+    let repr = Repr {
+        kind,
+        flags,
+        op: LaneOp::Sum,
+        class,
+        reason: Reason::None,
+        job: 1,
+        slot: 0,
+        set: 0,
+        epoch: 1,
+        key: 1,
+        chunk,
+        bitmap: 1,
+        count: 1,
+        exp: 7,
+        exp_next: 9,
+    };
+    let mut bytes = vec![0x5a; header::LEN + lanes];
+    repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Repr {
+    Repr::parse(&Packet::new_checked(bytes).unwrap()).unwrap()
+}
+
+fn queues(port: PortConfig) -> Queues {
+    Queues::new(&QueueConfig { port, ..QueueConfig::default() }, LEN_MAX).unwrap()
+}
+
+fn class() -> ClassConfig {
+    ClassConfig::default()
+}
+
+/// Takes out all that may leave at `now`.
+fn drain(queues: &mut Queues, now: Duration) -> Vec<(u16, Vec<u8>)> {
+    let mut left = Vec::new();
+    while let Some(departure) = queues.dequeue(now) {
+        left.push((departure.port, queues.bytes(&departure).to_vec()));
+        queues.release(departure);
+    }
+    left
+}
+
+#[test]
+fn greater_priorities_go_first_and_control_before_all() {
+    let mut queues = queues(PortConfig::strict(8, &class()));
+    let none = Flags::default();
+    for class in [0, 15, 6, 2, 15, 0] {
+        assert_eq!(queues.enqueue(3, &packet(Kind::Data, none, class, 0, 64)), Fate::Queued);
+    }
+    queues.enqueue(3, &packet(Kind::Stale, Flags::BARE, 0, 0, 0));
+    queues.enqueue(3, b"what is not Netfold's is of class 0");
+    let left = drain(&mut queues, Duration::ZERO);
+    let kinds: Vec<_> = left[..7].iter().map(|(_, bytes)| (read(bytes).kind, read(bytes).class)).collect();
+    let data = [15, 15, 6, 2, 0, 0].map(|class| (Kind::Data, class));
+    assert_eq!(kinds, [&[(Kind::Stale, 0)][..], &data].concat());
+    assert_eq!(left[7].1, b"what is not Netfold's is of class 0");
+    assert_eq!(queues.ready_at(), None);
+}
+
+#[test]
+fn only_droppable_data_with_lanes_is_trimmed_and_the_rest_is_dropped_at_the_tail() {
+    let trimming = ClassConfig { trim_above: Some(2000), bytes_max: 4000, ..class() };
+    let mut queues = queues(PortConfig { queues: vec![trimming], ..PortConfig::default() });
+    let none = Flags::default();
+    let droppable = Flags::DROPPABLE;
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 0, 1408)), Fate::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 1, 1408)), Fate::Trimmed);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, none, 0, 2, 1408)), Fate::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Result, droppable, 0, 3, 1000)), Fate::Queued);
+    for kept in [
+        packet(Kind::Result, droppable, 0, 4, 1408),
+        packet(Kind::Data, none, 0, 5, 1408),
+        packet(Kind::Close, droppable, 0, 6, 1408),
+    ] {
+        assert_eq!(queues.enqueue(1, &kept), Fate::Dropped);
+    }
+    let bare = droppable.with(Flags::BARE);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, bare, 0, 7, 0)), Fate::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 8, 64)), Fate::Trimmed);
+    let left = drain(&mut queues, Duration::ZERO);
+    let chunks: Vec<_> = left.iter().map(|(_, bytes)| read(bytes).chunk).collect();
+    assert_eq!(chunks, [1, 8, 0, 2, 3, 7], "headers overtake");
+    let trimmed = read(&left[0].1);
+    assert_eq!(left[0].1.len(), header::LEN);
+    assert_eq!(trimmed.flags, droppable.with(Flags::TRIMMED).with(Flags::BARE));
+    assert_eq!((trimmed.count, trimmed.bitmap, trimmed.exp, trimmed.exp_next), (0, 1, 7, 9));
+    assert_eq!(left[2].1, packet(Kind::Data, droppable, 0, 0, 1408), "nothing else is touched");
+    let counters = queues.counters();
+    let (_, name, class) = counters.queues[0];
+    assert_eq!((name, class.trimmed, class.dropped, class.sent), (QueueName::Class(0), 2, 3, 4));
+    let (_, name, control) = counters.queues[1];
+    assert_eq!((name, control.enqueued, control.sent_bytes), (QueueName::Control, 2, 56));
+}
+
+#[test]
+fn frames_are_trimmed_and_marked_with_right_outer_headers() {
+    let end = |last| Endpoint {
+        mac: EthernetAddress([2, 0, 0, 0, 0, last]),
+        ip: Ipv4Address::new(10, 0, 0, last),
+        port: netfold_wire::UDP_PORT,
+    };
+    let outer = Outer { source: end(1), destination: end(9) };
+    let step =
+        ClassConfig { trim_above: Some(3000), ecn: Some(Ecn { k_min: 0, k_max: 0, p_max: 1.0 }), ..class() };
+    let port = PortConfig { queues: vec![step], ..PortConfig::default() };
+    let config = QueueConfig { framing: Framing::Ethernet, port, ..QueueConfig::default() };
+    let mut queues = Queues::new(&config, LEN_MAX + OUTER_LEN).unwrap();
+    let frame = |ecn: u8, flags| {
+        let mut frame = vec![0; OUTER_LEN + LEN_MAX];
+        outer.emit(&packet(Kind::Data, flags, 0, 5, 1408), ecn, &mut frame).unwrap();
+        frame
+    };
+    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), Fate::Marked);
+    assert_eq!(queues.enqueue(0, &frame(0, Flags::DROPPABLE)), Fate::Queued, "its sender heeds no marks");
+    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), Fate::Trimmed);
+    let left = drain(&mut queues, Duration::ZERO);
+    let (parsed, datagram) = Outer::parse(&left[0].1).expect("its checksums are right");
+    assert_eq!((parsed, datagram.len(), left[0].1.len()), (outer, header::LEN, OUTER_LEN + header::LEN));
+    assert!(read(datagram).flags.contains(Flags::TRIMMED.with(Flags::BARE)));
+    assert_eq!(left[0].1[40..42], [0, 0], "no UDP checksum");
+    let mut marked = frame(3, Flags::DROPPABLE);
+    assert_eq!(left[1].1, marked);
+    marked = frame(0, Flags::DROPPABLE);
+    assert_eq!(left[2].1, marked);
+}
+
+#[test]
+fn marks_rise_with_the_queue() {
+    let marks = port::Marks { k_min: 1000, k_max: 3000, p_max: 1 << 31 };
+    let chances = [0, 1000, 2000, 3000, 3001].map(|bytes| marks.chance(bytes));
+    assert_eq!(chances, [0, 0, 1 << 30, 1 << 31, 1 << 32]);
+    for seed in 0..8 {
+        let red = ClassConfig { ecn: Some(Ecn { k_min: 0, k_max: 1 << 20, p_max: 0.5 }), ..class() };
+        let port = PortConfig { queues: vec![red], ..PortConfig::default() };
+        let config = QueueConfig { port, seed, ..QueueConfig::default() };
+        let mut queues = Queues::new(&config, LEN_MAX).unwrap();
+        let mut expected = 0.0;
+        for chunk in 0..700_u32 {
+            queues.enqueue(0, &packet(Kind::Result, Flags::default(), 0, chunk, 1408));
+            expected += 0.5 * f64::from(chunk + 1) * LEN_MAX as f64 / f64::from(1 << 20);
+        }
+        let marked = queues.counters().total().marked;
+        let left = drain(&mut queues, Duration::ZERO);
+        let flags = left.iter().filter(|(_, bytes)| read(bytes).flags.contains(Flags::CONGESTION));
+        assert_eq!(flags.count() as u64, marked, "seed {seed}");
+        // Six standard deviations of so many draws, at most.
+        assert!((marked as f64 - expected).abs() < 6.0 * (700.0_f64 / 4.0).sqrt(), "seed {seed}: {marked}");
+    }
+}
+
+#[test]
+fn shares_are_right_within_a_packet_of_each_queue() {
+    for seed in 0..40 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let weights: Vec<u8> = (0..rng.random_range(2..=8)).map(|_| rng.random_range(1..=255)).collect();
+        let of = |weight: &u8| ClassConfig { weight: *weight, ..class() };
+        let port = PortConfig {
+            queue_of: std::array::from_fn(|class| (class % weights.len()) as u8),
+            queues: weights.iter().map(of).collect(),
+            ..PortConfig::default()
+        };
+        let config = QueueConfig { port, memory_bytes: 4 << 20, ..QueueConfig::default() };
+        let mut queues = Queues::new(&config, LEN_MAX).unwrap();
+        let mut sent = vec![0.0; weights.len()];
+        let mut fill = |queues: &mut Queues, class: usize| {
+            let lanes = rng.random_range(0..=1408);
+            queues.enqueue(0, &packet(Kind::Data, Flags::default(), class as u8, 0, lanes));
+        };
+        // All queues always hold something.
+        (0..weights.len()).for_each(|class| (0..3).for_each(|_| fill(&mut queues, class)));
+        for step in 0..3000 {
+            let departure = queues.dequeue(Duration::ZERO).expect("it is full");
+            let class = usize::from(read(queues.bytes(&departure)).class);
+            sent[class] += f64::from(departure.len);
+            queues.release(departure);
+            fill(&mut queues, class);
+            let share = |class: usize| sent[class] / f64::from(weights[class]);
+            for (a, b) in (0..weights.len()).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let packets = LEN_MAX as f64 * (1.0 / f64::from(weights[a]) + 1.0 / f64::from(weights[b]));
+                // Quanta are rounded up to whole bytes: a drift of a byte a round.
+                let drift = share(a).max(share(b)) / LEN_MAX as f64
+                    * f64::from(*weights.iter().max().unwrap())
+                    * (1.0 / f64::from(weights[a]) + 1.0 / f64::from(weights[b]));
+                let apart = (share(a) - share(b)).abs();
+                assert!(apart <= packets + drift, "seed {seed}, step {step}: {apart} of {packets}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_more_leaves_than_the_rate_and_its_burst_allow_and_no_less_either() {
+    for seed in 0..30 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rate = Rate {
+            bits_per_second: rng.random_range(1_000_000..10_000_000_000),
+            burst_bytes: rng.random_range(LEN_MAX as u32..50_000),
+        };
+        let mut queues = queues(PortConfig { rate: Some(rate), ..PortConfig::default() });
+        let mut now = Duration::ZERO;
+        let mut left: Vec<(Duration, u64)> = Vec::new();
+        for _ in 0..400 {
+            for _ in 0..rng.random_range(0..5) {
+                let lanes = rng.random_range(0..=1408);
+                queues.enqueue(9, &packet(Kind::Data, Flags::default(), 0, 0, lanes));
+            }
+            while let Some(departure) = queues.dequeue(now) {
+                left.push((now, departure.len.into()));
+                queues.release(departure);
+            }
+            // Either to when it says that more may leave, or anywhere.
+            let ready = queues.ready_at();
+            assert_ne!(ready, Some(Duration::ZERO), "seed {seed}: all that was ready has left");
+            let step = Duration::from_nanos(rng.random_range(1..2_000_000));
+            match ready {
+                Some(at) if rng.random_bool(0.5) => {
+                    assert!(queues.dequeue(at - Duration::from_nanos(1)).is_none(), "seed {seed}: too early");
+                    now = at;
+                    let departure = queues.dequeue(now).unwrap_or_else(|| panic!("seed {seed}: too late"));
+                    left.push((now, departure.len.into()));
+                    queues.release(departure);
+                }
+                _ => now += step,
+            }
+        }
+        for from in (0..left.len()).step_by(7) {
+            let mut bytes = 0;
+            for (at, len) in &left[from..] {
+                bytes += len;
+                let time = (*at - left[from].0).as_nanos();
+                let bound =
+                    u128::from(rate.burst_bytes) * 8_000_000_000 + time * u128::from(rate.bits_per_second);
+                assert!(u128::from(bytes) * 8_000_000_000 <= bound, "seed {seed}: {bytes} in {time} ns");
+            }
+        }
+    }
+}
+
+/// A port with everything: three priorities, two queues that share one, marks, thresholds, a rate.
+fn mixed(rng: &mut Xoshiro256PlusPlus) -> PortConfig {
+    let queues = rng.random_range(1..=8_u8);
+    let class = |rng: &mut Xoshiro256PlusPlus| ClassConfig {
+        priority: rng.random_range(0..3),
+        weight: rng.random_range(1..=9),
+        bytes_max: rng.random_range(0..20_000),
+        trim_above: rng.random_bool(0.5).then(|| rng.random_range(0..20_000)),
+        ecn: rng.random_bool(0.5).then(|| Ecn { k_min: 1000, k_max: 8000, p_max: 0.3 }),
+    };
+    PortConfig {
+        rate: rng.random_bool(0.7).then(|| Rate { bits_per_second: 50_000_000, burst_bytes: 3000 }),
+        queue_of: std::array::from_fn(|_| rng.random_range(0..queues)),
+        queues: (0..queues).map(|_| class(rng)).collect(),
+        control_bytes_max: rng.random_range(0..300),
+    }
+}
+
+#[test]
+fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
+    for seed in 0..60 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let config = QueueConfig {
+            port: mixed(&mut rng),
+            ports: (0..rng.random_range(0..4)).map(|port| (port, mixed(&mut rng))).collect(),
+            memory_bytes: rng.random_range(1..40) * LEN_MAX,
+            pause: rng.random_bool(0.5).then(|| Pause { above: LEN_MAX, resume_at: 100 }),
+            seed,
+            ..QueueConfig::default()
+        };
+        let mut queues = Queues::new(&config, LEN_MAX).unwrap();
+        let mut now = Duration::ZERO;
+        let [mut in_, mut out, mut dropped, mut trimmed, mut marked, mut flushed] = [0_u64; 6];
+        // What is expected, by port and class, and what was trimmed.
+        let mut waiting: HashMap<(u16, u8, bool), VecDeque<Vec<u8>>> = HashMap::new();
+        for chunk in 0..2000 {
+            let (port, class) = (rng.random_range(0..5), rng.random_range(0..16));
+            let kinds = [Kind::Data, Kind::Data, Kind::Data, Kind::Result, Kind::Stale];
+            let kind = kinds[rng.random_range(0..kinds.len())];
+            let bare = kind == Kind::Stale || rng.random_bool(0.1);
+            let mut flags = if bare { Flags::BARE } else { Flags::default() };
+            if rng.random_bool(0.5) {
+                flags = flags.with(Flags::DROPPABLE);
+            }
+            let bytes = packet(kind, flags, class, chunk, if bare { 0 } else { rng.random_range(1..=1408) });
+            let fate = queues.enqueue(port, &bytes);
+            in_ += 1;
+            let lane = |cut| (port, if kind == Kind::Stale { 99 } else { class }, cut);
+            match fate {
+                Fate::Dropped => dropped += 1,
+                Fate::Trimmed => {
+                    assert!(kind == Kind::Data && !bare && flags.contains(Flags::DROPPABLE), "seed {seed}");
+                    trimmed += 1;
+                    waiting.entry(lane(true)).or_default().push_back(bytes);
+                }
+                Fate::Queued | Fate::Marked => {
+                    marked += u64::from(fate == Fate::Marked);
+                    waiting.entry(lane(false)).or_default().push_back(bytes);
+                }
+            }
+            now += Duration::from_nanos(rng.random_range(0..400_000));
+            let mut leaving = Vec::new();
+            while leaving.len() < rng.random_range(0..4)
+                && let Some(departure) = queues.dequeue(now)
+            {
+                leaving.push(departure);
+            }
+            // Some of them do not leave after all.
+            let stay = leaving.split_off(rng.random_range(0..=leaving.len()));
+            for departure in stay.into_iter().rev() {
+                queues.put_back(departure, now + Duration::from_micros(rng.random_range(0..300)));
+            }
+            for departure in leaving {
+                check(&queues, &departure, &mut waiting, seed);
+                out += 1;
+                queues.release(departure);
+            }
+            if rng.random_bool(0.002) {
+                let port = rng.random_range(0..5);
+                let of_it = waiting.iter_mut().filter(|((at, ..), _)| *at == port);
+                let held: usize = of_it.map(|(_, packets)| packets.drain(..).count()).sum();
+                assert_eq!(queues.flush(port), held as u64, "seed {seed}");
+                flushed += held as u64;
+            }
+            let held: usize = waiting.values().map(VecDeque::len).sum();
+            assert_eq!(in_, out + dropped + flushed + held as u64, "seed {seed}");
+        }
+        while let Some(at) = queues.ready_at() {
+            now = now.max(at);
+            while let Some(departure) = queues.dequeue(now) {
+                check(&queues, &departure, &mut waiting, seed);
+                out += 1;
+                queues.release(departure);
+            }
+        }
+        assert_eq!(in_, out + dropped + flushed, "seed {seed}");
+        assert!(waiting.values().all(VecDeque::is_empty) && !queues.is_paused(), "seed {seed}");
+        let total = queues.counters().total();
+        assert_eq!((total.enqueued - flushed, total.sent, total.dropped), (out, out, dropped), "seed {seed}");
+        assert_eq!((total.trimmed, total.marked), (trimmed, marked), "seed {seed}");
+        assert_eq!((total.held_bytes, queues.held_bytes()), (0, 0), "seed {seed}");
+        assert_eq!((total.flushed, flushed > 0 || total.enqueued_bytes == total.sent_bytes), (flushed, true));
+        for (_, name, queue) in queues.counters().queues {
+            let trims = matches!(name, QueueName::Class(_)) || queue.trimmed == 0;
+            assert!(trims && queue.held_bytes_max <= 20_000, "seed {seed}: {name} {queue:?}");
+        }
+    }
+}
+
+/// The packet is the oldest of its port and class, and only what may differ does.
+fn check(
+    queues: &Queues,
+    departure: &Departure,
+    waiting: &mut HashMap<(u16, u8, bool), VecDeque<Vec<u8>>>,
+    seed: u64,
+) {
+    let bytes = queues.bytes(departure);
+    let repr = read(bytes);
+    let cut = repr.flags.contains(Flags::TRIMMED);
+    let class = if repr.kind == Kind::Stale { 99 } else { repr.class };
+    let sent = waiting.get_mut(&(departure.port, class, cut)).and_then(VecDeque::pop_front);
+    let sent = sent.unwrap_or_else(|| panic!("seed {seed}: {repr:?} was not expected at {}", departure.port));
+    let before = read(&sent);
+    let may = if cut { Flags::TRIMMED.with(Flags::BARE) } else { Flags::CONGESTION };
+    let wanted = Repr {
+        flags: before.flags.with(Flags(repr.flags.0 & may.0)),
+        count: if cut { 0 } else { before.count },
+        ..before
+    };
+    assert_eq!(repr, wanted, "seed {seed}");
+    let lanes = if cut { &[][..] } else { &sent[header::LEN..] };
+    assert_eq!(&bytes[header::LEN..], lanes, "seed {seed}");
+}
+
+#[test]
+fn a_switch_is_paused_between_two_thresholds() {
+    let pause = Some(Pause { above: 3000, resume_at: 1500 });
+    let mut queues = Queues::new(&QueueConfig { pause, ..QueueConfig::default() }, LEN_MAX).unwrap();
+    let data = packet(Kind::Data, Flags::default(), 0, 0, 1408);
+    let mut paused = Vec::new();
+    for _ in 0..3 {
+        queues.enqueue(0, &data);
+        paused.push(queues.is_paused());
+    }
+    for _ in 0..3 {
+        let departure = queues.dequeue(Duration::ZERO).unwrap();
+        queues.release(departure);
+        paused.push(queues.is_paused());
+    }
+    assert_eq!(paused, [false, false, true, true, false, false]);
+    assert_eq!(queues.counters().pauses, 1);
+}
+
+#[test]
+fn numbers_out_of_range_are_named() {
+    let refused = |change: fn(&mut QueueConfig)| {
+        let mut config = QueueConfig::default();
+        change(&mut config);
+        Queues::new(&config, LEN_MAX).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused(|c| c.memory_bytes = 10), "memory_bytes is 10; it must be 1436 to 2147483648");
+    assert_eq!(refused(|c| c.port.queues.clear()), "queues is 0; it must be 1 to 8");
+    assert_eq!(refused(|c| c.port.queues[0].weight = 0), "weight is 0; it must be 1 to 255");
+    assert_eq!(refused(|c| c.port.queue_of[3] = 1), "class 3 goes to queue 1, and there are 1");
+    let slow = |c: &mut QueueConfig| c.port.rate = Some(Rate { bits_per_second: 9, burst_bytes: 100 });
+    assert_eq!(refused(slow), "rate.burst_bytes is 100; it must be 1436 to 1073741824");
+    let chance = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 1, k_max: 2, p_max: 1.1 });
+    assert_eq!(refused(chance), "p_max must be between 0 and 1");
+    let order = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 3, k_max: 2, p_max: 1.0 });
+    assert_eq!(refused(order), "ecn.k_min is 3; it must be 0 to 2");
+    assert_eq!(
+        refused(|c| c.pause = Some(Pause { above: 5, resume_at: 6 })),
+        "pause.resume_at is 6; it must be 0 to 5"
+    );
+    assert_eq!(refused(|c| drop(c.ports.insert(1024, PortConfig::default()))), "port 1024");
+    let mut queues = queues(PortConfig::default());
+    assert_eq!(queues.enqueue(1024, b"x"), Fate::Dropped);
+    assert_eq!(queues.enqueue(0, &[0; LEN_MAX + 1]), Fate::Dropped);
+    assert_eq!(queues.counters().refused, 2);
+}

@@ -1,0 +1,225 @@
+//! A running switch with queues in front of its ports, over rings in memory.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use netfold_io::{IoError, Loopback, PacketIo, PortId, RxBatch, Transmit, loopback};
+use netfold_p4::allreduce::{Child, Node, job_entries};
+use netfold_p4::entry::Replica;
+use netfold_switch::queue::{ClassConfig, Ecn, Pause, PortConfig, QueueConfig, QueueName, Rate};
+use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+
+const PAYLOAD: usize = 256;
+const LEN: usize = header::LEN + PAYLOAD;
+const SLOTS: u32 = 64;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A switch with a job of two children, at ports 0 and 1, which are the spokes.
+struct Rig {
+    handle: Handle,
+    thread: JoinHandle<Result<SwitchCounters, IoError>>,
+    spokes: Vec<Loopback>,
+    batch: RxBatch,
+    /// Results that have come to each spoke.
+    come: [Vec<Repr>; 2],
+}
+
+impl Rig {
+    fn new(config: &QueueConfig, ring_len: usize) -> Self {
+        let (hub, spokes) = loopback::star(2, ring_len, LEN);
+        let pipeline = datagram_pipeline(PAYLOAD as u32).unwrap();
+        let switch = Switch::new(pipeline, Box::new(hub)).with_queues(config).unwrap();
+        let handle = switch.handle();
+        let thread = thread::spawn(move || switch.run());
+        let node = Node {
+            job: 1,
+            epoch: 1,
+            key: 1,
+            base: 0,
+            slots: SLOTS,
+            children: 2,
+            workers: 2,
+            world: 2,
+            group: 1,
+            parent: None,
+            shift: None,
+        };
+        let set_up = move |core: &mut netfold_switch::Core| {
+            core.advance(0, SLOTS, 0).unwrap();
+            let replicas = [0, 1].map(|port| Replica { port, instance: port });
+            core.set_group(1, &replicas).unwrap();
+            for rank in 0..2 {
+                let child = Child { port: u16::from(rank), source: 0, rank };
+                core.insert(&job_entries(&node, &child)).unwrap();
+            }
+        };
+        handle.call(set_up).unwrap();
+        let batch = spokes[0].capabilities().batch();
+        Self { handle, thread, spokes, batch, come: Default::default() }
+    }
+
+    /// Offers the share of `rank` of a chunk until the ring takes it, while `reads` receive; how often it did not.
+    fn send(&mut self, rank: usize, chunk: u32, reads: &[usize]) -> u32 {
+        let bytes = share(chunk);
+        let packet = Transmit { port: PortId(0), offset: 0, len: LEN as u32 };
+        let begin = Instant::now();
+        let mut refused = 0;
+        while self.spokes[rank].transmit(&bytes, &[packet]).unwrap() == 0 {
+            assert!(begin.elapsed() < PATIENCE, "the switch takes nothing");
+            refused += 1;
+            reads.iter().for_each(|rank| self.receive(*rank));
+            self.spokes[rank].wait(Duration::from_millis(1)).unwrap();
+        }
+        refused
+    }
+
+    fn receive(&mut self, rank: usize) {
+        self.spokes[rank].receive(&mut self.batch).unwrap();
+        for packet in self.batch.packets() {
+            let bytes = self.batch.bytes(packet);
+            assert!(bytes[header::LEN..].chunks(4).all(|lane| lane == [0, 0, 0, 6]));
+            self.come[rank].push(Repr::parse(&Packet::new_checked(bytes).unwrap()).unwrap());
+        }
+    }
+
+    /// Results that come to `rank`, as soon as there are `count`.
+    fn results(&mut self, rank: usize, count: usize) -> Vec<Repr> {
+        let begin = Instant::now();
+        while self.come[rank].len() < count && begin.elapsed() < PATIENCE {
+            self.receive(rank);
+            if self.come[rank].len() < count {
+                self.spokes[rank].wait(Duration::from_millis(5)).unwrap();
+            }
+        }
+        std::mem::take(&mut self.come[rank])
+    }
+
+    fn stop(self) -> SwitchCounters {
+        self.handle.stop();
+        self.thread.join().unwrap().unwrap()
+    }
+}
+
+/// A share whose lanes are all 3.
+fn share(chunk: u32) -> Vec<u8> {
+    let repr = Repr {
+        kind: Kind::Data,
+        flags: Flags::default(),
+        op: LaneOp::Sum,
+        class: 0,
+        reason: Reason::None,
+        job: 1,
+        slot: (chunk % SLOTS) as u16,
+        set: (chunk / SLOTS % 2) as u8,
+        epoch: 1,
+        key: 1,
+        chunk,
+        bitmap: 0,
+        count: 0,
+        exp: 0,
+        exp_next: 0,
+    };
+    let mut bytes = [0, 0, 0, 3].repeat(LEN / 4);
+    repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+    bytes
+}
+
+fn slow(bits_per_second: u64, class: ClassConfig) -> PortConfig {
+    let rate = Some(Rate { bits_per_second, burst_bytes: LEN as u32 });
+    PortConfig { rate, queues: vec![class], ..PortConfig::default() }
+}
+
+#[test]
+fn results_are_marked_where_the_port_is_slow_and_nowhere_else() {
+    let ecn = Some(Ecn { k_min: 4 * LEN as u32, k_max: 4 * LEN as u32, p_max: 1.0 });
+    let class = ClassConfig { ecn, ..ClassConfig::default() };
+    let config = QueueConfig {
+        port: PortConfig { queues: vec![class.clone()], ..PortConfig::default() },
+        // 2 ms a packet: far slower than any machine sends.
+        ports: [(1, slow(8 * LEN as u64 * 500, class))].into(),
+        ..QueueConfig::default()
+    };
+    let mut rig = Rig::new(&config, 256);
+    for chunk in 1..=32 {
+        rig.send(0, chunk, &[]);
+        rig.send(1, chunk, &[]);
+    }
+    let begin = Instant::now();
+    let at_slow = rig.results(1, 32);
+    assert!(
+        begin.elapsed() > Duration::from_millis(30),
+        "31 packets at 2 ms each, less what had left before"
+    );
+    let at_fast = rig.results(0, 32);
+    let chunks = |results: &[Repr]| results.iter().map(|repr| repr.chunk).collect::<Vec<_>>();
+    assert_eq!((chunks(&at_slow), chunks(&at_fast)), ((1..=32).collect(), (1..=32).collect()));
+    let marked = |results: &[Repr]| {
+        results.iter().filter(|repr| repr.flags.contains(Flags::CONGESTION)).count() as u64
+    };
+    let counted = rig.stop();
+    let queues = counted.queues.expect("it has queues");
+    let of = |port| queues.queues.iter().find(|(at, ..)| *at == port).unwrap();
+    let (_, name, slow) = of(1);
+    assert_eq!((*name, slow.enqueued, slow.sent, slow.dropped), (QueueName::Class(0), 32, 32, 0));
+    assert_eq!(slow.marked, marked(&at_slow));
+    assert!(slow.marked >= 8 && slow.held_bytes_max >= 12 * LEN as u64, "{slow:?}");
+    assert_eq!((of(0).2.marked, marked(&at_fast)), (0, 0));
+    assert_eq!(counted.output_dropped, 0);
+}
+
+#[test]
+fn a_paused_switch_loses_nothing_and_its_senders_wait() {
+    let port = slow(8 * LEN as u64 * 2000, ClassConfig::default());
+    let pause = Some(Pause { above: 8 * LEN, resume_at: 2 * LEN });
+    // Memory for what is held when it pauses and for all copies of one burst more.
+    let config = QueueConfig { port, pause, memory_bytes: 64 * LEN, ..QueueConfig::default() };
+    let mut rig = Rig::new(&config, 4);
+    let mut refused = 0;
+    let rounds = 150;
+    for chunk in 1..=rounds {
+        refused += rig.send(0, chunk, &[0, 1]) + rig.send(1, chunk, &[0, 1]);
+    }
+    let results = [0, 1].map(|rank| {
+        let spoke = rig.results(rank, rounds as usize);
+        spoke.iter().map(|repr| repr.chunk).collect::<Vec<_>>()
+    });
+    let all: Vec<u32> = (1..=rounds).collect();
+    assert_eq!(results, [all.clone(), all]);
+    let counted = rig.stop();
+    let queues = counted.queues.unwrap();
+    assert!(refused > 0 && queues.pauses > 0, "{refused} refused, {} pauses", queues.pauses);
+    assert_eq!((queues.total().dropped, counted.output_dropped), (0, 0));
+    assert!(queues.total().held_bytes_max <= 2 * 64 * LEN as u64);
+}
+
+#[test]
+fn an_output_that_nobody_reads_stops_no_switch() {
+    let class = ClassConfig { bytes_max: 8 * LEN as u32, ..ClassConfig::default() };
+    let port = PortConfig { queues: vec![class], ..PortConfig::default() };
+    let mut rig = Rig::new(&QueueConfig { port, ..QueueConfig::default() }, 4);
+    // Rank 1 never receives; its ring and its queue fill up, and what is more is dropped.
+    for chunk in 1..=60 {
+        rig.send(0, chunk, &[0]);
+        rig.send(1, chunk, &[0]);
+        assert_eq!(rig.results(0, 1).len(), 1, "chunk {chunk}");
+    }
+    let counted = rig.stop();
+    let total = counted.queues.unwrap().total();
+    assert_eq!(counted.output_dropped, total.flushed);
+    assert!(total.dropped + total.flushed > 20, "{total:?}");
+}
+
+#[test]
+fn queues_can_be_had_later_and_bad_ones_change_nothing() {
+    let mut rig = Rig::new(&QueueConfig::default(), 64);
+    let bad = QueueConfig { memory_bytes: 1, ..QueueConfig::default() };
+    assert!(rig.handle.call(move |core| core.set_queues(&bad)).unwrap().is_err());
+    rig.send(0, 1, &[]);
+    rig.send(1, 1, &[]);
+    assert_eq!(rig.results(0, 1).len(), 1);
+    assert_eq!(rig.handle.call(|core| core.counters()).unwrap().queues.unwrap().total().sent, 2);
+    rig.handle.call(|core| core.set_queues(&QueueConfig::default())).unwrap().unwrap();
+    assert_eq!(rig.stop().queues.unwrap().queues, vec![]);
+}
