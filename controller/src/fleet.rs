@@ -13,6 +13,7 @@ use bitvec::vec::BitVec;
 use netfold_wire::control::{Numerics, Refusal};
 use rand::RngExt;
 use rand::rngs::StdRng;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -114,6 +115,11 @@ pub trait Route: Send {
     /// [`NoRoute`] when no tree reaches all workers.
     fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute>;
 
+    /// Most workers of a tree, whatever the switches' own limits.
+    fn world_max(&self) -> u16 {
+        netfold_wire::WORLD_MAX
+    }
+
     /// The tree of these switches, which was chosen earlier, perhaps by another process.
     fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> Chosen {
         let planes = vec![0; shape.workers.len()];
@@ -121,14 +127,27 @@ pub trait Route: Send {
     }
 }
 
-/// All workers at switch 0.
+/// All workers at one switch. Of several, such as the queues of one, each tree of a job takes another as far as there are as many, and of
+/// those that are left the one with the fewest trees: work is spread by counts, so an order of joins has one outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OneSwitch;
 
 impl Route for OneSwitch {
-    fn choose(&mut self, wish: &Wish<'_>, _loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+        let least_used = loads.switches.iter().enumerate().min_by_key(|(index, state)| {
+            let other = |chosen: &&Chosen| chosen.switches.first().is_some_and(|at| at.index() == *index);
+            let others = wish.siblings.iter().filter(other).count();
+            let fits = state.standing == Standing::Up && state.slots_free >= wish.slots;
+            // Each tree has a group.
+            (!fits, others, Reverse(state.groups_free), Reverse(state.slots_free))
+        });
+        let index = least_used.map_or(0, |(index, _)| index);
         let shape = Shape { above: vec![None], workers: vec![0; wish.members.len()] };
-        Ok(self.recall(vec![SwitchId(0)], shape))
+        Ok(self.recall(vec![SwitchId(index as u16)], shape))
+    }
+
+    fn world_max(&self) -> u16 {
+        netfold_wire::CHILDREN_MAX as u16
     }
 }
 
@@ -372,7 +391,7 @@ impl Fleet {
     pub(crate) fn world_max(&self) -> usize {
         match &self.switches[..] {
             [one] => netfold_wire::CHILDREN_MAX.min(usize::from(one.info.limits.ports_max)),
-            _ => netfold_wire::WORLD_MAX.into(),
+            _ => self.route.world_max().into(),
         }
     }
 

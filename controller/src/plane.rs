@@ -45,14 +45,24 @@ pub type StartDrivers = Box<
 impl Plane {
     /// One switch that is its own control plane and is up already; nothing is remembered.
     pub fn own(driver: Box<dyn SwitchDriver>) -> Self {
+        Self::queues(vec![driver])
+    }
+
+    /// The same for a switch of several queues, each with a driver, slots and a UDP port of its own. A tree of a job has its place at one
+    /// queue.
+    pub fn queues(drivers: Vec<Box<dyn SwitchDriver>>) -> Self {
+        let infos = drivers.iter().map(|driver| SwitchInfo::own(driver.limits(), driver.numerics()));
+        let named = |(queue, info)| SwitchInfo { name: format!("queue {queue}"), ..info };
+        let switches =
+            if drivers.len() > 1 { infos.enumerate().map(named).collect() } else { infos.collect() };
         Self {
-            switches: vec![SwitchInfo::own(driver.limits(), driver.numerics())],
+            switches,
             links: Vec::new(),
             route: Box::new(OneSwitch),
             store: Box::new(Unkept::default()),
             start: Box::new(move |_, notices| {
-                notices.up(0, Up::default());
-                Ok(vec![driver])
+                (0..drivers.len()).for_each(|queue| notices.up(queue, Up::default()));
+                Ok(drivers)
             }),
         }
     }

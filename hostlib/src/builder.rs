@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_io::{Choice, IoError, Opening, PacketIo};
+use netfold_io::{Choice, Cores, IoError, Opening, PacketIo, cores};
 use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::{ConfigError, Tolerance};
 use netfold_wire::CLASSES_MAX;
@@ -53,6 +53,7 @@ pub struct Builder {
     bind: Vec<IpAddr>,
     opener: Opener,
     trees: u8,
+    cores: Cores,
     rejoin: Option<bool>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
@@ -98,6 +99,7 @@ impl Builder {
             bind: Vec::new(),
             opener: Opener::of(Choice::Udp),
             trees: 1,
+            cores: Cores::default(),
             rejoin: None,
             transport: None,
             middleware: None,
@@ -125,6 +127,7 @@ impl Builder {
             controller: heritage.controller.clone(),
             controller_ca: heritage.controller_ca.clone(),
             trees: heritage.trees,
+            cores: heritage.cores.clone(),
             rejoin: heritage.rejoin,
             job: Some(job),
             mode,
@@ -161,6 +164,7 @@ impl Builder {
             controller: self.controller.clone(),
             controller_ca: self.controller_ca.clone(),
             trees: self.trees,
+            cores: self.cores.clone(),
             rejoin: self.rejoin,
             host: self.host.clone(),
             shared_memory: self.shared_memory,
@@ -338,12 +342,20 @@ impl Builder {
 
     /// Trees of switches to lay the job over, 1 to 8, the same on all ranks. Default 1. Each has slots, an engine and a socket of its
     /// own; a large tensor goes over all of them, in contiguous parts, and a smaller one over one of them. The controller chooses the
-    /// trees, over different switches where it can. When one is lost and there is a [`rendezvous`](Self::rendezvous), ranks finish its
+    /// trees, over different switches where it can; a switch of several queues takes each tree to another one. When one is lost and there is a [`rendezvous`](Self::rendezvous), ranks finish its
     /// part among themselves and go on with the others. Results are the same; operations over different trees may overtake each
     /// other.
     #[must_use]
     pub fn trees(mut self, trees: u8) -> Self {
         self.trees = trees;
+        self
+    }
+
+    /// Cores to keep engines' threads on, one for each [tree](Self::trees) in turn; ranks may differ. Default: wherever the system has
+    /// them run. An engine's memory is first written, and so lies, where its core is; tensors lie where the caller wrote them.
+    #[must_use]
+    pub fn cores(mut self, cores: Cores) -> Self {
+        self.cores = cores;
         self
     }
 
@@ -451,9 +463,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`]. The way to the switch:
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Core`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
-    /// The machine: [`Error::Io`], [`Error::Datagram`], [`Error::Thread`].
+    /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
         self.check_rounding()?;
         if !self.classes.is_power_of_two() || self.classes > CLASSES_MAX {
@@ -462,6 +474,9 @@ impl Builder {
         if self.trees == 0 || self.trees > TREES_MAX || self.trees > 1 && self.takes_one_transport() {
             return Err(Error::Trees { trees: self.trees });
         }
+        // Before anybody counts on this rank.
+        let checked = self.cores.iter().take(usize::from(self.trees)).try_for_each(cores::check);
+        checked.map_err(|error| Error::Core(Arc::new(error)))?;
         if let Some(mut exchange) = self.take_exchange()? {
             let settings = self.settings();
             return assemble(self, &mut *exchange, settings);
@@ -536,7 +551,8 @@ impl Builder {
         let mut middleware = self.middleware.take();
         if let Some((io, admission)) = self.transport.take() {
             let io = wrapped(io, middleware);
-            return Ok(vec![Uplink::new(io, admission, (rank, world), &self.tuning())?]);
+            let uplink = Uplink::new(io, admission, (rank, world), &self.tuning())?;
+            return Ok(vec![Uplink { core: self.cores.of(0), ..uplink }]);
         }
         let again = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
         let patience = if self.controlled { self.join_timeout.min(ASKING) } else { Duration::ZERO };
@@ -564,7 +580,9 @@ impl Builder {
         let (uplinks, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
         let uplinks = uplinks.into_iter().flatten().collect::<Vec<_>>();
         if errors.is_empty() {
-            return Ok(uplinks);
+            let placed =
+                (0..).zip(uplinks).map(|(tree, uplink)| Uplink { core: self.cores.of(tree), ..uplink });
+            return Ok(placed.collect());
         }
         uplinks.into_iter().for_each(Uplink::withdraw);
         // What one tree was refused for says more than that another came to nothing.

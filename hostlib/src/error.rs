@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_io::IoError;
+use netfold_io::{CoreError, IoError};
 use netfold_mesh::{ExchangeError, MeshError};
 use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
 use netfold_shared::SharedError;
@@ -46,6 +47,9 @@ pub enum Error {
         /// Number asked for.
         trees: u8,
     },
+    /// An engine's thread cannot be kept on its core.
+    #[error("an engine cannot have the core that was named")]
+    Core(#[source] Arc<CoreError>),
     /// An operation of a class that the communicator was not built with.
     #[error(
         "class {class} in a communicator of {classes}: give its builder more classes, or the operation a lower one"
@@ -129,6 +133,20 @@ pub enum Error {
     /// The packet transport failed.
     #[error("the packet transport failed; see the cause, then start a new job")]
     Io(#[source] Arc<IoError>),
+    /// The way to the switch carries shorter packets than the job's. They would go in pieces, which are lost together, and which
+    /// neither hardware nor raw packet I/O puts together again.
+    #[error(
+        "packets of {need} bytes do not fit the way to {switch}, whose MTU is {mtu}: raise it on all hosts and switches between, or \
+         start the switch with a smaller payload"
+    )]
+    Mtu {
+        /// Where packets go.
+        switch: SocketAddr,
+        /// Bytes needed, IP header included.
+        need: usize,
+        /// Bytes that the way carries.
+        mtu: usize,
+    },
     /// The packet transport carries shorter datagrams than the switch's.
     #[error(
         "the transport carries {max} bytes and the job's packets have {need}; use another transport or profile"
@@ -311,14 +329,14 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
-            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } => "argument",
+            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
             Self::Connect { .. } | Self::Tls { .. } => "connect",
             Self::Refused { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",
-            Self::Io(_) | Self::Datagram { .. } => "io",
+            Self::Io(_) | Self::Mtu { .. } | Self::Datagram { .. } => "io",
             Self::Thread(_) => "thread",
             Self::Unsupported { .. } | Self::Undefined { .. } | Self::Feedback { .. } => "unsupported",
             Self::Root { .. } => "root",

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_io::{Choice, IoError, Opening, PacketIo, PortId};
+use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
 use netfold_proto::WorkerConfig;
 use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
+use netfold_wire::header;
 
 use crate::carry_on::Peers;
 use crate::engine::{Engine, Ties, Tree};
@@ -24,6 +25,11 @@ use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
+
+/// Bytes of the headers around a datagram, without options.
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const UDP_HEADER: usize = 8;
 
 /// Shortest and longest pause between requests for a first place.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -198,6 +204,7 @@ impl Admitted {
         // Best effort: without it queues drop where they could mark.
         let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
         io.bind_port(PortId(0), switch)?;
+        check_mtu(&*io, switch, &admission)?;
         let io = wrapped(io, middleware);
         let place = (joiner.join.rank, joiner.join.world);
         Uplink::new(io, admission, place, &joiner.tuning).map(|uplink| Uplink {
@@ -206,6 +213,16 @@ impl Admitted {
             switch: Some(switch),
             ..uplink
         })
+    }
+}
+
+/// Whether a packet of the job goes to the switch in one piece.
+fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Result<(), Error> {
+    let outer = if switch.is_ipv4() { IPV4_HEADER + UDP_HEADER } else { IPV6_HEADER + UDP_HEADER };
+    let need = outer + header::LEN + admission.lane_words as usize * 4;
+    match io.path_mtu(switch) {
+        Some(mtu) if mtu < need => Err(Error::Mtu { switch, need, mtu }),
+        _ => Ok(()),
     }
 }
 
@@ -221,6 +238,8 @@ pub(crate) struct Uplink {
     pub(crate) switch: Option<SocketAddr>,
     /// What to join again with, when the place is lost.
     pub(crate) joiner: Option<Joiner>,
+    /// Where the engine's thread is kept.
+    pub(crate) core: Option<usize>,
 }
 
 impl Uplink {
@@ -238,7 +257,16 @@ impl Uplink {
         if need > max {
             return Err(Error::Datagram { need, max });
         }
-        Ok(Self { io, streams, session: None, admission, control: None, switch: None, joiner: None })
+        Ok(Self {
+            io,
+            streams,
+            session: None,
+            admission,
+            control: None,
+            switch: None,
+            joiner: None,
+            core: None,
+        })
     }
 
     /// Bytes of a packet's lanes.
@@ -272,7 +300,7 @@ impl Uplink {
     ) -> Result<TreeSide, Error> {
         board.gain(self.place(index), self.control);
         let grace = self.grace();
-        let Self { io, streams, session, joiner, .. } = self;
+        let Self { io, streams, session, joiner, core, .. } = self;
         let mailbox = Arc::new(Mailbox::new(io.waker()));
         let line = session.as_ref().map(Session::line);
         let (last, news) = (LastLine::default(), News::new(Arc::clone(&mailbox)));
@@ -289,8 +317,14 @@ impl Uplink {
             fate: fate.clone(),
             tree: Tree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
         };
-        let engine = Engine::new(io, streams, ties);
-        let engine = spawn("netfold-engine", move || engine.run())?;
+        // Made by its own thread, which is on its core by then: memory lies where it was first written.
+        let engine = spawn("netfold-engine", move || {
+            if let Some(Err(error)) = core.map(cores::pin) {
+                // It could when it was asked for; slower is no reason to end the job.
+                log::warn!("tree {index}: {error}");
+            }
+            Engine::new(io, streams, ties).run();
+        })?;
         if let Some(session) = session {
             let counters = counters.clone();
             spawn("netfold-control", move || session.watch(&watched, &counters))?;

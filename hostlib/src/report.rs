@@ -56,30 +56,7 @@ impl Stats {
     /// Adds another worker's counters; round-trip times stay those of this one.
     pub(crate) fn add(&mut self, other: &Self) {
         self.worker.add(&other.worker);
-        let (io, more) = (&mut self.io, &other.io);
-        for (count, more) in [
-            (&mut io.rx_packets, more.rx_packets),
-            (&mut io.rx_bytes, more.rx_bytes),
-            (&mut io.tx_packets, more.tx_packets),
-            (&mut io.tx_bytes, more.tx_bytes),
-            (&mut io.unknown_source, more.unknown_source),
-            (&mut io.truncated, more.truncated),
-            (&mut io.unbound_port, more.unbound_port),
-            (&mut io.malformed, more.malformed),
-            (&mut io.unresolved, more.unresolved),
-            (&mut io.tx_failed, more.tx_failed),
-            (&mut io.refused, more.refused),
-            (&mut io.backpressure, more.backpressure),
-            (&mut io.rx_calls, more.rx_calls),
-            (&mut io.tx_calls, more.tx_calls),
-            (&mut io.sleeps, more.sleeps),
-            (&mut io.gso_runs, more.gso_runs),
-            (&mut io.gro_runs, more.gro_runs),
-            (&mut io.capture_failed, more.capture_failed),
-            (&mut io.fault_dropped, more.fault_dropped),
-        ] {
-            *count += more;
-        }
+        self.io.add(&other.io);
     }
 }
 

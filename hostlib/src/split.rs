@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use netfold_io::Cores;
 use netfold_mesh::TcpRendezvous;
 use netfold_proto::Tolerance;
 use netfold_wire::control::{Credentials, Mode};
@@ -32,6 +33,7 @@ pub(crate) struct Heritage {
     pub(crate) controller: Vec<(SocketAddr, String)>,
     pub(crate) controller_ca: Option<PathBuf>,
     pub(crate) trees: u8,
+    pub(crate) cores: Cores,
     pub(crate) rejoin: Option<bool>,
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,

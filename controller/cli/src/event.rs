@@ -11,7 +11,18 @@ pub(crate) enum Event {
     /// A switch is ready.
     Listening(Listening),
     /// A job has begun on a switch.
-    JobStarted { job: String, workers: u16, mode: String, slots: u32 },
+    JobStarted {
+        job: String,
+        workers: u16,
+        mode: String,
+        slots: u32,
+        /// Which of the job's trees.
+        #[serde(default)]
+        tree: u8,
+        /// Which of the switch's queues it is at.
+        #[serde(default)]
+        queue: usize,
+    },
     /// A job is over on a switch.
     JobEnded { job: String, reason: String },
     /// A worker was turned away by a switch, or a job came to nothing.
@@ -47,11 +58,16 @@ pub(crate) struct Listening {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p4runtime: Option<String>,
     pub(crate) payload_bytes: u32,
+    /// Of each queue, as are the next three.
     pub(crate) slots: u32,
     pub(crate) slot_sets: u32,
     pub(crate) lane_bytes: u64,
     pub(crate) bookkeeping_bytes: u64,
+    /// Of all queues.
     pub(crate) state_bytes: u64,
+    /// The queues, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) queues: Vec<Queue>,
     /// How lanes are folded.
     pub(crate) numerics: String,
     /// Digest of the pipeline, in hexadecimal.
@@ -60,6 +76,27 @@ pub(crate) struct Listening {
     pub(crate) engine: String,
 }
 
+/// Where a queue of a switch is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Queue {
+    /// UDP address.
+    pub(crate) address: String,
+    /// The core that its thread is kept on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) core: Option<usize>,
+}
+
+/// A queue's part of what a switch has counted.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct ThreadCounters {
+    pub(crate) packets_in: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) results: u64,
+    pub(crate) output_dropped: u64,
+    pub(crate) input_dropped: u64,
+}
+
+/// Over all queues of a switch.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Counters {
     /// Whether the switch stops after this.
@@ -73,6 +110,9 @@ pub(crate) struct Counters {
     pub(crate) repeated: u64,
     pub(crate) unknown_source: u64,
     pub(crate) output_dropped: u64,
+    /// Packets that the system dropped below the switch, which did not read them in time.
+    #[serde(default)]
+    pub(crate) input_dropped: u64,
     pub(crate) fault_dropped: u64,
     pub(crate) capture_failed: u64,
     /// Packets for a P4Runtime controller that none was sent.
@@ -85,6 +125,9 @@ pub(crate) struct Counters {
     /// How often full queues made the switch stop taking packets in.
     #[serde(default)]
     pub(crate) pauses: u64,
+    /// Packet thread by packet thread, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) threads: Vec<ThreadCounters>,
 }
 
 /// What one queue of a port has counted.

@@ -18,7 +18,10 @@
 #![forbid(unsafe_code)]
 
 mod driver;
+mod error;
+mod queue;
 mod start;
 
 pub use driver::{LocalDriver, PORTS_MAX};
-pub use start::{Builder, EmbeddedError, EmbeddedSwitch};
+pub use error::EmbeddedError;
+pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueuePlace};

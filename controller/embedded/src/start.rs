@@ -1,24 +1,25 @@
 //! How the switch comes up and goes down.
 
+use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use netfold_controller::admission::Config;
-use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle};
-use netfold_io::{Choice, IoError, Opening, PacketIo};
-use netfold_p4::entry::EntryError;
+use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
+use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
-use netfold_switch::queue::QueueConfigError;
 use netfold_switch::switch::GROUPS_MAX;
-use netfold_switch::{
-    Core, Handle, PAYLOADS, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
-};
+use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
 use netfold_wire::control::Congestion;
-use netfold_wire::header;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
+use crate::error::EmbeddedError;
+use crate::queue::{Makers, Middleware, Open, Program, Queue};
+
+/// Most queues of a switch.
+pub const QUEUES_MAX: usize = 64;
 
 /// Payload of a packet unless told otherwise, in bytes: fits an MTU of 1500.
 const PAYLOAD_DEFAULT: u32 = 1408;
@@ -27,61 +28,23 @@ const PAYLOAD_DEFAULT: u32 = 1408;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Hook = Box<dyn FnMut(&JobEvent) + Send>;
-type Open = Box<dyn FnOnce(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send>;
-type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
-
-/// Why a switch does not come up, or did not stay up.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmbeddedError {
-    /// There is no pipeline for packets of this size.
-    #[error(
-        "there is no pipeline for a payload of {0} bytes: choose one of {PAYLOADS:?}, or 1408 for other numerics than words"
-    )]
-    Payload(u32),
-    /// The pipeline has not as many slots.
-    #[error("{slots} slots do not fit: choose a power of two up to {max}")]
-    Slots {
-        /// Slots asked for.
-        slots: u32,
-        /// Slots of the pipeline.
-        max: u32,
-    },
-    /// The program is not one that workers can use.
-    #[error("the switch cannot run this program")]
-    Program(#[source] EntryError),
-    /// The data path cannot be opened, or failed.
-    #[error("the switch's data path failed")]
-    Data(#[source] IoError),
-    /// The control port cannot be opened, or failed.
-    #[error("the switch's control port failed")]
-    Control(#[source] ServerError),
-    /// The queues of the ports cannot be so.
-    #[error("the switch cannot have such queues")]
-    Queues(#[source] QueueConfigError),
-    /// The data path's middleware cannot work.
-    #[error("the middleware of the switch's data path failed")]
-    Middleware(#[source] io::Error),
-    /// The system refused a thread.
-    #[error("cannot start the switch's thread; check the process's limits")]
-    Thread(#[source] io::Error),
-    /// The packet thread panicked: a bug.
-    #[error("the switch's thread failed; its panic message is on standard error; please report it")]
-    Panicked,
-}
 
 /// Says what switch is wanted. Made by [`EmbeddedSwitch::builder`].
 pub struct Builder {
     listen: SocketAddr,
     payload: u32,
     numerics: Numerics,
-    pipeline: Option<Box<dyn Pipeline>>,
+    program: Option<Program>,
     slots: u32,
-    /// Whether there is a control port; if not, the ports' peers.
-    bare: Option<Vec<(u16, SocketAddr)>>,
+    queues: usize,
+    cores: Cores,
+    /// Whether there is a control port.
+    controlled: bool,
+    /// Without one, the ports' peers.
+    ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
     congestion: Congestion,
-    queues: Option<QueueConfig>,
+    egress: Option<QueueConfig>,
     open: Open,
     middleware: Option<Middleware>,
     hook: Option<Hook>,
@@ -93,20 +56,22 @@ impl std::fmt::Debug for Builder {
             .field("listen", &self.listen)
             .field("payload", &self.payload)
             .field("slots", &self.slots)
+            .field("queues", &self.queues)
+            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }
 
 impl Builder {
     /// Address of the data path (UDP) and of the control port (TCP). Default `127.0.0.1:0`; with port 0 both take any free
-    /// one, the same number where that is to be had.
+    /// one, the same number where that is to be had. Further [threads](Self::threads) have the UDP ports that follow, or any.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Payload of a packet in bytes, one of [`PAYLOADS`]. Default 1408.
+    /// Payload of a packet in bytes, one of [`netfold_switch::PAYLOADS`]. Default 1408.
     #[must_use]
     pub fn payload(mut self, bytes: u32) -> Self {
         self.payload = bytes;
@@ -121,25 +86,45 @@ impl Builder {
         self
     }
 
-    /// Runs this pipeline, of datagrams, instead of the one that was generated for the payload.
+    /// Runs the pipelines, of datagrams, that `make` makes, instead of those that were generated for the payload. It is called on each
+    /// queue's thread, one after the other.
     #[must_use]
-    pub fn pipeline(mut self, pipeline: Box<dyn Pipeline>) -> Self {
-        self.pipeline = Some(pipeline);
+    pub fn pipeline_by(
+        mut self,
+        mut make: impl FnMut() -> Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>> + Send + 'static,
+    ) -> Self {
+        self.program = Some(Box::new(move || make().map_err(EmbeddedError::Pipeline)));
         self
     }
 
-    /// Slots to share out among jobs, a power of two. Default 1024.
+    /// Slots of each queue to share out among jobs, a power of two. Default 1024.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
         self
     }
 
+    /// Queues, 1 to [`QUEUES_MAX`]: packet threads that share nothing, each with a pipeline, slots and a UDP port. Default 1. A tree of a
+    /// job has its place at one queue, and the trees of a job at different ones, so a job of as many trees uses them all.
+    #[must_use]
+    pub fn threads(mut self, queues: usize) -> Self {
+        self.queues = queues;
+        self
+    }
+
+    /// Cores to keep the queues' threads on, one for each in turn; at most as many as there are queues. Default: wherever the system has
+    /// them run. A queue's memory is then written first, and so lies, where its core is.
+    #[must_use]
+    pub fn cores(mut self, cores: Cores) -> Self {
+        self.cores = cores;
+        self
+    }
+
     /// Leaves the control port out: the switch admits nobody, its tables are empty, and whoever holds
-    /// [`EmbeddedSwitch::handle`] writes them. Packets from each of the peers come in on its port.
+    /// [`EmbeddedSwitch::handle`] writes them. Packets from each of the peers come in on its port. Such a switch has one queue.
     #[must_use]
     pub fn bare(mut self, ports: Vec<(u16, SocketAddr)>) -> Self {
-        self.bare = Some(ports);
+        (self.controlled, self.ports) = (false, ports);
         self
     }
 
@@ -161,7 +146,7 @@ impl Builder {
     /// once, as far as the data path takes it.
     #[must_use]
     pub fn queues(mut self, config: QueueConfig) -> Self {
-        self.queues = Some(config);
+        self.egress = Some(config);
         self
     }
 
@@ -172,21 +157,22 @@ impl Builder {
         self.io_by(move |opening| netfold_io::open(&choice, opening))
     }
 
-    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is told where to listen, and how long packets are.
+    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is told where to listen, and how long packets are. It is
+    /// called on each queue's thread, in the order of queues.
     #[must_use]
     pub fn io_by(
         mut self,
-        open: impl FnOnce(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
+        open: impl FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
     ) -> Self {
         self.open = Box::new(open);
         self
     }
 
-    /// Wraps the data path, for example in fault injection or a capture, before anything is sent.
+    /// Wraps the data path, for example in fault injection or a capture, before anything is sent: each queue's, in order.
     #[must_use]
     pub fn middleware(
         mut self,
-        wrap: impl FnOnce(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send + 'static,
+        wrap: impl FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send + 'static,
     ) -> Self {
         self.middleware = Some(Box::new(wrap));
         self
@@ -199,88 +185,66 @@ impl Builder {
         self
     }
 
-    /// Opens both ports and starts the threads.
+    /// Opens all ports and starts the threads.
     ///
     /// # Errors
     ///
     /// [`EmbeddedError`], with nothing left running.
     pub fn start(mut self) -> Result<EmbeddedSwitch, EmbeddedError> {
-        let pipeline = match self.pipeline.take() {
-            Some(pipeline) => pipeline,
-            None => {
-                numeric_pipeline(self.payload, self.numerics).ok_or(EmbeddedError::Payload(self.payload))?
-            }
-        };
-        let info = pipeline.info().clone();
-        if self.bare.is_none() && !self.slots.is_power_of_two()
-            || self.bare.is_none() && self.slots > info.entries / 2
-        {
-            return Err(EmbeddedError::Slots { slots: self.slots, max: info.entries / 2 });
+        self.check()?;
+        let makers = Arc::new(Mutex::new(self.makers()));
+        let mut queues = Vec::with_capacity(self.queues);
+        for index in 0..self.queues {
+            let listen = SocketAddr::new(self.listen.ip(), port_of(self.listen.port(), index));
+            queues.push(Queue::start(&makers, (index, listen), self.cores.of(index))?);
         }
-        let opening = Opening {
-            datagram_len_max: header::LEN + info.lane_words as usize * 4,
-            ..Opening::at(self.listen)
-        };
-        let open = std::mem::replace(&mut self.open, over_udp());
-        let mut io = open(&opening).map_err(EmbeddedError::Data)?;
-        // Results may be marked in place of being dropped; jobs without congestion control take no notice.
-        let _ = io.set_ecn_capable(true);
-        let data = io.local_addr().unwrap_or(self.listen);
-        let io = match self.middleware.take() {
-            Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
-            None => io,
-        };
-        let switch = match &self.bare {
-            Some(_) => Switch::bare(pipeline, io),
-            None => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
-        };
-        let switch = match &self.queues {
-            Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,
-            None => switch,
-        };
-        let handle = switch.handle();
-        let server = match &self.bare {
-            Some(_) => None,
-            None => Some(self.control(data, &handle, &info)?),
-        };
+        drop(makers);
+        for (port, peer) in std::mem::take(&mut self.ports) {
+            let bind = move |core: &mut Core| core.bind_port(port, peer);
+            queues[0].handle.call(bind).map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)?;
+        }
+        let server = if self.controlled { Some(self.control(&queues)?) } else { None };
         let server = server.map(|server| match self.hook.take() {
             Some(hook) => server.on_event(hook),
             None => server,
         });
-        let thread = std::thread::Builder::new()
-            .name("netfold-switch".into())
-            .spawn(move || switch.run())
-            .map_err(EmbeddedError::Thread)?;
-        let controlled = self.bare.is_none();
-        let mut embedded =
-            EmbeddedSwitch { handle, thread: Some(thread), server: None, controlled, data, info };
-        // Dropped, and the packet thread with it, if a port cannot be bound or the control port does not start.
-        let ports = self.bare.take().unwrap_or_default();
-        let bind =
-            move |core: &mut Core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer));
-        embedded.handle.call(bind).map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)?;
-        if let Some(server) = server {
-            embedded.server = Some(server.spawn().map_err(EmbeddedError::Control)?);
+        let server = server.map(Server::spawn).transpose().map_err(EmbeddedError::Control)?;
+        Ok(EmbeddedSwitch { queues, server, controlled: self.controlled })
+    }
+
+    fn check(&self) -> Result<(), EmbeddedError> {
+        let (queues, cores, first) = (self.queues, self.cores.len(), self.listen.port());
+        if !(1..=QUEUES_MAX).contains(&queues) {
+            return Err(EmbeddedError::Threads { queues });
         }
-        Ok(embedded)
+        if !self.controlled && queues > 1 {
+            return Err(EmbeddedError::Bare { queues });
+        }
+        if cores > queues {
+            return Err(EmbeddedError::Cores { cores, queues });
+        }
+        if usize::from(first) + queues - 1 > usize::from(u16::MAX) {
+            return Err(EmbeddedError::Ports { first, queues });
+        }
+        Ok(())
+    }
+
+    fn makers(&mut self) -> Makers {
+        let (payload, numerics) = (self.payload, self.numerics);
+        let generated: Program =
+            Box::new(move || numeric_pipeline(payload, numerics).ok_or(EmbeddedError::Payload(payload)));
+        Makers {
+            program: self.program.take().unwrap_or(generated),
+            open: std::mem::replace(&mut self.open, over_udp()),
+            middleware: self.middleware.take(),
+            egress: self.egress.take(),
+            slots: self.controlled.then_some(self.slots),
+        }
     }
 
     /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
-    fn control(
-        &self,
-        data: SocketAddr,
-        handle: &Handle,
-        info: &PipelineInfo,
-    ) -> Result<Server, EmbeddedError> {
-        let limits = Limits {
-            slots: self.slots,
-            lane_words: info.lane_words,
-            ports_max: PORTS_MAX,
-            groups_max: GROUPS_MAX as u16,
-            udp_port: data.port(),
-            sees_source: false,
-            bounded_loss: info.bounded_loss,
-        };
+    fn control(&self, queues: &[Queue]) -> Result<Server, EmbeddedError> {
+        let data = queues.first().map_or(self.listen, |queue| queue.data);
         // Packets may go to an address of their own, at which the kernel has no ports.
         let apart = data.ip() != self.listen.ip();
         let control = if apart { SocketAddr::new(self.listen.ip(), data.port()) } else { data };
@@ -288,10 +252,12 @@ impl Builder {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = self.join_timeout;
             config.congestion = self.congestion;
-            config.jobs_max = Profile::software(info.lane_words).jobs as usize;
-            let mut plane = Plane::own(Box::new(LocalDriver::new(handle.clone(), limits, info.numerics)));
-            for switch in plane.switches.iter_mut().filter(|_| apart) {
-                switch.data = Some(data);
+            // Each queue has tables of its own.
+            let jobs = queues.iter().map(|queue| Profile::software(queue.info.lane_words).jobs as usize);
+            config.jobs_max = jobs.sum();
+            let mut plane = Plane::queues(queues.iter().map(|queue| self.driver(queue)).collect());
+            for (switch, queue) in plane.switches.iter_mut().zip(queues).filter(|_| apart) {
+                switch.data = Some(queue.data);
             }
             Server::over(address, config, plane)
         };
@@ -303,6 +269,24 @@ impl Builder {
         };
         server.map_err(EmbeddedError::Control)
     }
+
+    fn driver(&self, queue: &Queue) -> Box<dyn SwitchDriver> {
+        let limits = Limits {
+            slots: self.slots,
+            lane_words: queue.info.lane_words,
+            ports_max: PORTS_MAX,
+            groups_max: GROUPS_MAX as u16,
+            udp_port: queue.data.port(),
+            sees_source: false,
+            bounded_loss: queue.info.bounded_loss,
+        };
+        Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))
+    }
+}
+
+/// The UDP port of a queue: any where any was asked for.
+fn port_of(first: u16, index: usize) -> u16 {
+    if first == 0 { 0 } else { first.saturating_add(u16::try_from(index).unwrap_or(u16::MAX)) }
 }
 
 fn over_udp() -> Open {
@@ -311,20 +295,29 @@ fn over_udp() -> Open {
 
 /// A switch that runs. Dropping it ends its jobs and stops it.
 pub struct EmbeddedSwitch {
-    handle: Handle,
-    thread: Option<JoinHandle<Result<SwitchCounters, IoError>>>,
+    /// Before the queues, so that it ends first.
     server: Option<ServerHandle>,
+    /// One at least.
+    queues: Vec<Queue>,
     /// Whether there is a control port.
     controlled: bool,
-    data: SocketAddr,
-    info: PipelineInfo,
+}
+
+/// A packet thread of a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// Its address (UDP).
+    pub data: SocketAddr,
+    /// The core that it is kept on.
+    pub core: Option<usize>,
 }
 
 impl std::fmt::Debug for EmbeddedSwitch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EmbeddedSwitch")
             .field("control", &self.control())
-            .field("data", &self.data)
+            .field("data", &self.data())
+            .field("queues", &self.queues.len())
             .finish_non_exhaustive()
     }
 }
@@ -336,46 +329,59 @@ impl EmbeddedSwitch {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             payload: PAYLOAD_DEFAULT,
             numerics: Numerics::Word,
-            pipeline: None,
+            program: None,
             slots: SLOTS_DEFAULT,
-            bare: None,
+            queues: 1,
+            cores: Cores::default(),
+            controlled: true,
+            ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
             congestion: Congestion::Fixed,
-            queues: None,
+            egress: None,
             open: over_udp(),
             middleware: None,
             hook: None,
         }
     }
 
-    /// Control of the packets' thread. With a control port, that alone may change the switch; see [`Builder::bare`].
+    /// Control of the first queue's thread. With a control port, that alone may change the switch; see [`Builder::bare`].
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.first().handle.clone()
     }
 
     /// Address of the control port (TCP), at which workers join; that of the data path where there is none.
     pub fn control(&self) -> SocketAddr {
-        self.server.as_ref().map_or(self.data, ServerHandle::local_addr)
+        self.server.as_ref().map_or(self.data(), ServerHandle::local_addr)
     }
 
-    /// Address of the data path (UDP).
+    /// Address of the data path (UDP), of the first queue where there are several.
     pub fn data(&self) -> SocketAddr {
-        self.data
+        self.first().data
     }
 
-    /// What the pipeline holds.
+    /// Where each queue is.
+    pub fn queues(&self) -> impl Iterator<Item = QueuePlace> + '_ {
+        self.queues.iter().map(|queue| QueuePlace { data: queue.data, core: queue.core })
+    }
+
+    /// What each queue's pipeline holds.
     pub fn info(&self) -> &PipelineInfo {
-        &self.info
+        &self.first().info
     }
 
-    /// What was counted up to now; `None` when the switch is gone.
+    /// What was counted up to now, over all queues; `None` when one is gone.
     pub fn counters(&self) -> Option<SwitchCounters> {
-        self.handle.call(|core| core.counters()).ok()
+        self.queue_counters().map(|queues| queues.into_iter().sum())
     }
 
-    /// Whether the packet thread or the control port has ended, which unasked means that it failed.
+    /// The same, queue by queue.
+    pub fn queue_counters(&self) -> Option<Vec<SwitchCounters>> {
+        self.queues.iter().map(|queue| queue.handle.call(|core| core.counters()).ok()).collect()
+    }
+
+    /// Whether a packet thread or the control port has ended, which unasked means that it failed.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.queues.iter().any(Queue::is_finished)
             || self.controlled && self.server.as_ref().is_none_or(ServerHandle::is_finished)
     }
 
@@ -383,28 +389,26 @@ impl EmbeddedSwitch {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError`] when a part of it had failed before.
-    pub fn stop(mut self) -> Result<SwitchCounters, EmbeddedError> {
+    /// [`EmbeddedError`] when a part of it had failed before: the first of several.
+    pub fn stop(self) -> Result<SwitchCounters, EmbeddedError> {
+        self.stop_queues().map(|queues| queues.into_iter().sum())
+    }
+
+    /// The same, queue by queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`stop`](Self::stop).
+    pub fn stop_queues(mut self) -> Result<Vec<SwitchCounters>, EmbeddedError> {
         let served = self.server.take().map_or(Ok(()), ServerHandle::shutdown);
-        let counters = self.join()?;
+        let ended: Vec<_> = self.queues.iter_mut().map(Queue::join).collect();
+        let counted = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
         served.map_err(EmbeddedError::Control)?;
-        Ok(counters)
+        Ok(counted)
     }
 
-    fn join(&mut self) -> Result<SwitchCounters, EmbeddedError> {
-        self.handle.stop();
-        let Some(thread) = self.thread.take() else { return Err(EmbeddedError::Panicked) };
-        thread.join().map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)
-    }
-}
-
-impl Drop for EmbeddedSwitch {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            drop(self.server.take());
-            // Whoever wants to know calls `stop`.
-            let _ = self.join();
-        }
+    fn first(&self) -> &Queue {
+        &self.queues[0]
     }
 }
 

@@ -2,10 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use netfold::{Communicator, ReduceOp};
+use netfold::{Communicator, Error, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
 
 fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
@@ -35,6 +36,50 @@ fn workers_join_and_sum() {
     assert!(!switch.is_finished());
     assert!(switch.counters().unwrap().results > 0);
     assert!(switch.stop().unwrap().results > 0);
+}
+
+/// A worker of a job of one.
+fn alone(switch: SocketAddr) -> Result<Communicator, Error> {
+    Communicator::builder().job("alone").rank(0).world_size(1).switch(switch).unwrap().connect()
+}
+
+/// Run by the next test in a network of its own.
+#[test]
+#[ignore = "needs a loopback interface with an MTU of 1463; run by packets_that_do_not_fit_the_way_are_an_error"]
+fn short_mtu() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    // 1408 bytes of lanes and headers of 28, 8 and 20 bytes.
+    match alone(switch.control()) {
+        Err(error @ Error::Mtu { need: 1464, mtu: 1463, .. }) => {
+            assert!(error.to_string().contains(&switch.data().to_string()), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(switch);
+    let short = EmbeddedSwitch::builder().payload(256).start().unwrap();
+    let comm = alone(short.control()).unwrap();
+    let mut tensor = vec![2; 5000];
+    comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+    comm.leave().unwrap();
+}
+
+#[test]
+fn packets_that_do_not_fit_the_way_are_an_error() {
+    let exe = std::env::current_exe().unwrap();
+    let script = "ip link set lo mtu 1463 && ip link set lo up && echo READY && exec \"$0\" --exact --ignored short_mtu";
+    let output =
+        Command::new("unshare").args(["--map-root-user", "--net", "sh", "-c", script]).arg(exe).output();
+    let skipped = match output {
+        Ok(output) if output.stdout.starts_with(b"READY") => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+            return;
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert!(std::env::var_os("REQUIRE_NET_ADMIN").is_none(), "no network namespace to test in: {skipped}");
+    println!("skipped: no network namespace to test in: {skipped}");
 }
 
 #[test]

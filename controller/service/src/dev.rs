@@ -104,7 +104,7 @@ impl Dev {
         let switch = EmbeddedSwitch::builder()
             .listen(any)
             .bare(Vec::new())
-            .pipeline(Box::new(EmptyPipeline::new(lane_words)))
+            .pipeline_by(move || Ok(Box::new(EmptyPipeline::new(lane_words))))
             .start()
             .map_err(DevError::Switch)?;
         let server =

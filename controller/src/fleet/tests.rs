@@ -79,3 +79,35 @@ fn a_member_can_go_before_its_job() {
     fleet.release(&b, range_b, &BTreeSet::new());
     assert!(fleet.is_unused());
 }
+
+/// Queues of one switch: trees of a job go to different ones, and others to those with the fewest.
+#[test]
+fn queues_take_trees_in_turn() {
+    let limits = Limits {
+        slots: 64,
+        lane_words: 64,
+        ports_max: 8,
+        groups_max: 4,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: false,
+    };
+    let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];
+    let mut fleet = Fleet::new(queues, Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
+    assert_eq!(fleet.world_max(), netfold_wire::CHILDREN_MAX);
+    let mut place = |slots: u32, port: u16, siblings: &[Chosen]| {
+        let members = peers(port..port + 1);
+        let wish = Wish { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings };
+        let (placement, ranges) = fleet.reserve(&wish, slots).unwrap();
+        (placement.switches[0], placement, ranges)
+    };
+    let (a, first, _held) = place(16, 1, &[]);
+    let (b, second, _held) = place(16, 2, std::slice::from_ref(&first.chosen));
+    let (c, ..) = place(64, 3, &[first.chosen.clone(), second.chosen.clone()]);
+    assert_eq!([a, b, c], [0, 1, 2]);
+    // The third is full; the first two have a tree each, and the first is the first.
+    let (d, ..) = place(32, 4, &[]);
+    let (e, ..) = place(16, 5, &[]);
+    let (f, ..) = place(16, 6, std::slice::from_ref(&second.chosen));
+    assert_eq!([d, e, f], [0, 1, 0], "fewest trees; then away from the job's own");
+}

@@ -238,7 +238,8 @@ impl Link for Dpdk {
 
     fn counters(&self) -> IoCounters {
         let mut counters = self.counters;
-        counters.tx_failed = self.port().stats().tx_errors;
+        let stats = self.port().stats();
+        (counters.tx_failed, counters.rx_dropped) = (stats.tx_errors, stats.rx_missed);
         counters
     }
 }

@@ -115,6 +115,14 @@ pub trait PacketIo: Send {
         None
     }
 
+    /// Longest IP packet in bytes, header included, that goes to `peer` in one piece as far as the system knows: the MTU of the interface
+    /// that leads there, or a smaller one that a router on the way has told. `None` where nobody knows, or where
+    /// [`Capabilities::datagram_len_max`] says it already.
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        let _ = peer;
+        None
+    }
+
     /// What happened so far.
     fn counters(&self) -> IoCounters;
 }
@@ -158,6 +166,10 @@ impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
 
     fn local_addr(&self) -> Option<SocketAddr> {
         (**self).local_addr()
+    }
+
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        (**self).path_mtu(peer)
     }
 
     fn counters(&self) -> IoCounters {

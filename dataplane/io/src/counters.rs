@@ -26,6 +26,9 @@ pub struct IoCounters {
     pub unresolved: u64,
     /// Datagrams taken from the caller that the system then failed to send (no route, filtered, no buffers).
     pub tx_failed: u64,
+    /// Datagrams or frames that arrived and were dropped below us, because a socket's buffer or a ring was full (or a checksum wrong). Kept by
+    /// the system, for which datagrams that it has coalesced may be one; 0 where it does not say.
+    pub rx_dropped: u64,
     /// "Connection refused" reports: nobody listens at the peer's address at the moment.
     pub refused: u64,
     /// Calls of `transmit` that took fewer packets than offered.
@@ -44,4 +47,53 @@ pub struct IoCounters {
     pub capture_failed: u64,
     /// Packets that fault injection dropped (lost, or corrupted in a way that the checksum shows).
     pub fault_dropped: u64,
+}
+
+impl IoCounters {
+    /// Adds what another backend has counted, such as another queue of the same switch.
+    pub fn add(&mut self, other: &Self) {
+        // Named one by one, so that a new counter cannot be forgotten.
+        let Self {
+            rx_packets,
+            rx_bytes,
+            tx_packets,
+            tx_bytes,
+            unknown_source,
+            truncated,
+            unbound_port,
+            malformed,
+            unresolved,
+            tx_failed,
+            rx_dropped,
+            refused,
+            backpressure,
+            rx_calls,
+            tx_calls,
+            sleeps,
+            gso_runs,
+            gro_runs,
+            capture_failed,
+            fault_dropped,
+        } = self;
+        *rx_packets += other.rx_packets;
+        *rx_bytes += other.rx_bytes;
+        *tx_packets += other.tx_packets;
+        *tx_bytes += other.tx_bytes;
+        *unknown_source += other.unknown_source;
+        *truncated += other.truncated;
+        *unbound_port += other.unbound_port;
+        *malformed += other.malformed;
+        *unresolved += other.unresolved;
+        *tx_failed += other.tx_failed;
+        *rx_dropped += other.rx_dropped;
+        *refused += other.refused;
+        *backpressure += other.backpressure;
+        *rx_calls += other.rx_calls;
+        *tx_calls += other.tx_calls;
+        *sleeps += other.sleeps;
+        *gso_runs += other.gso_runs;
+        *gro_runs += other.gro_runs;
+        *capture_failed += other.capture_failed;
+        *fault_dropped += other.fault_dropped;
+    }
 }

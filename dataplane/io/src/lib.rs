@@ -36,7 +36,7 @@
 //! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
 //! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`] (Linux). DPDK's are in a package of their own.
 //!
-//! [`choice`] opens any of them by what stands behind `--io`.
+//! [`choice`] opens any of them by what stands behind `--io`; [`cores`] keeps the thread that runs one on a core.
 //!
 //! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] says otherwise.
 
@@ -44,6 +44,7 @@ mod backend;
 mod batch;
 mod bell;
 pub mod choice;
+pub mod cores;
 mod counters;
 mod error;
 pub mod ethernet;
@@ -64,6 +65,7 @@ pub mod udp;
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
 pub use choice::{Choice, Opening, open};
+pub use cores::{CoreError, Cores};
 pub use counters::IoCounters;
 pub use error::IoError;
 pub use loopback::Loopback;

@@ -30,7 +30,7 @@ pub use self::af_packet::AfPacket;
 #[cfg(target_os = "linux")]
 pub(crate) use self::device::{has_ipv4, ipv4_of};
 #[cfg(target_os = "linux")]
-use self::packet::{SOCKET_BUFFER, hear_arrivals_only, sleep};
+use self::packet::{Lost, SOCKET_BUFFER, hear_arrivals_only, hear_port_only, sleep};
 #[cfg(target_os = "linux")]
 pub use self::packet_ring::{PacketRing, RingVersion};
 pub use self::segment::{Station, segment};
@@ -59,6 +59,16 @@ pub struct LinkProperties {
 pub trait Link: Send {
     /// What this link is.
     fn properties(&self) -> LinkProperties;
+
+    /// Says that of UDP only what goes to this port is of use from now on. A link that can keeps the rest out; others, and those that hear
+    /// their port alone in any case, do nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the system refuses.
+    fn hear_port(&mut self, _port: u16) -> Result<(), IoError> {
+        Ok(())
+    }
 
     /// Clears `batch` and fills it with frames that have arrived, oldest first, each with port 0 and ECN bits 0. Frames longer than
     /// `frame_len_max` or the batch's whole memory are dropped and counted in [`IoCounters::truncated`].
@@ -105,6 +115,10 @@ pub trait Link: Send {
 impl<T: Link + ?Sized> Link for Box<T> {
     fn properties(&self) -> LinkProperties {
         (**self).properties()
+    }
+
+    fn hear_port(&mut self, port: u16) -> Result<(), IoError> {
+        (**self).hear_port(port)
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {

@@ -264,6 +264,10 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
         self.inner.local_addr()
     }
 
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        self.inner.path_mtu(peer)
+    }
+
     fn counters(&self) -> IoCounters {
         let mut counters = self.inner.counters();
         counters.capture_failed += self.failed;

@@ -35,6 +35,24 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resul
     checked(rc).map(|_| value)
 }
 
+/// Reads a socket option of `N` 32-bit words; what the kernel does not write stays 0.
+pub(crate) fn numbers<const N: usize>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<[u32; N]> {
+    let mut value = [0_u32; N];
+    let mut len = size_of::<[u32; N]>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`, and both live through the call.
+    let rc =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), &mut len) };
+    checked(rc).map(|_| value)
+}
+
+/// Packets that the kernel has dropped at a socket since it was opened, most of them because its buffer was full; 0 where it does not
+/// say. Source: `SO_MEMINFO` of asm/socket.h and `SK_MEMINFO_DROPS` of linux/sock_diag.h, since Linux 4.12.
+pub(crate) fn drops(fd: BorrowedFd<'_>) -> u64 {
+    const SO_MEMINFO: c_int = 55;
+    const DROPS: usize = 8;
+    numbers::<9>(fd, libc::SOL_SOCKET, SO_MEMINFO).map_or(0, |numbers| numbers[DROPS].into())
+}
+
 /// A new event counter, non-blocking, as a file of which 8 bytes are read and written.
 pub(crate) fn eventfd() -> io::Result<File> {
     // SAFETY: no pointers are passed.

@@ -271,6 +271,65 @@ fn frames_of_a_vlan_on_the_interface_are_not_ours() {
     }
 }
 
+/// As the queues of a switch do: each has a port, and what goes to another is kept out of its socket by the kernel.
+#[test]
+fn packet_sockets_share_an_interface_by_port() {
+    for kind in ["af-packet", "packet-ring"] {
+        let Some(segment) = pair(1500) else { return };
+        give_address(&segment, &spoke(0));
+        let mut first = hub(&segment, kind, "");
+        let second_at = SocketAddrV4::new(*address(HUB).ip(), address(HUB).port() + 1);
+        let mut second: Box<dyn Link> = segment.namespace().run(move || match kind {
+            "af-packet" => Box::new(AfPacket::open(HUB).unwrap()) as Box<dyn Link>,
+            _ => Box::new(PacketRing::open(HUB).unwrap()),
+        });
+        second.hear_port(second_at.port()).unwrap();
+        let mut worker = socket(&segment, UdpConfig { gso: false, ..UdpConfig::default() });
+        first.bind_port(PortId(0), worker.local_addr().unwrap()).unwrap();
+        through(&mut worker, &mut *first, PortId(0), b"to the first");
+        let other = UdpConfig { gso: false, ..UdpConfig::default() };
+        let from = SocketAddr::new((*address(&spoke(0)).ip()).into(), 0);
+        let mut other =
+            segment.namespace().run(move || UdpIo::connect_from(from, second_at.into(), other)).unwrap();
+        let (start, mut batch, mut ports) = (Instant::now(), RxBatch::new(64, 1 << 18), Vec::new());
+        while ports.is_empty() {
+            worker.transmit(b"to the first", &[to(0, 12)]).unwrap();
+            other.transmit(b"to the second", &[to(0, 13)]).unwrap();
+            second.wait(Duration::from_millis(2)).unwrap();
+            second.receive(&mut batch).unwrap();
+            for frame in batch.packets().iter().map(|packet| batch.bytes(packet)) {
+                let is_udp = frame[12..14] == [8, 0] && frame[23] == 17;
+                ports.extend(is_udp.then(|| u16::from_be_bytes([frame[36], frame[37]])));
+            }
+            // The hub answers for the address meanwhile.
+            first.receive(&mut batch).unwrap();
+            assert!(start.elapsed() < PATIENCE, "{kind}: nothing arrives");
+        }
+        assert!(ports.iter().all(|port| *port == second_at.port()), "{kind}: {ports:?}");
+    }
+}
+
+/// Frames that nobody reads are counted once the ring is full.
+#[test]
+fn what_a_full_ring_drops_is_counted() {
+    for kind in KINDS {
+        let Some(segment) = pair(1500) else { return };
+        give_address(&segment, &spoke(0));
+        let mut hub = hub(&segment, kind, "");
+        let mut worker = socket(&segment, UdpConfig { gso: false, ..UdpConfig::default() });
+        hub.bind_port(PortId(0), worker.local_addr().unwrap()).unwrap();
+        through(&mut worker, &mut *hub, PortId(0), b"found");
+        let (start, memory) = (Instant::now(), [5; 1400]);
+        while hub.counters().rx_dropped == 0 {
+            worker.transmit(&memory, &[to(0, 1400); 64]).unwrap();
+            worker.wait(Duration::ZERO).unwrap();
+            assert!(start.elapsed() < PATIENCE, "{kind}: nothing is dropped");
+        }
+        let dropped = hub.counters().rx_dropped;
+        assert!(hub.counters().rx_dropped >= dropped, "{kind}: what was read once is not forgotten");
+    }
+}
+
 /// What `ip` says of an interface.
 fn shown(segment: &Segment, interface: &str) -> String {
     let interface = interface.to_owned();

@@ -140,6 +140,24 @@ fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     }
 }
 
+/// Nobody reads while a socket's buffer fills: what does not fit is counted, so that nothing is lost unseen.
+#[test]
+fn what_a_full_socket_buffer_drops_is_counted() {
+    let config = UdpConfig { socket_buffer: 1 << 16, gso: false, gro: false, ..UdpConfig::default() };
+    let mut hub = UdpIo::bind(LOCALHOST, config).unwrap();
+    let mut spoke = UdpIo::connect(address(&hub), config).unwrap();
+    hub.bind_port(PortId(0), address(&spoke)).unwrap();
+    let (memory, packets) = ([7; 1000], [to(0, 1000); 50]);
+    for _ in 0..40 {
+        assert_eq!(spoke.transmit(&memory, &packets).unwrap(), 50);
+    }
+    let mut batch = hub.capabilities().batch();
+    while hub.receive(&mut batch).unwrap() > 0 {}
+    let counters = hub.counters();
+    assert!(counters.rx_dropped > 0 && counters.rx_packets > 0, "{counters:?}");
+    assert_eq!(counters.rx_packets + counters.rx_dropped, 2000);
+}
+
 #[test]
 fn the_largest_udp_datagram_passes() {
     let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();

@@ -61,6 +61,39 @@ pub struct SwitchCounters {
     pub queues: Option<QueuesCounters>,
 }
 
+impl SwitchCounters {
+    /// Adds what another switch has counted, such as another queue of the same one.
+    pub fn add(&mut self, other: &Self) {
+        let Self { packets, results, repeated, unknown_source, output_dropped, io, queues } = self;
+        for &(reason, count) in &other.packets {
+            match packets.iter_mut().find(|(counted, _)| *counted == reason) {
+                Some((_, sum)) => *sum += count,
+                None => packets.push((reason, count)),
+            }
+        }
+        *results += other.results;
+        *repeated += other.repeated;
+        *unknown_source += other.unknown_source;
+        *output_dropped += other.output_dropped;
+        io.add(&other.io);
+        if let Some(more) = &other.queues {
+            let queues = queues.get_or_insert_default();
+            queues.queues.extend(more.queues.iter().cloned());
+            queues.refused += more.refused;
+            queues.pauses += more.pauses;
+        }
+    }
+}
+
+impl std::iter::Sum for SwitchCounters {
+    fn sum<I: Iterator<Item = Self>>(counted: I) -> Self {
+        counted.fold(Self::default(), |mut sum, more| {
+            sum.add(&more);
+            sum
+        })
+    }
+}
+
 /// A closure that the switch runs between two bursts.
 pub type Call = Box<dyn FnOnce(&mut Core) + core::marker::Send>;
 

@@ -2,7 +2,7 @@
 //!
 //! Both look the same from a worker: it sends, and no result comes. But a switch that lives answers a share of a chunk that is long past
 //! with STALE, whatever its slots hold, and changes nothing. So a worker that has waited for a while asks, and gives the switch up
-//! when nothing at all has come back for long.
+//! when nothing at all has come back for long. It asks by packets as long as the job's: a way that drops those is as good as none.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,11 @@ pub(super) struct Silence {
 
 /// A packet that every living switch of the job answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Question(Repr);
+pub(super) struct Question {
+    repr: Repr,
+    /// Its length in bytes.
+    len: usize,
+}
 
 impl Silence {
     /// Watches over the place of an admission; without one over nothing.
@@ -72,7 +76,10 @@ impl Silence {
             return Ok(None);
         }
         if silent >= GONE && self.asked >= QUESTIONS {
-            return Err(Error::switch_lost("it answers no packet"));
+            return Err(Error::switch_lost(format!(
+                "it answers no packet as long as the job's, {} bytes over UDP: if it runs, something on the way drops them",
+                question.len
+            )));
         }
         self.asked += 1;
         self.asked_at = Some(Instant::now());
@@ -82,9 +89,10 @@ impl Silence {
 
 impl Question {
     fn new(admission: &Admission) -> Self {
-        Self(Repr {
+        let len = header::LEN + admission.lane_words as usize * 4;
+        let repr = Repr {
             kind: Kind::Data,
-            flags: Flags::BARE,
+            flags: Flags::default(),
             op: LaneOp::Sum,
             class: 0,
             reason: Reason::None,
@@ -98,12 +106,15 @@ impl Question {
             count: 0,
             exp: 0,
             exp_next: 0,
-        })
+        };
+        Self { repr, len }
     }
 
-    /// Writes the packet; its length.
+    /// Writes the packet, whose lanes are zero; its length.
     pub(super) fn write(&self, buffer: &mut [u8]) -> usize {
-        self.0.emit(&mut Packet::new_unchecked(&mut buffer[..header::LEN]));
-        header::LEN
+        let packet = &mut buffer[..self.len];
+        packet.fill(0);
+        self.repr.emit(&mut Packet::new_unchecked(packet));
+        self.len
     }
 }

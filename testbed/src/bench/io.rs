@@ -4,6 +4,9 @@
 //! forwarder sends every packet back. Either sends one packet for each it receives, so their packets a second compare. Whoever is
 //! measured has a thread and a core to itself, the eight workers have the other. Switch and forwarder take turns, each on a device
 //! opened anew, and the median of the rounds' ratios is reported.
+//!
+//! With several queues all of that is there as often: packet threads that share nothing, each with a device and eight workers of its
+//! own, on the cores that there are, and their packets are added up.
 
 mod backend;
 mod crowd;
@@ -11,16 +14,16 @@ mod frames;
 mod hub;
 mod sockets;
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use netfold_io::IoError;
+use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
 use serde::Serialize;
 
 pub use backend::{Backend, all, named};
 
-use backend::Opened;
-use crowd::Crowd;
+use crowd::{Crowd, Workers};
 use hub::{Hub, Snapshot, What};
 
 /// Workers of the job.
@@ -37,11 +40,13 @@ pub struct Config {
     pub turn: Duration,
     /// Chunks that each worker has under way, a power of two.
     pub window: u32,
+    /// Packet threads, at least 1.
+    pub queues: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { rounds: 7, turn: Duration::from_millis(300), window: 32 }
+        Self { rounds: 7, turn: Duration::from_millis(300), window: 32, queues: 1 }
     }
 }
 
@@ -51,9 +56,13 @@ impl Default for Config {
 pub struct Row {
     /// The back end.
     pub io: String,
-    /// Millions of packets a second.
+    /// Packet threads.
+    pub queues: usize,
+    /// Cores that this process may use: those of packet threads and workers alike.
+    pub cores: usize,
+    /// Millions of packets a second, over all queues.
     pub mpps: f64,
-    /// Cycles a packet of the thread that runs the switch, at the rate that `/proc/cpuinfo` states; waiting without sleep counts.
+    /// Cycles a packet of the threads that run the switch, at the rate that `/proc/cpuinfo` states; waiting without sleep counts.
     pub cycles_per_packet: f64,
     /// System calls a packet that the back end counts, sleeps included.
     pub syscalls_per_packet: f64,
@@ -69,7 +78,7 @@ pub struct Row {
     pub forwarder_cycles_per_packet: f64,
     /// How often a byte is copied on its way in and out again, the kernel's copies included: from how the back end is built.
     pub copies_per_byte: u32,
-    /// Share of the time that the switch's thread ran: near 1, it is what limits the rate, or it waits without sleep.
+    /// Share of the time that the switch's threads ran, on average: near 1, they are what limits the rate, or they wait without sleep.
     pub busy: f64,
     /// Packets that were sent again because nothing came back, in all rounds, of both.
     pub resent: u64,
@@ -127,6 +136,8 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
     let of = |turns: &[Turn], figure: fn(&Turn) -> f64| median(&turns.iter().map(figure).collect::<Vec<_>>());
     Ok(Row {
         io: backend.name().to_owned(),
+        queues: config.queues,
+        cores: hub::cores().len(),
         mpps: of(&switch, |turn| turn.mpps),
         cycles_per_packet: of(&switch, |turn| turn.cycles),
         syscalls_per_packet: of(&switch, |turn| turn.calls),
@@ -141,39 +152,77 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
     })
 }
 
-/// Opens the device, has the eight workers drive it, and measures once they are under way.
+/// What a queue did in a turn.
+struct Driven {
+    packets: u64,
+    cpu: Duration,
+    calls: u64,
+    took: Duration,
+    resent: u64,
+}
+
+/// A turn of all queues at the same time.
 fn turn(config: &Config, backend: &Backend, what: What) -> Result<Turn, IoBenchError> {
-    let cores = hub::cores();
-    let Opened { mut io, mut workers, keep } = backend.open(config)?;
-    hub::meet(&mut *io, &mut *workers)?;
-    let hub = Hub::start(what, io, config.window, cores.map(|cores| cores.1))?;
-    let drive = || -> Result<(Snapshot, Snapshot, Duration, u64), IoBenchError> {
-        hub::pin(cores.map(|cores| cores.0));
-        let mut crowd = Crowd::new(workers, config.window);
-        crowd.drive(config.turn / 4)?;
-        let (before, begun) = (hub.snapshot()?, Instant::now());
-        crowd.drive(config.turn)?;
-        let took = begun.elapsed();
-        Ok((before, hub.snapshot()?, took, crowd.resent()))
-    };
-    // On a thread of its own, so that the caller's stays where it was.
-    let driven = std::thread::scope(|scope| scope.spawn(drive).join());
-    let (before, after, took, resent) = driven.unwrap_or(Err(IoBenchError::Ended("workers' thread")))?;
-    hub.stop();
+    // Devices are opened before any is driven.
+    let (mut devices, mut keep) = (Vec::new(), Vec::new());
+    for _ in 0..config.queues.max(1) {
+        let opened = backend.open(config)?;
+        devices.push((opened.io, opened.workers));
+        keep.push(opened.keep);
+    }
+    let start = Barrier::new(devices.len());
+    let queues: Vec<Result<Driven, IoBenchError>> = std::thread::scope(|scope| {
+        let start = &start;
+        // On threads of their own, so that the caller's stays where it was.
+        let drive = |(queue, device)| scope.spawn(move || drive((config, what), queue, device, start));
+        let threads: Vec<_> = devices.into_iter().enumerate().map(drive).collect();
+        let ended = |_| Err(IoBenchError::Ended("workers' thread"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+    });
     drop(keep);
-    let packets = (after.io.rx_packets - before.io.rx_packets) as f64;
-    if packets == 0.0 {
+    let queues = queues.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let packets = queues.iter().map(|queue| queue.packets).sum::<u64>() as f64;
+    let cpu = queues.iter().map(|queue| queue.cpu.as_secs_f64()).sum::<f64>();
+    let share = |queue: &Driven| queue.cpu.as_secs_f64() / queue.took.as_secs_f64();
+    Ok(Turn {
+        mpps: queues.iter().map(|queue| queue.packets as f64 / queue.took.as_secs_f64() / 1e6).sum(),
+        cycles: cpu * hub::clock_hz() / packets,
+        calls: queues.iter().map(|queue| queue.calls).sum::<u64>() as f64 / packets,
+        busy: queues.iter().map(share).sum::<f64>() / queues.len() as f64,
+        resent: queues.iter().map(|queue| queue.resent).sum(),
+    })
+}
+
+/// Has eight workers drive the device, and measures once they are under way. Queues take pairs of cores in turn: one for the workers, one
+/// for who is measured.
+fn drive(
+    (config, what): (&Config, What),
+    queue: usize,
+    (mut io, mut workers): (Box<dyn PacketIo>, Box<dyn Workers>),
+    start: &Barrier,
+) -> Result<Driven, IoBenchError> {
+    let cores = hub::cores();
+    let core = |index: usize| cores.of(index).filter(|_| cores.len() > 1);
+    let hub = hub::meet(&mut *io, &mut *workers)
+        .and_then(|()| Hub::start(what, io, config.window, core(2 * queue + 1)));
+    hub::pin(core(2 * queue));
+    // All come here, or those that do would wait for ever.
+    start.wait();
+    let hub = hub?;
+    let mut crowd = Crowd::new(workers, config.window);
+    crowd.drive(config.turn / 4)?;
+    let (before, begun) = (hub.snapshot()?, Instant::now());
+    crowd.drive(config.turn)?;
+    let took = begun.elapsed();
+    let after = hub.snapshot()?;
+    hub.stop();
+    let packets = after.io.rx_packets - before.io.rx_packets;
+    if packets == 0 {
         return Err(IoBenchError::Silent(what.name()));
     }
-    let cpu = (after.cpu - before.cpu).as_secs_f64();
     let calls = |snapshot: &Snapshot| snapshot.io.rx_calls + snapshot.io.tx_calls + snapshot.io.sleeps;
-    Ok(Turn {
-        mpps: packets / took.as_secs_f64() / 1e6,
-        cycles: cpu * hub::clock_hz() / packets,
-        calls: (calls(&after) - calls(&before)) as f64 / packets,
-        busy: cpu / took.as_secs_f64(),
-        resent,
-    })
+    let (cpu, calls) = (after.cpu - before.cpu, calls(&after) - calls(&before));
+    Ok(Driven { packets, cpu, calls, took, resent: crowd.resent() })
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -188,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_back_end_is_measured_or_says_what_is_absent() {
-        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8 };
+        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 1 };
         for backend in all() {
             let row = match run(&config, backend, |_| ()) {
                 Ok(row) => row,
@@ -202,5 +251,12 @@ mod tests {
             assert!(row.syscalls_per_packet < 20.0 && row.busy > 0.0, "{row:?}");
         }
         assert!(named("udp").is_some() && named("nonsense").is_none());
+    }
+
+    #[test]
+    fn several_queues_are_driven_at_once() {
+        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 3 };
+        let row = run(&config, named("udp").unwrap(), |_| ()).unwrap();
+        assert!(row.mpps > 0.0 && row.forwarder_mpps > 0.0 && row.queues == 3, "{row:?}");
     }
 }

@@ -26,9 +26,9 @@ pub(crate) struct Joining {
     /// The tenant's token; the variable NETFOLD_TOKEN if not given, which other users of this machine do not see.
     #[arg(long, requires = "controller")]
     token: Option<String>,
-    /// Trees of switches to lay the job over.
-    #[arg(long, default_value_t = 1, requires = "controller", value_parser = clap::value_parser!(u8).range(1..=8))]
-    trees: u8,
+    /// Trees to lay the job over, 1 unless given: of switches, or at different queues of one.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) trees: Option<u8>,
     /// Addresses to send packets from, in turn: for each worker one or, with several trees, IP+IP for each tree in turn.
     #[arg(long, value_name = "IP", requires = "controller", value_delimiter = ',', value_parser = addresses)]
     bind: Vec<Addresses>,
@@ -61,18 +61,19 @@ impl Joining {
     pub(crate) fn controlled(&self, job: &str, rendezvous: bool) -> Option<Controlled> {
         let controller = self.controller.clone()?;
         let bind = self.bind.iter().map(|addresses| addresses.0.clone()).collect();
-        let (tenant, trees, job) = (self.tenancy(), self.trees, job.to_owned());
+        let (tenant, trees, job) = (self.tenancy(), self.trees.unwrap_or(1), job.to_owned());
         Some(Controlled { controller, ca: self.authority(), tenant, job, trees, bind, rendezvous })
     }
 
-    /// The builder of one worker that joins through the controller, if one is named.
+    /// The builder of one worker, with as many trees, that joins through the controller, if one is named.
     ///
     /// # Errors
     ///
     /// When the controller's address cannot be resolved.
     pub(crate) fn apply(&self, builder: Builder) -> Result<Builder, netfold::Error> {
+        let builder = builder.trees(self.trees.unwrap_or(1));
         let Some(controller) = &self.controller else { return Ok(builder) };
-        let mut builder = builder.controller(controller.as_str())?.trees(self.trees);
+        let mut builder = builder.controller(controller.as_str())?;
         if let Some(file) = self.authority() {
             builder = builder.controller_ca(file);
         }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_controller::{JobEvent, ServerError};
-use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueuePlace};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
-use netfold_io::{Choice, IoError};
+use netfold_io::{Choice, Cores, IoError, PacketIo};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
@@ -28,7 +28,7 @@ use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Congestion, Numerics, Refusal};
 
 use crate::error::CliError;
-use crate::event::{Event, Listening};
+use crate::event::{Event, Listening, Queue};
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
 use crate::size::{self, grouped, human};
@@ -54,6 +54,7 @@ Examples:
   netfold switch --pcap switch.pcap                for Wireshark
   netfold switch --port-rate 200M --congestion dctcp
                                                    slow ports, whose queues mark
+  netfold switch --queues 4 --cores 2-5            four packet threads, each on a core of its own
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
                                                    empty, for a P4Runtime controller
   netfold switch list                              the switches of a running controller
@@ -71,10 +72,18 @@ pub(crate) struct SwitchCommand {
     /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
+    /// Packet threads, each with slots, tables and a UDP port of its own (the one given and those that follow). A job of several trees has
+    /// each at another queue.
+    #[arg(long, value_name = "QUEUES", default_value_t = 1)]
+    queues: usize,
+    /// Cores to keep the queues' threads on, as in 0,4-7: one for each queue in turn. Anywhere unless given.
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
     /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE], the last three with
-    /// [,address=IP][,prefix=BITS][,gateway=IP]; or dpdk:DEVICE, in programs built with DPDK.
-    #[arg(long, value_name = "IO", default_value_t)]
-    io: Choice,
+    /// [,address=IP][,prefix=BITS][,gateway=IP]; or dpdk:DEVICE, in programs built with DPDK. May be given several times: one for
+    /// each queue in turn.
+    #[arg(long, value_name = "IO", default_values_t = [Choice::default()])]
+    io: Vec<Choice>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
     #[arg(long)]
     payload: Option<u32>,
@@ -88,7 +97,7 @@ pub(crate) struct SwitchCommand {
     program: Option<PathBuf>,
     #[command(flatten)]
     p4: P4RuntimeOptions,
-    /// Slots to share out among jobs, a power of two up to what the pipeline was built with.
+    /// Slots of each queue to share out among jobs, a power of two up to what the pipeline was built with.
     #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
     slots: u32,
     /// Share of packets to lose on purpose, each way.
@@ -100,7 +109,7 @@ pub(crate) struct SwitchCommand {
     /// Seed of all faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write every packet to this file, as Wireshark reads it.
+    /// Write every packet to this file, as Wireshark reads it; those of further queues to NAME-1, NAME-2 and so on.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Seconds that a job waits for its workers, from the first.
@@ -120,9 +129,12 @@ pub(crate) struct SwitchCommand {
     exit_with_stdin: bool,
 }
 
+type Make = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>> + Send>;
+
 /// What a switch begins with.
 struct Begin {
-    pipeline: Box<dyn Pipeline>,
+    /// Makes each queue's pipeline.
+    make: Make,
     /// What runs it; `None` where there is no pipeline yet.
     engine: Option<Engine>,
     /// For P4Runtime, where there is a pipeline.
@@ -159,43 +171,42 @@ impl SwitchCommand {
         let counted = self.attend(output, &stop, &running);
         let dropped = running.controller_dropped();
         let served = running.server.map_or(Ok(()), Server::stop);
-        let last = running.switch.stop();
+        let last = running.switch.stop_queues();
         counted?;
-        show_counters(output, &counters(&last.map_err(|error| self.failed(error))?, dropped, true))?;
+        let last = last.map_err(|error| self.failed(error))?;
+        show_counters(output, &counters(&last, dropped, true))?;
         served.map_err(CliError::P4Runtime)
     }
 
     fn start(&self) -> Result<Running, CliError> {
         self.p4.check()?;
-        let Begin { pipeline, engine, program } = self.begin()?;
+        let Begin { make, engine, program } = self.begin()?;
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
-        let (pcap, faults) = (self.pcap.clone(), self.faults());
         let mut builder = EmbeddedSwitch::builder();
         if self.p4.address.is_some() {
+            if self.queues != 1 {
+                return Err(CliError::Usage(format!(
+                    "--queues {} with --p4runtime: a switch under P4Runtime is one device with one pipeline; leave out \
+                     --queues, or start a switch for each queue",
+                    self.queues
+                )));
+            }
             builder = builder.bare(self.p4.ports.clone());
         }
         if let Some(queues) = self.egress.config()? {
             builder = builder.queues(queues);
         }
+        let mut choices = self.io.clone().into_iter().cycle();
         let switch = builder
             .listen(self.listen)
-            .io_by({
-                let choice = self.io.clone();
-                move |opening| Ok(netfold_dpdk::open(&choice, opening)?)
-            })
-            .pipeline(pipeline)
+            .threads(self.queues)
+            .cores(self.cores.clone().unwrap_or_default())
+            .io_by(move |opening| Ok(netfold_dpdk::open(&choices.next().unwrap_or_default(), opening)?))
+            .pipeline_by(make)
             .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
-            .middleware(move |mut io| {
-                if let Some(path) = pcap {
-                    io = Box::new(Captured::create(io, path, Resolution::Micro)?);
-                }
-                if !(faults.rx.is_none() && faults.tx.is_none()) {
-                    io = Box::new(Faulty::new(io, faults));
-                }
-                Ok(io)
-            })
+            .middleware(self.middleware())
             .on_event(move |event| {
                 // A terminal that does not keep up costs lines, not the control plane's time.
                 let _ = events.try_send(event.clone());
@@ -204,6 +215,25 @@ impl SwitchCommand {
             .map_err(|error| self.failed(error))?;
         let server = self.p4.serve(program, switch.handle())?;
         Ok(Running { server, switch, jobs, engine })
+    }
+
+    /// What comes before each queue's packet I/O.
+    fn middleware(
+        &self,
+    ) -> impl FnMut(Box<dyn PacketIo>) -> std::io::Result<Box<dyn PacketIo>> + Send + 'static {
+        let (pcap, faults) = (self.pcap.clone(), self.faults());
+        let mut queues = 0..;
+        move |mut io| {
+            let queue = queues.next().unwrap_or(0);
+            if let Some(path) = &pcap {
+                io = Box::new(Captured::create(io, numbered(path, queue), Resolution::Micro)?);
+            }
+            if !(faults.rx.is_none() && faults.tx.is_none()) {
+                let seed = faults.seed.wrapping_add(queue);
+                io = Box::new(Faulty::new(io, FaultConfig { seed, ..faults }));
+            }
+            Ok(io)
+        }
     }
 
     fn faults(&self) -> FaultConfig {
@@ -222,6 +252,8 @@ impl SwitchCommand {
             | EmbeddedError::Control(ServerError::Bind { address, source }) => {
                 CliError::listen(address, source)
             }
+            EmbeddedError::Pipeline(source) => self.unfit(source),
+            EmbeddedError::Core(error) => CliError::Usage(format!("--cores: {error}")),
             EmbeddedError::Data(error) => CliError::Switch(error),
             EmbeddedError::Control(error) => CliError::Control(error),
             EmbeddedError::Middleware(source) => {
@@ -243,24 +275,27 @@ impl SwitchCommand {
             return self.read(path);
         }
         if self.p4.address.is_some() && self.payload.is_none() && self.numerics.is_none() {
-            let pipeline = Box::new(EmptyPipeline::new(PAYLOADS.into_iter().max().unwrap_or(0) / 4));
-            return Ok(Begin { pipeline, engine: None, program: None });
+            let lane_words = PAYLOADS.into_iter().max().unwrap_or(0) / 4;
+            let make = Box::new(move || Ok(Box::new(EmptyPipeline::new(lane_words)) as Box<dyn Pipeline>));
+            return Ok(Begin { make, engine: None, program: None });
         }
         let payload = self.payload.unwrap_or(PAYLOAD);
         let numerics = self.numerics.unwrap_or(Numerics::Word);
-        let pipeline = numeric_pipeline(payload, numerics).ok_or_else(|| {
-            CliError::Usage(match numerics {
-                Numerics::Word => {
-                    format!("there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}")
-                }
-                other => format!(
-                    "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
-                ),
-            })
-        })?;
+        let none = match numerics {
+            Numerics::Word => {
+                format!("there is no pipeline for --payload {payload}: choose one of {PAYLOADS:?}")
+            }
+            other => format!(
+                "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
+            ),
+        };
+        if numeric_pipeline(payload, numerics).is_none() {
+            return Err(CliError::Usage(none));
+        }
         let program = allreduce::program(&Profile::software_with(payload / 4, numerics));
         let program = program.map_err(|error| CliError::Profile(error.to_string()))?;
-        Ok(Begin { pipeline, engine: Some(Engine::Generated), program: Some(program) })
+        let make = Box::new(move || numeric_pipeline(payload, numerics).ok_or_else(|| none.clone().into()));
+        Ok(Begin { make, engine: Some(Engine::Generated), program: Some(program) })
     }
 
     /// The pipeline in a file.
@@ -273,8 +308,10 @@ impl SwitchCommand {
         if program.ipv4_checksum.is_some() {
             return Err(self.unfit("it parses Ethernet frames, but over UDP come datagrams"));
         }
-        let (pipeline, engine) = pipeline_for(&program).map_err(|error| self.unfit(error))?;
-        Ok(Begin { pipeline, engine: Some(engine), program: Some(program) })
+        let (_, engine) = pipeline_for(&program).map_err(|error| self.unfit(error))?;
+        let again = program.clone();
+        let make = Box::new(move || Ok(pipeline_for(&again)?.0));
+        Ok(Begin { make, engine: Some(engine), program: Some(program) })
     }
 
     fn unfit(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> CliError {
@@ -290,14 +327,18 @@ impl SwitchCommand {
         };
         let server = running.server.as_ref().map(|server| server.local_addr().to_string());
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
-        let state_bytes = lane_bytes + bookkeeping_bytes;
+        let state_bytes = (lane_bytes + bookkeeping_bytes) * self.queues as u64;
         let slot_sets = info.entries;
+        let queues = running.switch.queues();
+        let queues: Vec<_> =
+            queues.map(|QueuePlace { data, core }| Queue { address: data.to_string(), core }).collect();
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
             control: server.is_none().then(|| running.switch.control().to_string()),
             p4runtime: server.clone(),
             payload_bytes: info.lane_words * 4,
             slots: if server.is_some() { slot_sets / 2 } else { self.slots },
+            queues: if queues.len() > 1 { queues.clone() } else { Vec::new() },
             slot_sets,
             lane_bytes,
             bookkeeping_bytes,
@@ -308,6 +349,7 @@ impl SwitchCommand {
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
         output.line(format_args!("  data      UDP {address}"))?;
+        show_queues(output, &queues)?;
         match &server {
             Some(server) => {
                 let (device, security) = (self.p4.device_id, self.p4.security());
@@ -323,8 +365,9 @@ impl SwitchCommand {
             return output.line(format_args!("Stop it with Ctrl-C.\n"));
         }
         output.line(format_args!(
-            "  state     {}: {} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
+            "  state     {}: {}{} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
             human(state_bytes),
+            if self.queues > 1 { format!("{} queues x ", self.queues) } else { String::new() },
             grouped(u64::from(slot_sets / 2)),
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
@@ -354,7 +397,7 @@ impl SwitchCommand {
             }
             if every.is_some_and(|every| shown.elapsed() >= every) {
                 shown = Instant::now();
-                if let Some(counted) = running.switch.counters() {
+                if let Some(counted) = running.switch.queue_counters() {
                     show_counters(output, &counters(&counted, running.controller_dropped(), false))?;
                 }
             }
@@ -363,17 +406,50 @@ impl SwitchCommand {
     }
 }
 
+/// Where queues are, but for one alone that may run anywhere.
+fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
+    for (index, Queue { address, core }) in queues.iter().enumerate() {
+        let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
+        if queues.len() > 1 || core.is_some() {
+            output.line(format_args!("  queue {index:<3} UDP {address}{on}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The capture of a queue: NAME.pcap, NAME-1.pcap and so on.
+fn numbered(path: &Path, queue: u64) -> PathBuf {
+    if queue == 0 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{queue}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
 fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
     match event {
-        JobEvent::Started { name, spec, placement, .. } => {
+        JobEvent::Started { name, tree, spec, placement, .. } => {
+            let queue = placement.switches.first().copied().unwrap_or(0);
             output.event(&Event::JobStarted {
                 job: name.to_string(),
                 workers: spec.world,
                 mode: spec.mode.to_string(),
                 slots: placement.job().slots,
+                tree: *tree,
+                queue,
             })?;
+            let place = if spec.trees > 1 || queue > 0 {
+                format!(", tree {tree} of {} at queue {queue}", spec.trees)
+            } else {
+                String::new()
+            };
             output.line(format_args!(
-                "job '{name}': {} workers, {}, {} slots",
+                "job '{name}': {} workers, {}, {} slots{place}",
                 spec.world,
                 spec.mode,
                 placement.job().slots

@@ -25,6 +25,38 @@ fn says_what_it_holds_and_counts_strangers() {
 }
 
 #[test]
+fn queues_share_a_job_of_several_trees() {
+    let mut switch = Process::start("switch --listen 127.0.0.1:0 --queues 2 --slots 64");
+    let listening = switch.event("listening");
+    let queues = listening["queues"].as_array().unwrap();
+    assert_eq!((queues.len(), &queues[0]["address"]), (2, &listening["address"]));
+    let of_one = number(&listening, "lane_bytes") + number(&listening, "bookkeeping_bytes");
+    assert_eq!(number(&listening, "state_bytes"), 2.0 * of_one);
+    let control = text(&listening, "control");
+    let (code, lines) = run(&format!(
+        "worker --switch {control} --trees 2 --job both --rank 0 --world 1 --slots 64 --bytes 1MiB --mode bfp32"
+    ));
+    assert_eq!(code, Some(0), "{lines:?}");
+    let mut places: Vec<_> =
+        lines.iter().filter(|line| text(line, "event") == "place").map(|line| text(line, "switch")).collect();
+    places.sort_unstable();
+    let mut addresses: Vec<_> = queues.iter().map(|queue| text(queue, "address")).collect();
+    addresses.sort_unstable();
+    assert_eq!(places, addresses);
+    let (first, second) = (switch.event("job_started"), switch.event("job_started"));
+    assert_ne!(first["queue"], second["queue"]);
+    assert_ne!(first["tree"], second["tree"]);
+    switch.signal("TERM");
+    let counters = switch.event("counters");
+    let counted = counters["threads"].as_array().unwrap();
+    let sum: f64 = counted.iter().map(|queue| number(queue, "results")).sum();
+    assert!(
+        counted.iter().all(|queue| number(queue, "results") > 0.0) && sum == number(&counters, "results")
+    );
+    assert!(switch.wait().success());
+}
+
+#[test]
 fn ends_with_its_standard_input() {
     // The harness gives it an empty one.
     let (code, lines) = run("switch --listen 127.0.0.1:0 --exit-with-stdin");

@@ -1,4 +1,4 @@
-//! A transport that passes nothing on once it is told so.
+//! A transport that passes nothing on, or nothing long, once it is told so.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 
-pub(crate) struct Deaf(pub(crate) Box<dyn PacketIo>, pub(crate) Arc<AtomicBool>);
+/// What is longer than so many bytes does not get through while it is silenced.
+pub(crate) struct Deaf(pub(crate) Box<dyn PacketIo>, pub(crate) Arc<AtomicBool>, pub(crate) u32);
 
 impl PacketIo for Deaf {
     fn capabilities(&self) -> Capabilities {
@@ -20,7 +21,11 @@ impl PacketIo for Deaf {
     }
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        if self.1.load(Ordering::Relaxed) { Ok(packets.len()) } else { self.0.transmit(memory, packets) }
+        if !self.1.load(Ordering::Relaxed) {
+            return self.0.transmit(memory, packets);
+        }
+        let short: Vec<_> = packets.iter().filter(|packet| packet.len <= self.2).copied().collect();
+        self.0.transmit(memory, &short).map(|_| packets.len())
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {

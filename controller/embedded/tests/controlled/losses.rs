@@ -181,7 +181,7 @@ fn a_switch_that_answers_no_packet_is_left() {
     let deaf = std::sync::Arc::new(AtomicBool::new(false));
     let silenced = deaf.clone();
     let switch = EmbeddedSwitch::builder()
-        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced))))
+        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced.clone(), 0))))
         .start()
         .unwrap();
     let controller = StandIn::start(vec![switch.control()], GRACE, None);
@@ -205,4 +205,35 @@ fn a_switch_that_answers_no_packet_is_left() {
             comm.leave().unwrap();
         },
     );
+}
+
+/// Short packets pass and long ones vanish, as where something on the way has a smaller MTU and says nothing.
+#[test]
+fn a_way_that_drops_long_packets_is_left() {
+    let switch = start();
+    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let narrow = || {
+        let silenced = std::sync::Arc::new(AtomicBool::new(true));
+        move |io| Box::new(crate::deaf::Deaf(io, silenced, 1000)) as Box<dyn netfold_io::PacketIo>
+    };
+    let paths = linked_job(
+        2,
+        controller.address(),
+        |builder| builder.rejoin(false).middleware(narrow()),
+        |comm| {
+            assert_eq!(comm.path().name(), "switch");
+            let started = Instant::now();
+            let mut sum = tensor(comm.rank(), 0, 50_000);
+            comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            assert_eq!(wrong(&sum, 2, 0), 0);
+            assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+            assert_eq!(comm.path().name(), "ring");
+            let path = comm.path().to_string();
+            comm.leave().unwrap();
+            path
+        },
+    );
+    // The one that finds it first calls the other.
+    assert!(paths.iter().any(|path| path.contains("1436 bytes")), "{paths:?}");
+    assert!(switch.counters().unwrap().results < 100, "but for what has no lanes");
 }

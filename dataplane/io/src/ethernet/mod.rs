@@ -154,10 +154,11 @@ impl<L: Link> Ethernet<L> {
         Ok(io)
     }
 
-    fn new(link: L, role: Role, config: EthernetConfig, claim: Claim) -> Result<Self, IoError> {
+    fn new(mut link: L, role: Role, config: EthernetConfig, claim: Claim) -> Result<Self, IoError> {
         let properties = link.properties();
         role::check(&config, &properties)?;
         let config = EthernetConfig { address: claim.address(), ..config };
+        link.hear_port(config.address.port())?;
         let own = Own { mac: EthernetAddress(properties.mac), ip: *config.address.ip() };
         let answers = (!claim.is_the_kernels()).then(|| {
             let mut answers = Answers::new(own, config.prefix_len, properties.frame_len_max, Instant::now());

@@ -310,6 +310,10 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
         self.inner.local_addr()
     }
 
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        self.inner.path_mtu(peer)
+    }
+
     fn counters(&self) -> IoCounters {
         let mut counters = self.inner.counters();
         counters.fault_dropped += self.rx.counters().dropped() + self.tx.counters().dropped();

@@ -11,7 +11,7 @@ use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
 use super::device::{Device, Hitch, hitch, refused};
 use super::socket;
 use super::staging::Staging;
-use super::{Link, LinkProperties};
+use super::{Link, LinkProperties, Lost};
 use crate::event::EventBell;
 use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 
@@ -34,6 +34,7 @@ pub struct AfPacket {
     /// A frame for which the last batch had no room.
     kept: Vec<u8>,
     counters: IoCounters,
+    lost: Lost,
 }
 
 impl AfPacket {
@@ -76,6 +77,7 @@ impl AfPacket {
             bell: Arc::new(EventBell::new()?),
             kept: Vec::with_capacity(longest),
             counters: IoCounters::default(),
+            lost: Lost::default(),
         })
     }
 
@@ -92,6 +94,10 @@ impl Link for AfPacket {
             frame_len_max: self.device.frame_len_max(),
             burst_max: FRAMES,
         }
+    }
+
+    fn hear_port(&mut self, port: u16) -> Result<(), IoError> {
+        super::hear_port_only(self.fd(), port).map_err(|source| IoError::os("SO_ATTACH_FILTER", source))
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
@@ -180,6 +186,6 @@ impl Link for AfPacket {
     }
 
     fn counters(&self) -> IoCounters {
-        self.counters
+        IoCounters { rx_dropped: self.lost.count(self.fd()), ..self.counters }
     }
 }

@@ -1,5 +1,6 @@
 //! What the links over packet sockets have in common.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -36,6 +37,48 @@ pub(super) fn hear_arrivals_only(fd: BorrowedFd<'_>) -> io::Result<()> {
     match sys::set_option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) {
         Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// From now on keeps UDP to other ports out of a packet socket, too, before it is copied. What is no UDP, and fragments, whose headers
+/// say no port, come through.
+pub(super) fn hear_port_only(fd: BorrowedFd<'_>, port: u16) -> io::Result<()> {
+    use libc::{
+        BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET,
+        BPF_W,
+    };
+    let program = [
+        sys::instruction(BPF_LD | BPF_W | BPF_ABS, VLAN_TAG_PRESENT, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 10),
+        sys::instruction(BPF_LD | BPF_H | BPF_ABS, 12, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 9, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0800, 0, 7),
+        // The protocol, whether it is a fragment that does not begin the datagram, and the port behind the IP header.
+        sys::instruction(BPF_LD | BPF_B | BPF_ABS, 14 + 9, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 17, 0, 6),
+        sys::instruction(BPF_LD | BPF_H | BPF_ABS, 14 + 6, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 4, 0),
+        sys::instruction(BPF_LDX | BPF_B | BPF_MSH, 14, 0, 0),
+        sys::instruction(BPF_LD | BPF_H | BPF_IND, 14 + 2, 0, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, port.into(), 1, 0),
+        sys::instruction(BPF_RET | BPF_K, 0, 0, 0),
+        sys::instruction(BPF_RET | BPF_K, 0x4_0000, 0, 0),
+    ];
+    sys::attach_filter(fd, &program)
+}
+
+/// Frames that a packet socket had no room for. The kernel forgets its count when it is read.
+#[derive(Debug, Default)]
+pub(super) struct Lost(Cell<u64>);
+
+impl Lost {
+    /// Since the socket was opened. Source: packet(7), `PACKET_STATISTICS`: packets, drops, and freezes of version 3.
+    pub(super) fn count(&self, fd: BorrowedFd<'_>) -> u64 {
+        const PACKET_STATISTICS: libc::c_int = 6;
+        let lost =
+            sys::numbers::<3>(fd, SOL_PACKET, PACKET_STATISTICS).map_or(0, |numbers| numbers[1].into());
+        self.0.set(self.0.get() + lost);
+        self.0.get()
     }
 }
 

@@ -10,7 +10,7 @@ use self::ring::{Frame, Ring};
 use super::device::{Device, Hitch, hitch, refused};
 use super::socket::{self, FrameSender, MESSAGES_MAX};
 use super::staging::Staging;
-use super::{Link, LinkProperties};
+use super::{Link, LinkProperties, Lost};
 use crate::event::EventBell;
 use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 
@@ -36,7 +36,7 @@ pub enum RingVersion {
 /// call; frames to send go 64 a call by `sendmmsg`.
 ///
 /// What the interface's kernel sends and receives otherwise goes on undisturbed; frames that leave the machine here do not come
-/// back in. When the ring is full, the kernel drops frames.
+/// back in. When the ring is full, the kernel drops frames, and counts them.
 pub struct PacketRing {
     device: Device,
     ring: Ring,
@@ -46,6 +46,7 @@ pub struct PacketRing {
     bell: Arc<EventBell>,
     idle: u32,
     counters: IoCounters,
+    lost: Lost,
 }
 
 impl PacketRing {
@@ -82,6 +83,7 @@ impl PacketRing {
             bell: Arc::new(EventBell::new()?),
             idle: 0,
             counters: IoCounters::default(),
+            lost: Lost::default(),
         })
     }
 
@@ -105,6 +107,10 @@ impl Link for PacketRing {
             frame_len_max: self.device.frame_len_max(),
             burst_max: FRAMES,
         }
+    }
+
+    fn hear_port(&mut self, port: u16) -> Result<(), IoError> {
+        super::hear_port_only(self.fd.as_fd(), port).map_err(|source| IoError::os("SO_ATTACH_FILTER", source))
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
@@ -186,7 +192,7 @@ impl Link for PacketRing {
     }
 
     fn counters(&self) -> IoCounters {
-        self.counters
+        IoCounters { rx_dropped: self.lost.count(self.fd.as_fd()), ..self.counters }
     }
 }
 

@@ -231,7 +231,18 @@ impl PacketIo for UdpIo {
         Some(self.local)
     }
 
+    /// Asks another socket, since only a connected one has a path. Source: ip(7), `IP_MTU`.
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        let socket = UdpSocket::bind(SocketAddr::new(self.local.ip(), 0)).ok()?;
+        socket.connect(peer).ok()?;
+        let (level, name) = match peer {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        usize::try_from(syscall::option(socket.as_fd(), level, name).ok()?).ok()
+    }
+
     fn counters(&self) -> IoCounters {
-        self.counters
+        IoCounters { rx_dropped: sys::drops(self.socket.as_fd()), ..self.counters }
     }
 }

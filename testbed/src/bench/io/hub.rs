@@ -8,11 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use netfold_io::forward::Forwarder;
-use netfold_io::{IoCounters, IoError, PacketIo, PortId, Transmit};
+use netfold_io::{Cores, IoCounters, IoError, PacketIo, PortId, Transmit, cores};
 use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::entry::Replica;
 use netfold_switch::{Handle, Switch, datagram_pipeline};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::crowd::{EPOCH, JOB, KEY, PATIENCE, Workers};
@@ -189,20 +188,15 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The first two cores that this process may use; `None` where there is one.
-pub(super) fn cores() -> Option<(usize, usize)> {
-    let allowed = sched_getaffinity(None).ok()?;
-    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
-    Some((cores.next()?, cores.next()?))
+/// The cores that the calling thread may use.
+pub(super) fn cores() -> Cores {
+    cores::allowed().unwrap_or_default()
 }
 
 /// Keeps the calling thread on a core.
 pub(super) fn pin(core: Option<usize>) {
-    let Some(core) = core else { return };
-    let mut set = CpuSet::new();
-    set.set(core);
     // Without it the figures spread more, and are no less true.
-    let _ = sched_setaffinity(None, &set);
+    let _ = core.map(cores::pin);
 }
 
 /// Cycles a second, as the system states them; 0 where it does not.

@@ -77,6 +77,9 @@ impl AllReduce {
         if self.mode != Mode::I32 && self.op != ReduceOp::Sum {
             return Err(CliError::Usage(format!("--op {} needs integers: add --mode i32", self.op)));
         }
+        if self.joining.trees.is_some() && self.joining.controller.is_none() {
+            return Err(CliError::Usage("--trees needs a control port: add --controller".into()));
+        }
         let config = self.config();
         let job = config.controlled.as_ref().map(|controlled| controlled.job.clone());
         let mut bench = AllReduceBench::new(config)?;

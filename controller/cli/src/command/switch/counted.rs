@@ -4,11 +4,20 @@ use netfold_switch::SwitchCounters;
 use netfold_switch::queue::{QueueCounters, QueueName};
 
 use crate::error::CliError;
-use crate::event::{Counters, Event, QueueCounts};
+use crate::event::{Counters, Event, QueueCounts, ThreadCounters};
 use crate::output::Output;
 use crate::size::{grouped, human};
 
-pub(super) fn counters(counted: &SwitchCounters, controller_dropped: u64, last: bool) -> Counters {
+/// Over all packet threads.
+pub(super) fn counters(threads: &[SwitchCounters], controller_dropped: u64, last: bool) -> Counters {
+    let thread = |counted: &SwitchCounters| ThreadCounters {
+        packets_in: counted.io.rx_packets,
+        packets_out: counted.io.tx_packets,
+        results: counted.results,
+        output_dropped: counted.output_dropped,
+        input_dropped: counted.io.rx_dropped,
+    };
+    let counted: SwitchCounters = threads.iter().cloned().sum();
     Counters {
         last,
         packets_in: counted.io.rx_packets,
@@ -19,12 +28,14 @@ pub(super) fn counters(counted: &SwitchCounters, controller_dropped: u64, last: 
         repeated: counted.repeated,
         unknown_source: counted.unknown_source,
         output_dropped: counted.output_dropped,
+        input_dropped: counted.io.rx_dropped,
         fault_dropped: counted.io.fault_dropped,
         capture_failed: counted.io.capture_failed,
         controller_dropped,
         packets: counted.packets.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
         queues: counted.queues.iter().flat_map(|queues| &queues.queues).map(queue).collect(),
         pauses: counted.queues.as_ref().map_or(0, |queues| queues.pauses),
+        threads: if threads.len() > 1 { threads.iter().map(thread).collect() } else { Vec::new() },
     }
 }
 
@@ -59,6 +70,7 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
     let others = [
         ("unknown source", c.unknown_source),
         ("output full", c.output_dropped),
+        ("input full", c.input_dropped),
         ("lost on purpose", c.fault_dropped),
         ("not captured", c.capture_failed),
         ("no controller", c.controller_dropped),
@@ -87,6 +99,14 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
             human(q.sent_bytes),
             human(q.held_bytes),
             human(q.held_bytes_max)
+        ))?;
+    }
+    for (index, thread) in c.threads.iter().enumerate() {
+        output.line(format_args!(
+            "  thread {index:<3} in {} packets, out {}, {} results",
+            grouped(thread.packets_in),
+            grouped(thread.packets_out),
+            grouped(thread.results)
         ))?;
     }
     Ok(())

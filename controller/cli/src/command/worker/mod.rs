@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold::{Communicator, Mode};
-use netfold_io::Choice;
+use netfold_io::{Choice, Cores};
 
 use crate::command::joining::{self, Joining};
 use crate::error::CliError;
@@ -21,6 +21,8 @@ Examples, with a switch on the host 'tor':
   host a:  netfold worker --switch tor:20038 --job test --rank 0 --world 2 --bytes 16MiB
   host b:  netfold worker --switch tor:20038 --job test --rank 1 --world 2 --bytes 16MiB
                                      all-reduces whose every element is checked
+  netfold worker --switch tor:20038 --job test --rank 0 --world 2 --trees 4 --cores 2-5
+                                     four trees, at a switch of four queues, each with a core of its own here
   netfold worker --switch tor:20038 --job demo --rank 0 --world 4 --train
                                      the demo's training; the same on ranks 1 to 3";
 
@@ -39,6 +41,9 @@ pub(crate) struct Worker {
     /// What carries packets, as for `netfold switch`.
     #[arg(long, value_name = "IO", default_value_t)]
     io: Choice,
+    /// Cores to keep the threads of the worker's trees on, as in 0,4-7: one for each tree in turn. Anywhere unless given.
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
     /// Where the workers of the job meet, HOST:PORT, on the host of rank 0: then they go on without a switch that is refused or lost.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
@@ -113,7 +118,7 @@ impl Worker {
         })?;
         output
             .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank, self.world, self.mode))?;
-        if self.joining.controller.is_some() {
+        if self.joining.controller.is_some() || self.joining.trees.is_some() {
             joining::show(output, &self.job, &communicator.places(), Some(&communicator.path()))?;
         }
         let work = if self.train {
@@ -147,6 +152,7 @@ impl Worker {
             .world_size(self.world)
             .mode(self.mode)
             .slots(self.slots)
+            .cores(self.cores.clone().unwrap_or_default())
             .io_by({
                 let choice = self.io.clone();
                 move |opening| Ok(netfold_dpdk::open(&choice, opening)?)

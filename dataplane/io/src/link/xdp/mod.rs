@@ -259,6 +259,6 @@ impl Link for Xdp {
     }
 
     fn counters(&self) -> IoCounters {
-        self.counters
+        IoCounters { rx_dropped: queue::dropped(self.fd.as_fd()), ..self.counters }
     }
 }

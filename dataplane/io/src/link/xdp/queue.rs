@@ -23,6 +23,12 @@ const KICKS_MAX: u32 = 64;
 /// The kernel's own number for "not supported", which some drivers let out.
 const ENOTSUPP: i32 = 524;
 
+/// Frames for a socket that were dropped for lack of memory to receive into or of room in the ring; 0 where the kernel does not say.
+/// Source: `struct xdp_statistics` of linux/if_xdp.h, whose first word is `rx_dropped` and fourth `rx_ring_full`.
+pub(super) fn dropped(fd: BorrowedFd<'_>) -> u64 {
+    words::<6>(fd, libc::SOL_XDP, libc::XDP_STATISTICS).map_or(0, |words| words[0] + words[3])
+}
+
 /// Whether an error of attaching means that the driver has no XDP of its own, or not for this MTU or number of queues.
 pub(super) fn driver_cannot(error: &io::Error) -> bool {
     matches!(

@@ -1,0 +1,126 @@
+//! A queue of the switch: a packet thread with a pipeline, slots, tables, packet I/O and counters of its own.
+//!
+//! Queues share nothing. What a queue works on is made by its own thread, once that is on its core: memory then lies on the core's own
+//! node, where Linux puts a page for whoever writes to it first.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use netfold_io::{IoError, Opening, PacketIo, cores};
+use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
+use netfold_wire::header;
+
+use crate::error::EmbeddedError;
+
+pub(crate) type Program = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, EmbeddedError> + Send>;
+pub(crate) type Open = Box<dyn FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send>;
+pub(crate) type Middleware = Box<dyn FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
+
+/// What every queue is made by, one after the other.
+pub(crate) struct Makers {
+    pub(crate) program: Program,
+    pub(crate) open: Open,
+    pub(crate) middleware: Option<Middleware>,
+    /// Queues in front of each one's ports, if there are any.
+    pub(crate) egress: Option<QueueConfig>,
+    /// Slots that the control port shares out; `None` where there is none.
+    pub(crate) slots: Option<u32>,
+}
+
+/// A queue that runs.
+pub(crate) struct Queue {
+    pub(crate) handle: Handle,
+    /// The data path's own address, where it has one; or else where it was asked to be.
+    pub(crate) data: SocketAddr,
+    pub(crate) info: PipelineInfo,
+    pub(crate) core: Option<usize>,
+    thread: Option<JoinHandle<Result<SwitchCounters, EmbeddedError>>>,
+}
+
+impl Queue {
+    /// Starts queue `index` at `listen`, and waits until it is ready.
+    pub(crate) fn start(
+        makers: &Arc<Mutex<Makers>>,
+        (index, listen): (usize, SocketAddr),
+        core: Option<usize>,
+    ) -> Result<Self, EmbeddedError> {
+        let (ready, answer) = mpsc::sync_channel(1);
+        let makers = Arc::clone(makers);
+        let run = move || {
+            let made = core.map_or(Ok(()), cores::pin).map_err(EmbeddedError::Core);
+            // Not held while packets flow; a maker that panicked is as good as gone, and so is the start.
+            let made = made.and_then(|()| makers.lock().unwrap_or_else(PoisonError::into_inner).make(listen));
+            drop(makers);
+            let switch = match made {
+                Ok((switch, data, info)) => {
+                    // Whoever starts a queue waits for this.
+                    let _ = ready.send(Ok((switch.handle(), data, info)));
+                    switch
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return Ok(SwitchCounters::default());
+                }
+            };
+            switch.run().map_err(EmbeddedError::Data)
+        };
+        let name = if index == 0 { "netfold-switch".into() } else { format!("netfold-sw-{index}") };
+        let thread = std::thread::Builder::new().name(name).spawn(run).map_err(EmbeddedError::Thread)?;
+        let (handle, data, info) = answer.recv().map_err(|_| EmbeddedError::Panicked)??;
+        Ok(Self { handle, data, info, core, thread: Some(thread) })
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the thread; what it has counted.
+    pub(crate) fn join(&mut self) -> Result<SwitchCounters, EmbeddedError> {
+        self.handle.stop();
+        let Some(thread) = self.thread.take() else { return Err(EmbeddedError::Panicked) };
+        thread.join().map_err(|_| EmbeddedError::Panicked)?
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Whoever wants to know calls `join`.
+            let _ = self.join();
+        }
+    }
+}
+
+impl Makers {
+    fn make(&mut self, listen: SocketAddr) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
+        let pipeline = (self.program)()?;
+        let info = pipeline.info().clone();
+        if let Some(slots) = self.slots
+            && (!slots.is_power_of_two() || slots > info.entries / 2)
+        {
+            return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
+        }
+        let opening =
+            Opening { datagram_len_max: header::LEN + info.lane_words as usize * 4, ..Opening::at(listen) };
+        let mut io = (self.open)(&opening).map_err(EmbeddedError::Data)?;
+        // Results may be marked in place of being dropped; jobs without congestion control take no notice.
+        let _ = io.set_ecn_capable(true);
+        let data = io.local_addr().unwrap_or(listen);
+        let io = match &mut self.middleware {
+            Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
+            None => io,
+        };
+        let switch = match self.slots {
+            None => Switch::bare(pipeline, io),
+            Some(_) => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
+        };
+        let switch = match &self.egress {
+            Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,
+            None => switch,
+        };
+        Ok((switch, data, info))
+    }
+}
