@@ -24,8 +24,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use crate::sim::{JobSetup, PipelineSwitch, SimSwitch};
-pub use tensors::Step;
 use tensors::Tensors;
+pub use tensors::{Step, Tensors32};
 
 /// Racks.
 const RACKS: usize = 2;

@@ -63,11 +63,11 @@ pub(crate) struct Listening {
     pub(crate) slot_sets: u32,
     pub(crate) lane_bytes: u64,
     pub(crate) bookkeeping_bytes: u64,
-    /// Of all queues.
+    /// Of all packet threads.
     pub(crate) state_bytes: u64,
-    /// The queues, where there are several.
+    /// The packet threads, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) queues: Vec<Queue>,
+    pub(crate) threads: Vec<Queue>,
     /// How lanes are folded.
     pub(crate) numerics: String,
     /// Digest of the pipeline, in hexadecimal.

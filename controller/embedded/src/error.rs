@@ -35,20 +35,20 @@ pub enum EmbeddedError {
     #[error("the switch cannot run this program")]
     Program(#[source] EntryError),
     /// Not so many queues.
-    #[error("{queues} queues: choose 1 to {QUEUES_MAX}")]
+    #[error("{queues} packet threads: choose 1 to {QUEUES_MAX}")]
     Threads {
         /// Queues asked for.
         queues: usize,
     },
     /// A switch that somebody else controls is one device with one pipeline.
-    #[error("{queues} queues at a switch without a control port of its own: it has one")]
+    #[error("{queues} packet threads at a switch without a control port of its own: it has one")]
     Bare {
         /// Queues asked for.
         queues: usize,
     },
     /// The queues' UDP ports follow each other, and there are not so many.
     #[error(
-        "{queues} queues take as many UDP ports from {first} on, and 65535 is the last: choose a lower port"
+        "{queues} packet threads take as many UDP ports from {first} on, and 65535 is the last: choose a lower port"
     )]
     Ports {
         /// The first port.
@@ -57,7 +57,7 @@ pub enum EmbeddedError {
         queues: usize,
     },
     /// More cores than threads to keep on them.
-    #[error("{cores} cores for {queues} queues: name fewer cores, or ask for more queues")]
+    #[error("{cores} cores for {queues} packet threads: name fewer cores, or ask for more threads")]
     Cores {
         /// Cores named.
         cores: usize,

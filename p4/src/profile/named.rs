@@ -56,7 +56,7 @@ pub fn named() -> Vec<Named> {
         named(
             "datagram",
             "any level, where sockets or rings own the outer headers",
-            Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware.clone() },
+            Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware },
         ),
         named(
             "saturating",
@@ -71,23 +71,23 @@ pub fn named() -> Vec<Named> {
             Profile { priorities: 4, ecn_depth: 16, trim_depth: 24, ..with(Numerics::Word, LaneOp::ALL) },
         ),
         named("float", "IEEE binary32 lanes, exponent and mantissa apart", with(Numerics::Float, &two)),
-        named(
-            "small",
-            "a root for two workers and four slots, to read and to test with",
-            Profile {
-                encapsulation: Encapsulation::Datagram,
-                ops: vec![LaneOp::Sum],
-                lane_words: 16,
-                workers: 2,
-                slots: 4,
-                jobs: 1,
-                ecn_depth: 0,
-                hierarchy: false,
-                bounded_loss: false,
-                ..hardware
-            },
-        ),
+        named("small", "a root for two workers and four slots, to read and to test with", small()),
     ]
+}
+
+fn small() -> Profile {
+    Profile {
+        encapsulation: Encapsulation::Datagram,
+        ops: vec![LaneOp::Sum],
+        lane_words: 16,
+        workers: 2,
+        slots: 4,
+        jobs: 1,
+        ecn_depth: 0,
+        hierarchy: false,
+        bounded_loss: false,
+        ..Profile::hardware()
+    }
 }
 
 /// The profile of that name.

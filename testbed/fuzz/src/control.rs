@@ -88,6 +88,7 @@ impl Scene {
             groups_max: 3,
             udp_port: 20038,
             sees_source: input.below(2) == 1,
+            bounded_loss: input.below(2) == 1,
         };
         let config = Config {
             sessions_max: 12,
@@ -226,7 +227,15 @@ impl Fickle {
 
 impl SwitchDriver for Fickle {
     fn limits(&self) -> Limits {
-        Limits { slots: 64, lane_words: 64, ports_max: 8, groups_max: 3, udp_port: 20038, sees_source: false, bounded_loss: true }
+        Limits {
+            slots: 64,
+            lane_words: 64,
+            ports_max: 8,
+            groups_max: 3,
+            udp_port: 20038,
+            sees_source: false,
+            bounded_loss: true,
+        }
     }
 
     fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {

@@ -7,6 +7,9 @@ use netfold_wire::control::Mode;
 
 use super::LANE_WORDS;
 
+/// One rank's tensors.
+pub type Tensors32 = Vec<Vec<f32>>;
+
 /// What every rank puts in and gets out in one step.
 #[derive(Debug)]
 pub struct Step {
@@ -42,7 +45,7 @@ impl Step {
     }
 
     /// Sums, and what was left out, if it was kept.
-    pub fn into_parts(self) -> (Vec<Vec<f32>>, Option<Vec<Vec<Vec<f32>>>>) {
+    pub fn into_parts(self) -> (Tensors32, Option<Vec<Tensors32>>) {
         (self.sums, self.residuals)
     }
 }

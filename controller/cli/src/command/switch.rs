@@ -54,7 +54,7 @@ Examples:
   netfold switch --pcap switch.pcap                for Wireshark
   netfold switch --port-rate 200M --congestion dctcp
                                                    slow ports, whose queues mark
-  netfold switch --queues 4 --cores 2-5            four packet threads, each on a core of its own
+  netfold switch --threads 4 --cores 2-5            four packet threads, each on a core of its own
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
                                                    empty, for a P4Runtime controller
   netfold switch list                              the switches of a running controller
@@ -73,10 +73,10 @@ pub(crate) struct SwitchCommand {
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
     /// Packet threads, each with slots, tables and a UDP port of its own (the one given and those that follow). A job of several trees has
-    /// each at another queue.
-    #[arg(long, value_name = "QUEUES", default_value_t = 1)]
-    queues: usize,
-    /// Cores to keep the queues' threads on, as in 0,4-7: one for each queue in turn. Anywhere unless given.
+    /// each at another thread.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Cores to keep the packet threads on, as in 0,4-7: one for each thread in turn. Anywhere unless given.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
     /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE], the last three with
@@ -109,7 +109,7 @@ pub(crate) struct SwitchCommand {
     /// Seed of all faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write every packet to this file, as Wireshark reads it; those of further queues to NAME-1, NAME-2 and so on.
+    /// Write every packet to this file, as Wireshark reads it; those of further packet threads to NAME-1, NAME-2 and so on.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Seconds that a job waits for its workers, from the first.
@@ -184,11 +184,11 @@ impl SwitchCommand {
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
         let mut builder = EmbeddedSwitch::builder();
         if self.p4.address.is_some() {
-            if self.queues != 1 {
+            if self.threads != 1 {
                 return Err(CliError::Usage(format!(
-                    "--queues {} with --p4runtime: a switch under P4Runtime is one device with one pipeline; leave out \
-                     --queues, or start a switch for each queue",
-                    self.queues
+                    "--threads {} with --p4runtime: a switch under P4Runtime is one device with one pipeline; leave out \
+                     --threads, or start a switch for each thread",
+                    self.threads
                 )));
             }
             builder = builder.bare(self.p4.ports.clone());
@@ -199,7 +199,7 @@ impl SwitchCommand {
         let mut choices = self.io.clone().into_iter().cycle();
         let switch = builder
             .listen(self.listen)
-            .threads(self.queues)
+            .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
             .io_by(move |opening| Ok(netfold_dpdk::open(&choices.next().unwrap_or_default(), opening)?))
             .pipeline_by(make)
@@ -327,7 +327,7 @@ impl SwitchCommand {
         };
         let server = running.server.as_ref().map(|server| server.local_addr().to_string());
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
-        let state_bytes = (lane_bytes + bookkeeping_bytes) * self.queues as u64;
+        let state_bytes = (lane_bytes + bookkeeping_bytes) * self.threads as u64;
         let slot_sets = info.entries;
         let queues = running.switch.queues();
         let queues: Vec<_> =
@@ -338,7 +338,7 @@ impl SwitchCommand {
             p4runtime: server.clone(),
             payload_bytes: info.lane_words * 4,
             slots: if server.is_some() { slot_sets / 2 } else { self.slots },
-            queues: if queues.len() > 1 { queues.clone() } else { Vec::new() },
+            threads: if queues.len() > 1 { queues.clone() } else { Vec::new() },
             slot_sets,
             lane_bytes,
             bookkeeping_bytes,
@@ -367,7 +367,7 @@ impl SwitchCommand {
         output.line(format_args!(
             "  state     {}: {}{} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
             human(state_bytes),
-            if self.queues > 1 { format!("{} queues x ", self.queues) } else { String::new() },
+            if self.threads > 1 { format!("{} threads x ", self.threads) } else { String::new() },
             grouped(u64::from(slot_sets / 2)),
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),

@@ -26,9 +26,9 @@ fn says_what_it_holds_and_counts_strangers() {
 
 #[test]
 fn queues_share_a_job_of_several_trees() {
-    let mut switch = Process::start("switch --listen 127.0.0.1:0 --queues 2 --slots 64");
+    let mut switch = Process::start("switch --listen 127.0.0.1:0 --threads 2 --slots 64");
     let listening = switch.event("listening");
-    let queues = listening["queues"].as_array().unwrap();
+    let queues = listening["threads"].as_array().unwrap();
     assert_eq!((queues.len(), &queues[0]["address"]), (2, &listening["address"]));
     let of_one = number(&listening, "lane_bytes") + number(&listening, "bookkeeping_bytes");
     assert_eq!(number(&listening, "state_bytes"), 2.0 * of_one);

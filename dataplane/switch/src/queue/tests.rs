@@ -269,61 +269,72 @@ fn mixed(rng: &mut Xoshiro256PlusPlus) -> PortConfig {
     }
 }
 
+fn any_queues(rng: &mut Xoshiro256PlusPlus, seed: u64) -> Queues {
+    let config = QueueConfig {
+        port: mixed(rng),
+        ports: (0..rng.random_range(0..4)).map(|port| (port, mixed(rng))).collect(),
+        memory_bytes: rng.random_range(1..40) * LEN_MAX,
+        pause: rng.random_bool(0.5).then_some(Pause { above: LEN_MAX, resume_at: 100 }),
+        seed,
+        ..QueueConfig::default()
+    };
+    Queues::new(&config, LEN_MAX).unwrap()
+}
+
+/// A packet: its port, its class (99 for control packets), whether it may be trimmed, and its bytes.
+fn any_packet(rng: &mut Xoshiro256PlusPlus, chunk: u32) -> (u16, u8, bool, Vec<u8>) {
+    let (port, class) = (rng.random_range(0..5), rng.random_range(0..16));
+    let kinds = [Kind::Data, Kind::Data, Kind::Data, Kind::Result, Kind::Stale];
+    let kind = kinds[rng.random_range(0..kinds.len())];
+    let bare = kind == Kind::Stale || rng.random_bool(0.1);
+    let mut flags = if bare { Flags::BARE } else { Flags::default() };
+    if rng.random_bool(0.5) {
+        flags = flags.with(Flags::DROPPABLE);
+    }
+    let bytes = packet(kind, flags, class, chunk, if bare { 0 } else { rng.random_range(1..=1408) });
+    let may_be_trimmed = kind == Kind::Data && !bare && flags.contains(Flags::DROPPABLE);
+    (port, if kind == Kind::Stale { 99 } else { class }, may_be_trimmed, bytes)
+}
+
+/// Takes some packets out, and puts some of these back; those that leave.
+fn some_leave(queues: &mut Queues, rng: &mut Xoshiro256PlusPlus, now: Duration) -> Vec<Departure> {
+    let mut leaving = Vec::new();
+    while leaving.len() < rng.random_range(0..4)
+        && let Some(departure) = queues.dequeue(now)
+    {
+        leaving.push(departure);
+    }
+    let stay = leaving.split_off(rng.random_range(0..=leaving.len()));
+    for departure in stay.into_iter().rev() {
+        queues.put_back(departure, now + Duration::from_micros(rng.random_range(0..300)));
+    }
+    leaving
+}
+
 #[test]
 fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
     for seed in 0..60 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let config = QueueConfig {
-            port: mixed(&mut rng),
-            ports: (0..rng.random_range(0..4)).map(|port| (port, mixed(&mut rng))).collect(),
-            memory_bytes: rng.random_range(1..40) * LEN_MAX,
-            pause: rng.random_bool(0.5).then_some(Pause { above: LEN_MAX, resume_at: 100 }),
-            seed,
-            ..QueueConfig::default()
-        };
-        let mut queues = Queues::new(&config, LEN_MAX).unwrap();
+        let mut queues = any_queues(&mut rng, seed);
         let mut now = Duration::ZERO;
         let [mut in_, mut out, mut dropped, mut trimmed, mut marked, mut flushed] = [0_u64; 6];
         // What is expected, by port and class, and what was trimmed.
         let mut waiting: HashMap<(u16, u8, bool), VecDeque<Vec<u8>>> = HashMap::new();
         for chunk in 0..2000 {
-            let (port, class) = (rng.random_range(0..5), rng.random_range(0..16));
-            let kinds = [Kind::Data, Kind::Data, Kind::Data, Kind::Result, Kind::Stale];
-            let kind = kinds[rng.random_range(0..kinds.len())];
-            let bare = kind == Kind::Stale || rng.random_bool(0.1);
-            let mut flags = if bare { Flags::BARE } else { Flags::default() };
-            if rng.random_bool(0.5) {
-                flags = flags.with(Flags::DROPPABLE);
-            }
-            let bytes = packet(kind, flags, class, chunk, if bare { 0 } else { rng.random_range(1..=1408) });
+            let (port, class, may_be_trimmed, bytes) = any_packet(&mut rng, chunk);
             let fate = queues.enqueue(port, &bytes);
             in_ += 1;
-            let lane = |cut| (port, if kind == Kind::Stale { 99 } else { class }, cut);
-            match fate {
-                Fate::Dropped => dropped += 1,
-                Fate::Trimmed => {
-                    assert!(kind == Kind::Data && !bare && flags.contains(Flags::DROPPABLE), "seed {seed}");
-                    trimmed += 1;
-                    waiting.entry(lane(true)).or_default().push_back(bytes);
-                }
-                Fate::Queued | Fate::Marked => {
-                    marked += u64::from(fate == Fate::Marked);
-                    waiting.entry(lane(false)).or_default().push_back(bytes);
-                }
+            if fate == Fate::Dropped {
+                dropped += 1;
+            } else {
+                let cut = fate == Fate::Trimmed;
+                assert!(may_be_trimmed || !cut, "seed {seed}");
+                trimmed += u64::from(cut);
+                marked += u64::from(fate == Fate::Marked);
+                waiting.entry((port, class, cut)).or_default().push_back(bytes);
             }
             now += Duration::from_nanos(rng.random_range(0..400_000));
-            let mut leaving = Vec::new();
-            while leaving.len() < rng.random_range(0..4)
-                && let Some(departure) = queues.dequeue(now)
-            {
-                leaving.push(departure);
-            }
-            // Some of them do not leave after all.
-            let stay = leaving.split_off(rng.random_range(0..=leaving.len()));
-            for departure in stay.into_iter().rev() {
-                queues.put_back(departure, now + Duration::from_micros(rng.random_range(0..300)));
-            }
-            for departure in leaving {
+            for departure in some_leave(&mut queues, &mut rng, now) {
                 check(&queues, &departure, &mut waiting, seed);
                 out += 1;
                 queues.release(departure);

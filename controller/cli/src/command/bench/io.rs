@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench io                                UDP sockets on the loopback interface
   netfold bench io --io packet-ring --io udp-veth
-  netfold bench io --queues 2                     two packet threads that share nothing
+  netfold bench io --threads 2                     two packet threads that share nothing
   netfold bench io --all --json                   every back end of this program that can run here";
 
 /// What packet I/O costs the software switch, beside a plain forwarder on the same device.
@@ -32,7 +32,7 @@ pub(crate) struct Io {
     all: bool,
     /// Packet threads, each with a device and eight workers of its own; their packets are added up.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    queues: u8,
+    threads: u8,
     /// Turns of switch and forwarder each; medians are reported.
     #[arg(long, default_value_t = Config::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -74,7 +74,7 @@ impl Io {
             rounds: self.rounds,
             turn: Duration::from_millis(self.turn_ms),
             window: self.window,
-            queues: self.queues.into(),
+            queues: self.threads.into(),
         };
         output.line(format_args!(
             "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>15}{:>10}{:>7}{:>8}",
