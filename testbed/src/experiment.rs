@@ -7,7 +7,9 @@
 //! To add one, write a function from a seed to a [`Report`] in a module of its own and list it in [`ALL`]. What it says must
 //! follow from the seed alone: no clock, no threads' order. Then write its page with the command that stands in it.
 
+mod bounded;
 mod ecmp;
+mod incast;
 mod interleave;
 mod plot;
 mod report;
@@ -29,6 +31,8 @@ pub struct Experiment {
     pub seed: u64,
     /// From a seed to what came of it.
     pub run: fn(u64) -> Result<Report, ExperimentError>,
+    /// Whether that takes minutes.
+    pub long: bool,
 }
 
 /// All of them.
@@ -38,18 +42,35 @@ pub const ALL: &[Experiment] = &[
         about: "do jobs at one switch get equal shares, and important ones theirs?",
         seed: 1,
         run: sharing::run,
+        long: false,
     },
     Experiment {
         name: "ecmp",
         about: "how long do elephants take over equal paths, by how paths are chosen?",
         seed: 1,
         run: ecmp::run,
+        long: false,
     },
     Experiment {
         name: "interleave",
         about: "how long are iterations of jobs that share a link, by who decides when they send?",
         seed: 1,
         run: interleave::run,
+        long: false,
+    },
+    Experiment {
+        name: "incast",
+        about: "what do exact sums cost where uplinks are narrow, and sums that may lack shares?",
+        seed: 1,
+        run: incast::run,
+        long: false,
+    },
+    Experiment {
+        name: "bounded",
+        about: "how does a model learn from sums that lack shares? (minutes)",
+        seed: 1,
+        run: bounded::run,
+        long: true,
     },
 ];
 

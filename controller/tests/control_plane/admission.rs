@@ -3,7 +3,7 @@
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
 use netfold_controller::jobs::{EndReason, JobEvent};
-use netfold_wire::control::{Join, Mode, Refusal, Request};
+use netfold_wire::control::{Admission, Join, Mode, Refusal, Request};
 use std::time::Duration;
 
 fn bench() -> Bench {
@@ -19,8 +19,9 @@ fn all_members_get_the_same_admission_once_all_are_in() {
     assert!(bench.heard[&members[0]].is_untouched(), "not before the switch is ready");
     bench.run_tasks();
     let admission = bench.heard[&members[0]].admission().unwrap().clone();
-    for id in &members {
-        assert_eq!(bench.heard[id].admission(), Some(&admission));
+    for (rank, id) in members.iter().enumerate() {
+        let own = Admission { share: 1 << rank, ..admission.clone() };
+        assert_eq!(bench.heard[id].admission(), Some(&own), "the same but for its own bit");
     }
     assert_eq!((admission.job, admission.epoch, admission.slots), (1, FLOOR, 256));
     assert_eq!((admission.lane_words, admission.udp_port, admission.first_chunk), (352, 20038, 1));

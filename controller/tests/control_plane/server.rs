@@ -42,7 +42,10 @@ impl Port {
         let mut members: Vec<_> =
             (0..world).map(|rank| self.join(job, rank, world, udp_port + rank)).collect();
         let admissions: Vec<_> = members.iter_mut().map(Client::admission).collect();
-        assert!(admissions.iter().all(|admission| *admission == admissions[0]), "{admissions:?}");
+        let same = |(rank, admission): (usize, &Admission)| {
+            *admission == Admission { share: 1 << rank, ..admissions[0].clone() }
+        };
+        assert!(admissions.iter().enumerate().all(same), "{admissions:?}");
         (members, admissions[0].clone())
     }
 
