@@ -45,7 +45,7 @@ fn is_netfold(frame: &[u8]) -> bool {
 pub(super) fn sort(framing: Framing, bytes: &[u8]) -> Sort {
     let Some(packet) = netfold(framing, bytes) else { return Sort::Class(0) };
     let data = [Kind::Data as u8, Kind::Result as u8, Kind::Close as u8].contains(&packet.kind());
-    if data && !packet.flags().contains(Flags::TRIMMED) {
+    if data && !packet.flags().contains(Flags::TRIMMED.with(Flags::BARE)) {
         Sort::Class(usize::from(packet.class()) % CLASSES)
     } else {
         Sort::Control
