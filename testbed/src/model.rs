@@ -4,7 +4,7 @@
 //! The network may lose, repeat and reorder anything. A worker's DATA can reach the switch at any time after it was
 //! sent, any number of times or never; a result is lost or not when it is sent, for each receiver, and if not can be
 //! delivered at any time, any number of times. Lanes are abstracted to what they must show: how often each worker's
-//! share of which chunk is in them.
+//! share of which chunk is in them. Where [`Model::trims`] says so, any DATA may come without its lanes.
 //!
 //! Checked in every reachable state: exactly once, same bytes, safe reuse, that no worker is told that its current
 //! chunk is stale, and that all workers can still finish (no deadlock). [`Rules`] can be broken one at a time, to see
@@ -70,6 +70,11 @@ pub struct Model {
     pub again: u8,
     /// Number of the first chunk, below 16; numbers wrap at 16.
     pub first: u8,
+    /// The network may cut the lanes off a worker's DATA, which is heard all the same. "Exactly once" is "at most once" then.
+    pub trims: bool,
+    /// A worker may have a slot that has heard it closed without the missing. Not safe by itself: a worker that is left out may
+    /// lack the result before.
+    pub closes: bool,
     /// The rules.
     pub rules: Rules,
 }
@@ -124,6 +129,15 @@ pub enum Event {
         worker: usize,
         /// Position in the stream.
         chunk: u8,
+        /// Bit `r`: a result for worker `r` is not lost.
+        kept: u8,
+        /// Its lanes were cut off on the way.
+        cut: bool,
+    },
+    /// A worker's CLOSE of the chunk that it waits for reaches the switch; results are lost as above.
+    Close {
+        /// The worker.
+        worker: usize,
         /// Bit `r`: a result for worker `r` is not lost.
         kept: u8,
     },
@@ -203,7 +217,13 @@ impl Model {
         let mut events = Vec::new();
         for worker in 0..self.workers {
             for chunk in 0..=self.sent(state.next[worker]) {
-                events.extend((0..1 << self.workers).map(|kept| Event::Data { worker, chunk, kept }));
+                for cut in [false, true].into_iter().take(1 + usize::from(self.trims)) {
+                    let data = |kept| Event::Data { worker, chunk, kept, cut };
+                    events.extend((0..1 << self.workers).map(data));
+                }
+            }
+            if self.closes && state.next[worker] < self.chunks {
+                events.extend((0..1 << self.workers).map(|kept| Event::Close { worker, kept }));
             }
             if state.coming[worker].is_some() {
                 events.push(Event::Result { worker });
@@ -215,11 +235,15 @@ impl Model {
     fn play(&self, state: &State, event: Event) -> Result<State, Broken> {
         let mut state = *state;
         match event {
-            Event::Data { worker, chunk, kept } => self.data(&mut state, worker, chunk, kept)?,
+            Event::Data { worker, chunk, kept, cut } => self.data(&mut state, (worker, cut), chunk, kept)?,
+            Event::Close { worker, kept } => self.close(&mut state, worker, kept)?,
             Event::Result { worker } => {
                 let lanes = state.coming[worker].take().unwrap_or_default();
-                let once = (0..WORKERS_MAX).all(|rank| lanes.times[rank] == u8::from(rank < self.workers));
-                if lanes.foreign || !once {
+                let right = |rank: usize| match rank < self.workers {
+                    true if self.trims || self.closes => lanes.times[rank] <= 1,
+                    member => lanes.times[rank] == u8::from(member),
+                };
+                if lanes.foreign || !(0..WORKERS_MAX).all(right) {
                     return Err(Broken::ExactlyOnce);
                 }
                 state.next[worker] += 1;
@@ -228,15 +252,21 @@ impl Model {
         Ok(state)
     }
 
-    /// The switch takes a DATA packet.
-    fn data(&self, state: &mut State, worker: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+    /// The switch takes a DATA packet of a worker, whole or cut.
+    fn data(
+        &self,
+        state: &mut State,
+        (worker, cut): (usize, bool),
+        chunk: u8,
+        kept: u8,
+    ) -> Result<(), Broken> {
         let number = self.number(chunk);
         let full = (1 << self.workers) - 1;
         let bit = 1 << worker;
         let set = usize::from(number % self.rules.sets);
         let place = &mut state.sets[set];
         let mut share = Lanes::default();
-        share.times[worker] = 1;
+        share.times[worker] = u8::from(!cut);
         if self.newer(number, place.number) || (number != place.number && !self.rules.stale_refused) {
             let replaced = (place.number + NUMBERS - self.first) % NUMBERS;
             let needed = |next: &u8| place.seen != 0 && *next <= replaced && replaced < self.chunks;
@@ -255,9 +285,23 @@ impl Model {
         } else {
             place.seen |= bit;
             place.lanes.foreign |= place.chunk != chunk;
-            place.lanes.times[worker] = (place.lanes.times[worker] + 1).min(3);
+            place.lanes.times[worker] = (place.lanes.times[worker] + u8::from(!cut)).min(3);
         }
         if state.sets[set].seen == full { self.send(state, set, chunk, kept) } else { Ok(()) }
+    }
+
+    /// The switch takes a CLOSE: a slot that holds the chunk, and has heard who closes it, has heard all from then on.
+    fn close(&self, state: &mut State, worker: usize, kept: u8) -> Result<(), Broken> {
+        let (chunk, full) = (state.next[worker], (1 << self.workers) - 1);
+        let number = self.number(chunk);
+        let set = usize::from(number % self.rules.sets);
+        let place = &mut state.sets[set];
+        if place.number != number || place.seen >> worker & 1 == 0 {
+            return Ok(());
+        }
+        let to = if place.seen == full { kept & 1 << worker } else { kept };
+        place.seen = full;
+        self.send(state, set, chunk, to)
     }
 
     /// The result of a set leaves for the workers of the mask.
@@ -286,7 +330,15 @@ struct Search {
 impl Default for Model {
     /// Two workers, four chunks whose numbers wrap, the protocol's rules.
     fn default() -> Self {
-        Self { workers: 2, chunks: 4, first: NUMBERS - 2, again: 0, rules: Rules::default() }
+        Self {
+            workers: 2,
+            chunks: 4,
+            first: NUMBERS - 2,
+            again: 0,
+            trims: false,
+            closes: false,
+            rules: Rules::default(),
+        }
     }
 }
 
@@ -362,6 +414,32 @@ mod tests {
                 println!("{workers} workers from {first}: {explored:?}");
                 assert!(explored.states > 10);
             }
+        }
+    }
+
+    #[test]
+    fn the_rules_hold_where_lanes_are_cut_off() {
+        for (workers, chunks) in [(1, 4), (2, 4), (3, 3)] {
+            let model = Model { workers, chunks, trims: true, ..Model::default() };
+            let explored = model.check().unwrap_or_else(|violation| panic!("{workers} workers: {violation}"));
+            println!("{workers} workers: {explored:?}");
+            let rules = Rules { deduplicated: false, ..Rules::default() };
+            let violation =
+                Model { rules, ..model }.check().expect_err("a share that comes whole after it came cut");
+            assert_eq!(violation.broken, Broken::SameBytes, "{workers} workers: {violation}");
+        }
+    }
+
+    /// Closing is safe while no slot is used again. Beyond that, who is left out needs another way to the result before.
+    #[test]
+    fn closing_needs_more_than_two_sets() {
+        for workers in 2..=WORKERS_MAX {
+            let model = Model { workers, chunks: 2, trims: true, closes: true, ..Model::default() };
+            let explored = model.check().unwrap_or_else(|violation| panic!("{workers} workers: {violation}"));
+            println!("{workers} workers: {explored:?}");
+            let violation =
+                Model { chunks: 3, ..model }.check().expect_err("a result that somebody lacks is replaced");
+            assert_eq!(violation.broken, Broken::SafeReuse, "{workers} workers: {violation}");
         }
     }
 
