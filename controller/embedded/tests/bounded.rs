@@ -1,104 +1,24 @@
 //! Real ranks at a real switch into which a queue trims what it may: how much is missing, what is made of it, and what comes later.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::SocketAddr;
-use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
-use netfold_embedded::EmbeddedSwitch;
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::{Flags, Packet, header};
+use netfold_embedded::{EmbeddedSwitch, Trimming};
 
 const WORLD: u16 = 4;
 
-/// A way to the switch on which two of five packets that may be trimmed are.
-struct Trimming {
-    inner: Box<dyn PacketIo>,
-    batch: RxBatch,
-    state: u32,
-}
-
-impl Trimming {
-    fn new(inner: Box<dyn PacketIo>) -> Self {
-        let batch = inner.capabilities().batch();
-        Self { inner, batch, state: 20_241_122 }
-    }
-
-    fn strikes(&mut self) -> bool {
-        self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.state >> 16 < 26_214
-    }
-}
-
-impl PacketIo for Trimming {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        let received = self.inner.receive(&mut self.batch)?;
-        batch.clear();
-        for at in 0..self.batch.len() {
-            let packet = self.batch.packets()[at];
-            let strikes = self.strikes();
-            let bytes = self.batch.bytes_mut(&packet);
-            let mut len = bytes.len();
-            if let Ok(mut view) = Packet::new_checked(&mut *bytes)
-                && strikes
-                && view.flags().contains(Flags::DROPPABLE)
-            {
-                view.set_flags(view.flags().with(Flags::TRIMMED).with(Flags::BARE));
-                view.set_count(0);
-                len = header::LEN;
-            }
-            batch.spare(len).unwrap().copy_from_slice(&bytes[..len]);
-            batch.commit(packet.port, len, packet.ecn);
-        }
-        Ok(received)
-    }
-
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        self.inner.transmit(memory, packets)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.inner.wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        self.inner.waker()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        self.inner.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        self.inner.unbind_port(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.inner.peer(port)
-    }
-
-    fn counters(&self) -> IoCounters {
-        self.inner.counters()
-    }
-}
-
-/// Runs `rank` on every rank of a job at a switch behind [`Trimming`], each with its tolerance.
+/// Runs `rank` on every rank of a job at a switch behind [`Trimming`] (two of five packets that may be trimmed are), each with its tolerance.
 fn job<R: Send>(
     mode: Mode,
     tolerance: impl Fn(u16) -> Tolerance + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let switch = EmbeddedSwitch::builder().middleware(|io| Ok(Box::new(Trimming::new(io)))).start().unwrap();
+    let switch = EmbeddedSwitch::builder()
+        .middleware(|io| Ok(Box::new(Trimming::new(io, 0.4, 20_241_122))))
+        .start()
+        .unwrap();
     let control = switch.control();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..WORLD)
