@@ -11,6 +11,7 @@ mod bounded;
 mod ecmp;
 mod incast;
 mod interleave;
+mod loss;
 mod plot;
 mod report;
 mod sharing;
@@ -63,6 +64,13 @@ pub const ALL: &[Experiment] = &[
         about: "what do exact sums cost where uplinks are narrow, and sums that may lack shares?",
         seed: 1,
         run: incast::run,
+        long: false,
+    },
+    Experiment {
+        name: "loss",
+        about: "what does one link that loses packets cost sums by a switch, and a ring?",
+        seed: 1,
+        run: loss::run,
         long: false,
     },
     Experiment {

@@ -8,6 +8,7 @@
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that outlives one of them.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`mod@racks`]: two racks on narrow links, in virtual time: what sums cost there that are exact, and that are not.
+//! - [`ring`]: what hosts do without a switch, over TCP on a link that loses, in virtual time.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
@@ -24,6 +25,7 @@ pub mod model;
 mod netns;
 mod process;
 pub mod racks;
+pub mod ring;
 pub mod run;
 pub mod sim;
 pub mod stf;

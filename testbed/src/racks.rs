@@ -58,6 +58,8 @@ pub struct Config {
     pub others: f64,
     /// Packets of a burst of theirs.
     pub burst: u32,
+    /// Share of packets lost on the link of the first rank's host, each way.
+    pub loss: f64,
     /// Slots of the job.
     pub slots: u32,
     /// What sums may lack.
@@ -80,6 +82,7 @@ impl Default for Config {
             wire: Duration::from_micros(5),
             others: 0.0,
             burst: 40,
+            loss: 0.0,
             slots: 64,
             tolerance: Tolerance::NONE,
             congestion: Congestion::Fixed,
@@ -136,6 +139,8 @@ pub struct Racks {
     serial: u64,
     now: Duration,
     rng: Xoshiro256PlusPlus,
+    /// Of losses alone, so that others' bursts are the same with them.
+    losses: Xoshiro256PlusPlus,
     buffer: Vec<u8>,
     out: Vec<(u16, Vec<u8>)>,
 }
@@ -202,6 +207,7 @@ impl Racks {
             serial: 0,
             now: Duration::ZERO,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            losses: Xoshiro256PlusPlus::seed_from_u64(config.seed ^ 0x1055),
             buffer: vec![0; PACKET],
             out: Vec::new(),
             config,
@@ -346,7 +352,15 @@ impl Racks {
         self.out = out;
     }
 
+    /// Whether a packet to or from a host is lost on its link.
+    fn loses(&mut self, index: usize) -> bool {
+        index == 0 && self.config.loss > 0.0 && self.losses.random::<f64>() < self.config.loss
+    }
+
     fn at_host(&mut self, index: usize, bytes: &[u8]) {
+        if self.loses(index) {
+            return;
+        }
         let now = self.instant();
         let Rank { worker, tensors, .. } = &mut self.ranks[index];
         worker.handle_packet(now, bytes, tensors);
@@ -363,7 +377,9 @@ impl Racks {
             let takes = Duration::from_nanos(len as u64 * 8_000_000_000 / self.config.host_rate);
             *free_at = (*free_at).max(self.now) + takes;
             let (at, bytes) = (*free_at + self.config.wire, self.buffer[..len].to_vec());
-            self.plan(at, Happening::AtRack(rack, bytes));
+            if !self.loses(index) {
+                self.plan(at, Happening::AtRack(rack, bytes));
+            }
         }
         let Rank { worker, deadline, done, .. } = &mut self.ranks[index];
         while let Some(event) = worker.poll_event() {

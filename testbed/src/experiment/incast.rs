@@ -18,8 +18,9 @@ const TRIM_ABOVE: u32 = 20_000;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// What sums may lack, in hundredths of a percent, and by what ranks decide how much to have in flight.
-const WAYS: [(&str, u16, Congestion); 6] = [
+const WAYS: [(&str, u16, Congestion); 7] = [
     ("exact", 0, Congestion::Fixed),
+    ("exact, dctcp", 0, Congestion::Dctcp),
     ("exact, swift", 0, Congestion::Swift),
     ("1 % may be missing", 100, Congestion::Fixed),
     ("3 % may be missing", 300, Congestion::Fixed),
@@ -115,7 +116,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
              *left out* shares over all shares: never more than the tensor tolerates."
                 .into(),
             "Little is gained while few shares may be missing: a queue that has found its few goes on dropping. What helps more is not to \
-             send so much: `swift` keeps queues short without leaving anything out. Both together are best where links are loaded. With a \
+             send so much: `dctcp`, which has only losses to go by here, and `swift` keep queues short without leaving anything out. With a \
              fixed window and most of the link taken by others, ranks that resend their whole windows at every time-out starve each other: \
              a step of exact sums took seconds, and a few shares less were the difference between that and milliseconds. Use a law of \
              congestion control on links that are shared."

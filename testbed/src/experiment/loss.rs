@@ -1,0 +1,165 @@
+//! One link that loses packets: sums by a switch, exact and tolerant, and a ring of hosts.
+
+use std::time::Duration;
+
+use netfold_proto::Tolerance;
+use netfold_wire::control::Congestion;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::{Bars, ExperimentError, Groups, Plot, Report, Table};
+use crate::racks::{Config, Racks, Step};
+use crate::ring;
+
+const STEPS: u32 = 20;
+const SEEDS: u64 = 5;
+const ELEMENTS: usize = 200_000;
+/// What ranks compute between two steps.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Losses of the link, each way.
+const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// By the switch: what may be missing, in hundredths of a percent.
+    Switch(u16, Congestion),
+    /// Among the hosts: bytes of a number.
+    Ring(usize),
+}
+
+const WAYS: [(&str, Way); 6] = [
+    ("switch, exact", Way::Switch(0, Congestion::Fixed)),
+    ("switch, exact, dctcp", Way::Switch(0, Congestion::Dctcp)),
+    ("switch, exact, swift", Way::Switch(0, Congestion::Swift)),
+    ("switch, 1 % may be missing", Way::Switch(100, Congestion::Fixed)),
+    ("ring of hosts, 16-bit numbers", Way::Ring(2)),
+    ("ring of hosts", Way::Ring(4)),
+];
+
+/// Times of steps and what was sent again, over what had to be sent.
+struct Run {
+    mean_ms: f64,
+    worst_ms: f64,
+    resent: f64,
+}
+
+fn fabric(loss: f64, seed: u64) -> Config {
+    // Nothing is narrow here: an uplink carries what its rack's hosts send.
+    let hosts = Config::default();
+    let uplink_rate = hosts.host_rate * u64::from(hosts.hosts);
+    Config { uplink_rate, queue_bytes: 1_000_000, loss, seed, ..hosts }
+}
+
+fn by_switch(parts: u16, congestion: Congestion, loss: f64, seed: u64) -> Result<Run, ExperimentError> {
+    let tolerance = Tolerance { parts, rescale: true };
+    let mut racks = Racks::new(Config { tolerance, congestion, ..fabric(loss, seed) })
+        .map_err(|source| ExperimentError::Scenario { scenario: "loss", source: Box::new(source) })?;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
+    let (mut times, mut resent, mut chunks) = (Vec::new(), 0, 0);
+    for _ in 0..STEPS {
+        let mut step = Step::new((0..racks.world()).map(|_| vec![tensor()]).collect(), false);
+        let taken = racks.all_reduce(&mut step, PAUSE);
+        times.push(taken.elapsed);
+        (resent, chunks) = (resent + taken.resent, chunks + taken.chunks);
+    }
+    Ok(run_of(&times, resent as f64 / chunks as f64))
+}
+
+fn by_ring(bytes: usize, loss: f64, seed: u64) -> Run {
+    let Config { hosts, host_rate, wire, .. } = fabric(loss, seed);
+    let hosts = 2 * usize::from(hosts);
+    let mut ring = ring::Ring::new(ring::Config { hosts, rate: host_rate, wire, loss, seed });
+    let times: Vec<_> = (0..STEPS).map(|_| ring.all_reduce(ELEMENTS * bytes, PAUSE)).collect();
+    let sent = 2.0 * (hosts - 1) as f64 * (ELEMENTS * bytes) as f64 / 1448.0 * f64::from(STEPS);
+    run_of(&times, ring.resent() as f64 / sent)
+}
+
+fn run_of(times: &[Duration], resent: f64) -> Run {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mean_ms = ms(times.iter().sum()) / times.len() as f64;
+    Run { mean_ms, worst_ms: times.iter().copied().max().map_or(0.0, ms), resent }
+}
+
+/// Every way at every loss, over seeds that follow from the given one.
+pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
+    let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
+    let mut without = Vec::new();
+    for loss in LOSSES {
+        let title = format!("One link loses {} %", loss * 100.0);
+        let head = ["sums by", "step, mean", "of five runs", "step, worst", "of no loss", "sent again"];
+        let mut table = Table::new(&title, &head);
+        let mut bars = Vec::new();
+        for (number, (name, way)) in WAYS.into_iter().enumerate() {
+            let runs = (0..SEEDS).map(|run| {
+                let seed = seed.wrapping_mul(1000) + run;
+                match way {
+                    Way::Switch(parts, congestion) => by_switch(parts, congestion, loss, seed),
+                    Way::Ring(bytes) => Ok(by_ring(bytes, loss, seed)),
+                }
+            });
+            let runs = runs.collect::<Result<Vec<_>, _>>()?;
+            let mean = |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+            let means = || runs.iter().map(|run| run.mean_ms);
+            let (least, most) = (means().fold(f64::MAX, f64::min), means().fold(0.0, f64::max));
+            let mean_ms = mean(|run| run.mean_ms);
+            if loss == 0.0 {
+                without.push(mean_ms);
+            }
+            let worst_ms = runs.iter().map(|run| run.worst_ms).fold(0.0, f64::max);
+            table.rows.push(vec![
+                name.into(),
+                format!("{mean_ms:.2} ms"),
+                format!("{least:.2} to {most:.2} ms"),
+                format!("{worst_ms:.2} ms"),
+                format!("{:.3}", mean_ms / without[number]),
+                format!("{:.2} %", mean(|run| run.resent) * 100.0),
+            ]);
+            bars.push((name.to_owned(), mean_ms));
+        }
+        groups.push((title, bars));
+        tables.push(table);
+    }
+    Ok(Report {
+        title: "One link that loses packets".into(),
+        setting: setting(),
+        tables,
+        reading: reading(),
+        plots: vec![Plot::Bars(Bars {
+            title: "Milliseconds a step, without the time between them".into(),
+            groups,
+        })],
+    })
+}
+
+fn setting() -> Vec<String> {
+    let Config { hosts, slots, .. } = Config::default();
+    vec![
+        format!(
+            "Two racks of {hosts} hosts, one rank each, at 1 Gbit/s, on links of which none is narrow. The link of one host loses packets, each way. A step sums \
+             {ELEMENTS} numbers over all ranks; {STEPS} steps, {} ms apart, {SEEDS} runs from seeds of their own. By the switch: `bfp16`, {slots} slots, \
+             real workers, the real pipeline and queues, in virtual time.",
+            PAUSE.as_millis()
+        ),
+        "The ring is a model: a stream of TCP from each host to the next, segment by segment, with what matters of Linux's (selective \
+         acknowledgements, a probe of the last segment after two round trips and 2 ms, time-outs of at least 200 ms), and no time for computing. With \
+         numbers of 32 bits, as rings have them, and of 16 bits, so that the same bytes are compared."
+            .into(),
+    ]
+}
+
+fn reading() -> Vec<String> {
+    vec![
+        "*Of five runs* is the least and the greatest of their means, *of no loss* the mean over that of the first table, *sent again* over what must be sent."
+            .into(),
+        "A lost packet costs a switch's chunk a round trip or, at the end of a step, a time-out of a millisecond; the other chunks go on. So steps stay below \
+         4 ms with a fixed window, and below a ring's without losses: whose bytes are nearly twice as many, and whose every step waits for its last \
+         segment. What a ring loses itself is little, as long as its hosts find it by acknowledgements and probes."
+            .into(),
+        "Shares that may be missing are no help here yet: a packet that is lost, and not trimmed, is sent again either way. A law of congestion \
+         control takes losses for congestion, which these are not: `dctcp` costs nothing without them, up to 2 % where they are rare, and a tenth at 1 %. `swift` goes by \
+         delay, and with links as short as these keeps less in flight than they hold."
+            .into(),
+    ]
+}
