@@ -138,8 +138,8 @@ impl Ring {
         let part = bytes.div_ceil(hosts.max(1)).div_ceil(SEGMENT).max(1) as u64;
         let steps = 2 * (hosts as u64).saturating_sub(1);
         let start: Vec<u64> = self.streams.iter().map(|stream| stream.wanted).collect();
-        for index in 0..hosts {
-            self.allow(index, start[index] + part.min(part * steps));
+        for (index, first) in start.iter().enumerate() {
+            self.allow(index, first + part.min(part * steps));
         }
         while (0..hosts).any(|index| self.streams[index].wanted < start[index] + steps * part) {
             let Some(Reverse((at, _, what))) = self.agenda.pop() else { break };

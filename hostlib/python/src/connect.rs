@@ -46,6 +46,15 @@ impl Options {
         self.rescale.unwrap_or(true)
     }
 
+    /// A builder that knows the rank's place and what it tolerates.
+    fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
+        let builder = Communicator::builder().rank(self.rank).world_size(self.world);
+        Ok(match self.tolerance {
+            Some(part) => builder.tolerance(parse_tolerance(py, part, self.rescales())?),
+            None => builder,
+        })
+    }
+
     /// Reads the keyword arguments. Names that this version does not know are refused.
     pub(crate) fn new(rank: u16, world: u16, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut options = Self {
@@ -115,8 +124,7 @@ impl Options {
 
     /// The library's builder.
     pub(crate) fn into_builder(self, py: Python<'_>) -> PyResult<Builder> {
-        let mut builder = Communicator::builder().rank(self.rank).world_size(self.world);
-        let rescale = self.rescales();
+        let mut builder = self.begun(py)?;
         if let Some(job) = self.job {
             builder = builder.job(job);
         }
@@ -128,9 +136,6 @@ impl Options {
         }
         if let Some(slots) = self.slots {
             builder = builder.slots(slots);
-        }
-        if let Some(tolerance) = self.tolerance {
-            builder = builder.tolerance(parse_tolerance(py, tolerance, rescale)?);
         }
         if let Some(classes) = self.classes {
             builder = builder.classes(classes);
