@@ -117,7 +117,7 @@ impl Config {
             away: Duration::ZERO,
             resume: Duration::ZERO,
             switch_patience: Duration::ZERO,
-            congestion: Congestion::Fixed,
+            congestion: Congestion::Dctcp,
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
             tenants: false,

@@ -135,7 +135,8 @@ impl Builder {
         self
     }
 
-    /// By what workers decide how much to have in flight. Default [`Congestion::Fixed`]: as much as they have slots.
+    /// By what workers decide how much to have in flight. Default [`Congestion::Dctcp`]: as much as they
+    /// have slots, less while packets are marked or lost.
     #[must_use]
     pub fn congestion(mut self, congestion: Congestion) -> Self {
         self.congestion = congestion;
@@ -336,7 +337,7 @@ impl EmbeddedSwitch {
             controlled: true,
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
-            congestion: Congestion::Fixed,
+            congestion: Congestion::Dctcp,
             egress: None,
             open: over_udp(),
             middleware: None,

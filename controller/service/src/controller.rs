@@ -60,7 +60,7 @@ impl Default for JobConfig {
     fn default() -> Self {
         Self {
             join_timeout: Duration::from_secs(30),
-            congestion: Congestion::Fixed,
+            congestion: Congestion::Dctcp,
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
         }

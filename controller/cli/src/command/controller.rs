@@ -90,7 +90,7 @@ pub(crate) struct ControllerCommand {
     join_timeout: u64,
     /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
-    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
     congestion: Congestion,
     /// How jobs share slots that there are too few of: static (the first have them), elastic (those with the most for their tenant's
     /// weight give some up, and jobs grow into idle ones), priority (tenants' of lower priority make room).

@@ -117,7 +117,7 @@ pub(crate) struct SwitchCommand {
     join_timeout: u64,
     /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
-    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
     congestion: Congestion,
     #[command(flatten)]
     egress: EgressOptions,
