@@ -26,20 +26,37 @@ impl Gate {
         Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), lost: false }
     }
 
+    /// Begins in the midst of a stream that went on without one.
+    pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
+        let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
+        let first = first.unwrap_or_default();
+        Self { first, next: first, round_end: first, ..Self::new(law) }
+    }
+
     /// Chunks that may be in flight, at least 1.
     pub(crate) fn window(&self) -> u32 {
         // Windows are far below 2^32.
         self.law.window().max(1.0) as u32
     }
 
-    /// The slot whose chunk is next, if it may be sent.
-    pub(crate) fn next(&self, slots: &Slots) -> Option<u16> {
+    /// The slot whose chunk is next, if it may be sent and lies before `end`.
+    pub(crate) fn next(&mut self, slots: &Slots, end: u64) -> Option<u16> {
+        // What was sent before there was a gate is behind it.
+        while self.is_behind(slots) {
+            self.next += 1;
+        }
         let index = slots.at(self.next);
         let slot = slots.slot(index);
         let may = slot.position == self.next
             && slot.state() == State::Ready
+            && self.next < end
             && self.next - self.first < u64::from(self.window());
         may.then_some(index)
+    }
+
+    fn is_behind(&self, slots: &Slots) -> bool {
+        let slot = slots.slot(slots.at(self.next));
+        slot.position > self.next || (slot.position == self.next && (slot.sends > 0 || slot.redo.is_some()))
     }
 
     /// A position was sent, perhaps again.
