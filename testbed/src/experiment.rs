@@ -14,6 +14,7 @@ mod interleave;
 mod plot;
 mod report;
 mod sharing;
+mod straggler;
 
 use std::path::PathBuf;
 
@@ -63,6 +64,13 @@ pub const ALL: &[Experiment] = &[
         about: "what do exact sums cost where uplinks are narrow, and sums that may lack shares?",
         seed: 1,
         run: incast::run,
+        long: false,
+    },
+    Experiment {
+        name: "straggler",
+        about: "what does one rank cost that is late with some chunks, and closing slots without it?",
+        seed: 1,
+        run: straggler::run,
         long: false,
     },
     Experiment {

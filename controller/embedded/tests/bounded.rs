@@ -1,29 +1,53 @@
 //! Real ranks at a real switch into which a queue trims what it may: how much is missing, what is made of it, and what comes later.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::{Flags, Packet, header};
+use netfold_wire::{Flags, Kind, Packet, header};
 
 const WORLD: u16 = 4;
 
-/// A way to the switch on which two of five packets that may be trimmed are.
-struct Trimming {
+/// What happens on the way to the switch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mishap {
+    /// Two of five packets that may be trimmed are.
+    Trims,
+    /// One in twenty whole chunks of the rank with the largest share comes no sooner than this after it was first sent.
+    Holds(Duration),
+}
+
+struct Way {
     inner: Box<dyn PacketIo>,
     batch: RxBatch,
     state: u32,
+    mishap: Mishap,
+    held: HashMap<u32, Instant>,
 }
 
-impl Trimming {
-    fn new(inner: Box<dyn PacketIo>) -> Self {
+impl Way {
+    fn new(inner: Box<dyn PacketIo>, mishap: Mishap) -> Self {
         let batch = inner.capabilities().batch();
-        Self { inner, batch, state: 20_241_122 }
+        Self { inner, batch, state: 20_241_122, mishap, held: HashMap::new() }
+    }
+
+    /// Whether a packet is kept away: its rank sends it again.
+    fn holds(&mut self, bytes: &[u8]) -> bool {
+        let (Mishap::Holds(time), Ok(packet)) = (self.mishap, Packet::new_checked(bytes)) else {
+            return false;
+        };
+        // A worker's own bit is its rank's number.
+        let late = packet.kind() == Kind::Data as u8
+            && packet.bitmap() == 1 << (WORLD - 1)
+            && !packet.flags().contains(Flags::BARE)
+            && packet.chunk().wrapping_mul(2_654_435_761) >> 16 < 65_536 / 20;
+        late && self.held.entry(packet.chunk()).or_insert_with(Instant::now).elapsed() < time
     }
 
     fn strikes(&mut self) -> bool {
@@ -32,7 +56,7 @@ impl Trimming {
     }
 }
 
-impl PacketIo for Trimming {
+impl PacketIo for Way {
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -42,7 +66,11 @@ impl PacketIo for Trimming {
         batch.clear();
         for at in 0..self.batch.len() {
             let packet = self.batch.packets()[at];
-            let strikes = self.strikes();
+            let held = self.batch.bytes_mut(&packet).to_vec();
+            if self.holds(&held) {
+                continue;
+            }
+            let strikes = self.mishap == Mishap::Trims && self.strikes();
             let bytes = self.batch.bytes_mut(&packet);
             let mut len = bytes.len();
             if let Ok(mut view) = Packet::new_checked(&mut *bytes)
@@ -92,13 +120,23 @@ impl PacketIo for Trimming {
     }
 }
 
-/// Runs `rank` on every rank of a job at a switch behind [`Trimming`], each with its tolerance.
+/// Runs `rank` on every rank of a job at a switch behind [`Mishap`], each with its tolerance.
 fn job<R: Send>(
     mode: Mode,
     tolerance: impl Fn(u16) -> Tolerance + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let switch = EmbeddedSwitch::builder().middleware(|io| Ok(Box::new(Trimming::new(io)))).start().unwrap();
+    behind(Mishap::Trims, mode, tolerance, rank)
+}
+
+fn behind<R: Send>(
+    mishap: Mishap,
+    mode: Mode,
+    tolerance: impl Fn(u16) -> Tolerance + Sync,
+    rank: impl Fn(Communicator) -> R + Sync,
+) -> Vec<R> {
+    let middleware = move |io| Ok(Box::new(Way::new(io, mishap)) as Box<dyn PacketIo>);
+    let switch = EmbeddedSwitch::builder().middleware(middleware).start().unwrap();
     let control = switch.control();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..WORLD)
@@ -198,6 +236,47 @@ fn what_is_left_out_of_one_step_comes_in_a_later_one() {
         let found = results[0].0[at] + held;
         assert!((sent - found).abs() < 1e-3, "element {at}: {sent} was sent, {found} came or is kept");
     }
+}
+
+/// One rank's chunks come 400 ms late, one in twenty: exact sums wait for each window's, and others close slots without it.
+#[test]
+fn late_shares_are_left_out_of_one_rank_alone_and_the_others_do_not_wait() {
+    let by = Duration::from_millis(400);
+    let play = |tolerance: Tolerance| {
+        behind(
+            Mishap::Holds(by),
+            Mode::Bfp32,
+            |_| tolerance,
+            |comm| {
+                let mut tensor = vec![share(comm.rank()); 300_000];
+                let began = Instant::now();
+                let report = comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                let took = began.elapsed();
+                comm.leave().unwrap();
+                (tensor, report, took)
+            },
+        )
+    };
+    let exact = play(Tolerance::NONE);
+    let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.3).unwrap() };
+    let closed = play(tolerance.without_late());
+    println!("exact {:?}, closed {:?}: {:?}", exact[0].2, closed[0].2, closed[0].1);
+    let all: f32 = (0..WORLD).map(share).sum();
+    assert!(exact.iter().all(|(tensor, ..)| tensor.iter().all(|sum| *sum == all)), "exact sums are");
+    assert!(exact[0].2 > by * 2, "and wait: {:?}", exact[0].2);
+    let (first, OpReport { chunks, partial, .. }, took) = &closed[0];
+    assert!(*partial > chunks / 50, "{partial} of {chunks} slots were closed");
+    for (rank, (tensor, report, _)) in closed.iter().enumerate() {
+        assert_eq!((tensor, report.partial), (first, *partial), "rank {rank} has what rank 0 has");
+        let late = rank + 1 == usize::from(WORLD);
+        assert!(
+            late == (report.left_out > 0) && report.left_out <= chunks * 3 / 10,
+            "rank {rank}: {report:?}"
+        );
+    }
+    let without = all - share(WORLD - 1);
+    assert!(first.iter().all(|sum| *sum == all || *sum == without), "sums lack the late rank or nobody");
+    assert!(*took < exact[0].2 / 2, "{took:?} rather than {:?}", exact[0].2);
 }
 
 #[test]

@@ -24,8 +24,8 @@ pub struct Tolerance {
     /// Sums that lack shares are multiplied by the number of ranks and divided by that of the shares: then they are right on
     /// average, if shares are lost by chance. Else what is missing counts as zero.
     pub rescale: bool,
-    /// Shares that are late may be left out, too: ranks that have waited long enough close a slot without them. Half of the number is for
-    /// those, half for what queues trim.
+    /// Shares that are late may be left out, too: ranks that have waited long enough close a slot without them. Three quarters of the
+    /// number are for those, one for what queues trim.
     pub late: bool,
 }
 
@@ -317,7 +317,7 @@ impl OpSpec {
     /// another, because the exponent that it proposed was not heard.
     pub(crate) fn closings(&self) -> u32 {
         match self.descriptor.tolerance().late {
-            true => self.shares_to_spare() / 2 / self.shares_of_a_closing(),
+            true => self.shares_to_spare() * 3 / 4 / self.shares_of_a_closing(),
             false => 0,
         }
     }

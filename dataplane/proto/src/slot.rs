@@ -170,6 +170,12 @@ impl Slots {
         (head != NIL).then_some(head)
     }
 
+    /// The slots in `state`, which must have a list, in the order in which they came to be.
+    pub(crate) fn all(&self, state: State) -> impl Iterator<Item = u16> {
+        let some = |index: u16| (index != NIL).then_some(index);
+        std::iter::successors(self.front(state), move |index| some(self.slot(*index).next))
+    }
+
     /// Slots in `state`, which must have a list.
     pub(crate) fn len(&self, state: State) -> u32 {
         list_of(state).map_or(0, |list| self.lists[list].len)

@@ -261,7 +261,7 @@ impl Worker {
             return;
         }
         self.find_lost(now);
-        let before = self.slots.len(State::Lost);
+        let before = self.lost();
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
         self.tell_lost(now, before);
         self.recovery.probe(now, &mut self.slots, &self.rtt);
@@ -269,15 +269,26 @@ impl Worker {
     }
 
     fn find_lost(&mut self, now: Instant) {
-        let before = self.slots.len(State::Lost);
+        let before = self.lost();
         self.recovery.detect(now, &mut self.slots, &self.rtt);
         self.tell_lost(now, before);
     }
 
+    /// Chunks found lost, without those of which the switch is asked first whether somebody is late.
+    fn lost(&self) -> u32 {
+        let lost = self.slots.len(State::Lost);
+        if self.gate.is_none() || lost == 0 {
+            return lost;
+        }
+        let asked = self.slots.all(State::Lost).filter(|index| self.closes_next(self.slots.slot(*index)));
+        lost - asked.count() as u32
+    }
+
     /// Tells the law that there are more lost chunks than before.
     fn tell_lost(&mut self, now: Instant, before: u32) {
+        let lost = self.lost();
         if let Some(gate) = &mut self.gate
-            && self.slots.len(State::Lost) > before
+            && lost > before
         {
             gate.lost(now);
             self.stats.window = gate.window();

@@ -10,8 +10,6 @@ use crate::slot::{Slots, State};
 #[derive(Debug)]
 pub(crate) struct Gate {
     law: Box<dyn CongestionControl>,
-    /// The first position whose result is missing.
-    first: u64,
     /// The first position that was never sent.
     next: u64,
     /// Once a position from here on is answered, a round is over.
@@ -23,14 +21,14 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
-        Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), lost: false }
+        Self { law, next: 0, round_end: 0, round: Round::default(), lost: false }
     }
 
     /// Begins in the midst of a stream that went on without one.
     pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
         let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
         let first = first.unwrap_or_default();
-        Self { first, next: first, round_end: first, ..Self::new(law) }
+        Self { next: first, round_end: first, ..Self::new(law) }
     }
 
     /// Chunks that may be in flight, at least 1.
@@ -50,7 +48,7 @@ impl Gate {
         let may = slot.position == self.next
             && slot.state() == State::Ready
             && self.next < end
-            && self.next - self.first < u64::from(self.window());
+            && slots.len(State::Flying) + slots.len(State::Lost) < self.window();
         may.then_some(index)
     }
 
@@ -66,11 +64,8 @@ impl Gate {
         }
     }
 
-    /// A position was answered, and its slot has stepped on.
-    pub(crate) fn answered(&mut self, position: u64, answer: &Answer, slots: &Slots) {
-        while self.first < self.next && slots.slot(slots.at(self.first)).position > self.first {
-            self.first += 1;
-        }
+    /// A position was answered.
+    pub(crate) fn answered(&mut self, position: u64, answer: &Answer) {
         self.round.answers += 1;
         self.round.marked += u32::from(answer.marked);
         self.law.answered(answer);

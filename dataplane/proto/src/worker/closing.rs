@@ -26,7 +26,7 @@ use netfold_wire::control::Numerics;
 use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
 
 use super::{NOT_FINITE, Worker};
-use crate::congestion::{Fixed, Gate};
+use crate::congestion::{Gate, Swift};
 use crate::slot::{Closing, Loss, Slot, State};
 use crate::stream::Piece;
 use crate::{Ignored, OpSpec};
@@ -53,14 +53,15 @@ impl Proof {
 }
 
 impl Worker {
-    /// Makes ready for an operation whose slots may be closed.
+    /// Makes ready for an operation whose slots may be closed. A stream without a law gets one, which sends in order and keeps fewer
+    /// chunks under way than there are slots: else the first that is late would stop all the others.
     pub(super) fn expect_closings(&mut self, spec: &OpSpec, number: u64) {
         let (full, own) = (self.config.admission.bitmap, self.config.admission.share);
         if !spec.descriptor.tolerance().late {
             return;
         }
         let window = self.slots.count();
-        self.gate.get_or_insert_with(|| Gate::resume(Box::new(Fixed(window)), &self.slots));
+        self.gate.get_or_insert_with(|| Gate::resume(Box::new(Swift::new(window)), &self.slots));
         if own != 0 {
             let (children, elders) = (full.count_ones(), (full & (own - 1)).count_ones());
             self.stream.op_mut(number).allow_closings((spec.closings() + children - 1 - elders) / children);

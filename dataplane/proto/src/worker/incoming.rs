@@ -213,17 +213,19 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.tell_answer(now, &slot, repr);
+        self.tell_answer(now, &slot, &piece, repr);
         self.find_lost(now);
     }
 
     /// Tells the law of congestion control that a position was answered.
-    fn tell_answer(&mut self, now: Instant, slot: &Slot, repr: &Repr) {
+    fn tell_answer(&mut self, now: Instant, slot: &Slot, piece: &Piece, repr: &Repr) {
         let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
         if let Some(gate) = &mut self.gate {
-            let once = (slot.sends == 1).then_some(slot.sent_at);
+            // Headers are quicker than packets, and a slot that was closed took as long as somebody waited.
+            let tells = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
+            let once = tells.then_some(slot.sent_at);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
-            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed), &self.slots);
+            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed));
             self.stats.window = gate.window();
         }
     }
