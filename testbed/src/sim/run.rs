@@ -136,8 +136,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         switches: &'s mut [&'d mut dyn SimSwitch],
         plans: Rc<Vec<OpPlan>>,
     ) -> Self {
-        let job = &scenario.job;
-        let jobs = scenario.jobs();
+        let (job, jobs) = (&scenario.job, scenario.jobs());
         let (ends, seats) = wiring(scenario);
         let admission = Admission {
             job: job.job,
