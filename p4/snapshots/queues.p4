@@ -95,6 +95,7 @@ struct metadata_t {
     bit<32> share;
     bit<32> tally;
     bit<48> swap;
+    bit<16> way;
 }
 
 parser ParserImpl(
@@ -157,6 +158,7 @@ control IngressImpl(
     @id(0x16000007) register<bit<32>, bit<32>>(128) tally_tally;
     @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
+    @id(0x12000003) counter<bit<32>>(1, CounterType.packets) forwarded;
 
     @hidden
     action claim_peek_out() {
@@ -580,6 +582,28 @@ control IngressImpl(
         meta.role = 8w0x2;
     }
 
+    @id(0x01000009)
+    action forward(@id(1) bit<16> port) {
+        meta.way = port;
+    }
+
+    @id(0x0100000a)
+    action here() {
+    }
+
+    @id(0x02000003)
+    table transit {
+        key = {
+            hdr.ipv4.dst: exact @id(1) @name("destination");
+        }
+        actions = {
+            forward;
+            here;
+        }
+        const default_action = here();
+        size = 64;
+    }
+
     @id(0x02000001)
     table job {
         key = {
@@ -605,120 +629,256 @@ control IngressImpl(
 
     apply {
         mark_to_drop(standard_metadata);
-        meta.port = (bit<16>)standard_metadata.ingress_port;
-        if (hdr.netfold.isValid()) {
-            if (standard_metadata.checksum_error == 1w1) {
-                meta.reason = 8w0x1;
-            } else if (hdr.netfold.version == 4w0x1) {
-                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x66) && (hdr.ipv4.total_len == 16w0x58)) && (hdr.udp.length == 16w0x44))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x46) && (hdr.ipv4.total_len == 16w0x38)) && (hdr.udp.length == 16w0x24)))) {
-                    if (!((((hdr.netfold.op == 4w0x0) || (hdr.netfold.op == 4w0x1)) || (hdr.netfold.op == 4w0x2)))) {
-                        meta.reason = 8w0x4;
+        if (hdr.ipv4.isValid() && !((standard_metadata.checksum_error == 1w1))) {
+            transit.apply();
+        }
+        if (meta.way != 16w0x0) {
+            standard_metadata.egress_spec = (bit<9>)(meta.way);
+            forwarded.count(32w0x0);
+        } else {
+            meta.port = (bit<16>)standard_metadata.ingress_port;
+            if (hdr.netfold.isValid()) {
+                if (standard_metadata.checksum_error == 1w1) {
+                    meta.reason = 8w0x1;
+                } else if (hdr.netfold.version == 4w0x1) {
+                    if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x66) && (hdr.ipv4.total_len == 16w0x58)) && (hdr.udp.length == 16w0x44))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x46) && (hdr.ipv4.total_len == 16w0x38)) && (hdr.udp.length == 16w0x24)))) {
+                        if (!((((hdr.netfold.op == 4w0x0) || (hdr.netfold.op == 4w0x1)) || (hdr.netfold.op == 4w0x2)))) {
+                            meta.reason = 8w0x4;
+                        }
+                    } else {
+                        meta.reason = 8w0x2;
                     }
                 } else {
-                    meta.reason = 8w0x2;
+                    meta.reason = 8w0x3;
                 }
             } else {
-                meta.reason = 8w0x3;
+                meta.reason = 8w0x1;
             }
-        } else {
-            meta.reason = 8w0x1;
-        }
-        if (meta.reason == 8w0x0) {
-            job.apply();
             if (meta.reason == 8w0x0) {
-                meta.index = meta.index + (bit<32>)((hdr.netfold.slot ++ hdr.netfold.set));
-                if (hdr.netfold.count != 16w0x0) {
-                    meta.share = meta.bit_mask;
-                }
-                meta.tally = (bit<32>)(hdr.netfold.count);
-                if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
-                    meta.tally = meta.tally + 32w0x10000;
-                }
-                if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
-                    meta.tally = meta.tally + 32w0x1000000;
-                }
-                if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
-                    hdr.lanes.setValid();
-                    hdr.lanes.d00 = 0;
-                    hdr.lanes.d01 = 0;
-                    hdr.lanes.d02 = 0;
-                    hdr.lanes.d03 = 0;
-                    hdr.lanes.d04 = 0;
-                    hdr.lanes.d05 = 0;
-                    hdr.lanes.d06 = 0;
-                    hdr.lanes.d07 = 0;
-                    hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
-                    hdr.udp.length = 16w0x44;
-                    hdr.ipv4.total_len = 16w0x58;
-                }
-                if ((hdr.netfold.kind == 4w0x6) || (meta.role == 8w0x2)) {
-                    claim_peek_out();
-                    version_peek_out();
-                } else if (hdr.netfold.kind == 4w0x3) {
-                    claim_shut_out();
-                    version_peek_out();
-                } else {
-                    claim_touch_out();
-                    version_touch_out();
-                }
-                meta.diff = hdr.netfold.chunk - meta.stored;
-                meta.duplicate = meta.seen & meta.bit_mask;
-                meta.missing = meta.others & ~(meta.seen);
-                if (meta.controller == 8w0x1) {
-                    if ((hdr.netfold.kind == 4w0x7) && ((int<32>)(meta.diff) > (int<32>)(32w0x0))) {
-                        settled_mark();
-                        exponent_clear();
-                        sum_clear();
-                        shares_store();
-                        tally_store();
-                    } else {
-                        hdr.netfold.chunk = meta.stored;
-                        hdr.netfold.bitmap = meta.seen;
+                job.apply();
+                if (meta.reason == 8w0x0) {
+                    meta.index = meta.index + (bit<32>)((hdr.netfold.slot ++ hdr.netfold.set));
+                    if (hdr.netfold.count != 16w0x0) {
+                        meta.share = meta.bit_mask;
                     }
-                    meta.answer = 8w0x2;
-                    standard_metadata.egress_spec = (bit<9>)(meta.port);
-                    meta.swap = hdr.ethernet.dst;
-                    hdr.ethernet.dst = hdr.ethernet.src;
-                    hdr.ethernet.src = meta.swap;
-                    meta.swap = (bit<48>)(hdr.ipv4.dst);
-                    hdr.ipv4.dst = hdr.ipv4.src;
-                    hdr.ipv4.src = (bit<32>)(meta.swap);
-                    meta.swap = (bit<48>)(hdr.udp.dst_port);
-                    hdr.udp.dst_port = hdr.udp.src_port;
-                    hdr.udp.src_port = (bit<16>)(meta.swap);
-                    hdr.ipv4.ttl = 8w0x40;
-                    hdr.udp.checksum = 16w0x0;
-                } else if (meta.role == 8w0x2) {
-                    if ((meta.diff == 32w0x0) && (meta.missing == 32w0x0)) {
-                        settled_mark_out();
-                        if (meta.settled != hdr.netfold.chunk) {
-                            exponent_store();
-                            if (hdr.lanes.isValid()) {
-                                sum_store();
-                            }
-                            meta.share = 32w0x0;
-                            if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
-                                shares_read_out();
-                            } else {
-                                shares_store_out();
-                            }
+                    meta.tally = (bit<32>)(hdr.netfold.count);
+                    if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
+                        meta.tally = meta.tally + 32w0x10000;
+                    }
+                    if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
+                        meta.tally = meta.tally + 32w0x1000000;
+                    }
+                    if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
+                        hdr.lanes.setValid();
+                        hdr.lanes.d00 = 0;
+                        hdr.lanes.d01 = 0;
+                        hdr.lanes.d02 = 0;
+                        hdr.lanes.d03 = 0;
+                        hdr.lanes.d04 = 0;
+                        hdr.lanes.d05 = 0;
+                        hdr.lanes.d06 = 0;
+                        hdr.lanes.d07 = 0;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
+                        hdr.udp.length = 16w0x44;
+                        hdr.ipv4.total_len = 16w0x58;
+                    }
+                    if ((hdr.netfold.kind == 4w0x6) || (meta.role == 8w0x2)) {
+                        claim_peek_out();
+                        version_peek_out();
+                    } else if (hdr.netfold.kind == 4w0x3) {
+                        claim_shut_out();
+                        version_peek_out();
+                    } else {
+                        claim_touch_out();
+                        version_touch_out();
+                    }
+                    meta.diff = hdr.netfold.chunk - meta.stored;
+                    meta.duplicate = meta.seen & meta.bit_mask;
+                    meta.missing = meta.others & ~(meta.seen);
+                    if (meta.controller == 8w0x1) {
+                        if ((hdr.netfold.kind == 4w0x7) && ((int<32>)(meta.diff) > (int<32>)(32w0x0))) {
+                            settled_mark();
+                            exponent_clear();
+                            sum_clear();
+                            shares_store();
                             tally_store();
-                            hdr.netfold.kind = 4w0x2;
+                        } else {
+                            hdr.netfold.chunk = meta.stored;
+                            hdr.netfold.bitmap = meta.seen;
+                        }
+                        meta.answer = 8w0x2;
+                        standard_metadata.egress_spec = (bit<9>)(meta.port);
+                        meta.swap = hdr.ethernet.dst;
+                        hdr.ethernet.dst = hdr.ethernet.src;
+                        hdr.ethernet.src = meta.swap;
+                        meta.swap = (bit<48>)(hdr.ipv4.dst);
+                        hdr.ipv4.dst = hdr.ipv4.src;
+                        hdr.ipv4.src = (bit<32>)(meta.swap);
+                        meta.swap = (bit<48>)(hdr.udp.dst_port);
+                        hdr.udp.dst_port = hdr.udp.src_port;
+                        hdr.udp.src_port = (bit<16>)(meta.swap);
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                    } else if (meta.role == 8w0x2) {
+                        if ((meta.diff == 32w0x0) && (meta.missing == 32w0x0)) {
+                            settled_mark_out();
+                            if (meta.settled != hdr.netfold.chunk) {
+                                exponent_store();
+                                if (hdr.lanes.isValid()) {
+                                    sum_store();
+                                }
+                                meta.share = 32w0x0;
+                                if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
+                                    shares_read_out();
+                                } else {
+                                    shares_store_out();
+                                }
+                                tally_store();
+                                hdr.netfold.kind = 4w0x2;
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                                meta.answer = 8w0x2;
+                                standard_metadata.mcast_grp = meta.group;
+                                answers.count(32w0x0);
+                            } else {
+                                meta.reason = 8w0xb;
+                            }
+                        } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
+                            meta.reason = 8w0xa;
+                        } else {
+                            meta.reason = 8w0xd;
+                        }
+                    } else if (hdr.netfold.kind == 4w0x3) {
+                        if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
+                            hdr.netfold.kind = 4w0x4;
+                            hdr.lanes.setInvalid();
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                            hdr.udp.length = 16w0x24;
+                            hdr.ipv4.total_len = 16w0x38;
+                            meta.reason = 8w0xa;
+                            meta.answer = 8w0x2;
+                            standard_metadata.egress_spec = (bit<9>)(meta.port);
+                            meta.swap = hdr.ethernet.dst;
+                            hdr.ethernet.dst = hdr.ethernet.src;
+                            hdr.ethernet.src = meta.swap;
+                            meta.swap = (bit<48>)(hdr.ipv4.dst);
+                            hdr.ipv4.dst = hdr.ipv4.src;
+                            hdr.ipv4.src = (bit<32>)(meta.swap);
+                            meta.swap = (bit<48>)(hdr.udp.dst_port);
+                            hdr.udp.dst_port = hdr.udp.src_port;
+                            hdr.udp.src_port = (bit<16>)(meta.swap);
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
-                            meta.answer = 8w0x2;
-                            standard_metadata.mcast_grp = meta.group;
-                            answers.count(32w0x0);
+                        } else if (meta.diff == 32w0x0) {
+                            if (meta.missing == 32w0x0) {
+                                settled_read_out();
+                                exponent_read_out();
+                                shares_read_out();
+                                tally_read_out();
+                                hdr.netfold.count = (bit<16>)(meta.tally);
+                                if (hdr.lanes.isValid()) {
+                                    sum_read_out();
+                                }
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
+                                if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                    }
+                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                    }
+                                    hdr.netfold.kind = 4w0x1;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                    meta.answer = 8w0x2;
+                                    standard_metadata.mcast_grp = meta.up;
+                                    answers.count(32w0x3);
+                                } else {
+                                    hdr.netfold.kind = 4w0x2;
+                                    meta.answer = 8w0x2;
+                                    standard_metadata.egress_spec = (bit<9>)(meta.port);
+                                    meta.swap = hdr.ethernet.dst;
+                                    hdr.ethernet.dst = hdr.ethernet.src;
+                                    hdr.ethernet.src = meta.swap;
+                                    meta.swap = (bit<48>)(hdr.ipv4.dst);
+                                    hdr.ipv4.dst = hdr.ipv4.src;
+                                    hdr.ipv4.src = (bit<32>)(meta.swap);
+                                    meta.swap = (bit<48>)(hdr.udp.dst_port);
+                                    hdr.udp.dst_port = hdr.udp.src_port;
+                                    hdr.udp.src_port = (bit<16>)(meta.swap);
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                    answers.count(32w0x1);
+                                }
+                            } else if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                exponent_read_out();
+                                meta.share = 32w0x0;
+                                meta.tally = 32w0x10000;
+                                shares_add_out();
+                                tally_add_out();
+                                hdr.netfold.count = (bit<16>)(meta.tally);
+                                sum_read_out();
+                                if (meta.role == 8w0x1) {
+                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                    }
+                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                    }
+                                    hdr.netfold.kind = 4w0x1;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                    meta.answer = 8w0x2;
+                                    standard_metadata.mcast_grp = meta.up;
+                                    answers.count(32w0x2);
+                                } else {
+                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                    }
+                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                    }
+                                    hdr.netfold.kind = 4w0x2;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                    meta.answer = 8w0x2;
+                                    standard_metadata.mcast_grp = meta.group;
+                                    answers.count(32w0x0);
+                                }
+                            } else {
+                                hdr.netfold.kind = 4w0x8;
+                                hdr.netfold.bitmap = meta.seen;
+                                hdr.lanes.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.answer = 8w0x2;
+                                standard_metadata.egress_spec = (bit<9>)(meta.port);
+                                meta.swap = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.swap;
+                                meta.swap = (bit<48>)(hdr.ipv4.dst);
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = (bit<32>)(meta.swap);
+                                meta.swap = (bit<48>)(hdr.udp.dst_port);
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = (bit<16>)(meta.swap);
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                            }
                         } else {
-                            meta.reason = 8w0xb;
+                            meta.reason = 8w0xd;
                         }
                     } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
-                        meta.reason = 8w0xa;
-                    } else {
-                        meta.reason = 8w0xd;
-                    }
-                } else if (hdr.netfold.kind == 4w0x3) {
-                    if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
                         hdr.netfold.kind = 4w0x4;
                         hdr.lanes.setInvalid();
                         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
@@ -738,7 +898,7 @@ control IngressImpl(
                         hdr.udp.src_port = (bit<16>)(meta.swap);
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
-                    } else if (meta.diff == 32w0x0) {
+                    } else if (meta.duplicate != 32w0x0) {
                         if (meta.missing == 32w0x0) {
                             settled_read_out();
                             exponent_read_out();
@@ -786,105 +946,61 @@ control IngressImpl(
                                 hdr.udp.checksum = 16w0x0;
                                 answers.count(32w0x1);
                             }
-                        } else if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
-                            exponent_read_out();
-                            meta.share = 32w0x0;
-                            meta.tally = 32w0x10000;
+                        } else {
+                            meta.reason = 8w0xb;
+                            if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
+                                hdr.netfold.kind = 4w0x8;
+                                hdr.netfold.bitmap = meta.seen;
+                                hdr.lanes.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x24;
+                                hdr.ipv4.total_len = 16w0x38;
+                                meta.answer = 8w0x2;
+                                standard_metadata.egress_spec = (bit<9>)(meta.port);
+                                meta.swap = hdr.ethernet.dst;
+                                hdr.ethernet.dst = hdr.ethernet.src;
+                                hdr.ethernet.src = meta.swap;
+                                meta.swap = (bit<48>)(hdr.ipv4.dst);
+                                hdr.ipv4.dst = hdr.ipv4.src;
+                                hdr.ipv4.src = (bit<32>)(meta.swap);
+                                meta.swap = (bit<48>)(hdr.udp.dst_port);
+                                hdr.udp.dst_port = hdr.udp.src_port;
+                                hdr.udp.src_port = (bit<16>)(meta.swap);
+                                hdr.ipv4.ttl = 8w0x40;
+                                hdr.udp.checksum = 16w0x0;
+                            }
+                        }
+                    } else if (meta.missing == 32w0x0) {
+                        if (meta.diff != 32w0x0) {
+                            exponent_store_out();
+                            shares_store_out();
+                            tally_store_out();
+                            hdr.netfold.count = (bit<16>)(meta.tally);
+                            if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
+                                sum_store_out();
+                            } else {
+                                sum_clear();
+                            }
+                        } else {
+                            exponent_raise_out();
                             shares_add_out();
                             tally_add_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
-                            sum_read_out();
-                            if (meta.role == 8w0x1) {
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            if (hdr.lanes.isValid()) {
+                                if (meta.share != 32w0x0) {
+                                    if (hdr.netfold.op == 4w0x0) {
+                                        sum_sum_out();
+                                    } else if (hdr.netfold.op == 4w0x1) {
+                                        sum_min_out();
+                                    } else {
+                                        sum_max_out();
+                                    }
+                                } else {
+                                    sum_read_out();
                                 }
-                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                }
-                                hdr.netfold.kind = 4w0x1;
-                                hdr.ipv4.ttl = 8w0x40;
-                                hdr.udp.checksum = 16w0x0;
-                                meta.answer = 8w0x2;
-                                standard_metadata.mcast_grp = meta.up;
-                                answers.count(32w0x2);
-                            } else {
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                }
-                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                }
-                                hdr.netfold.kind = 4w0x2;
-                                hdr.ipv4.ttl = 8w0x40;
-                                hdr.udp.checksum = 16w0x0;
-                                meta.answer = 8w0x2;
-                                standard_metadata.mcast_grp = meta.group;
-                                answers.count(32w0x0);
                             }
-                        } else {
-                            hdr.netfold.kind = 4w0x8;
-                            hdr.netfold.bitmap = meta.seen;
-                            hdr.lanes.setInvalid();
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
-                            meta.answer = 8w0x2;
-                            standard_metadata.egress_spec = (bit<9>)(meta.port);
-                            meta.swap = hdr.ethernet.dst;
-                            hdr.ethernet.dst = hdr.ethernet.src;
-                            hdr.ethernet.src = meta.swap;
-                            meta.swap = (bit<48>)(hdr.ipv4.dst);
-                            hdr.ipv4.dst = hdr.ipv4.src;
-                            hdr.ipv4.src = (bit<32>)(meta.swap);
-                            meta.swap = (bit<48>)(hdr.udp.dst_port);
-                            hdr.udp.dst_port = hdr.udp.src_port;
-                            hdr.udp.src_port = (bit<16>)(meta.swap);
-                            hdr.ipv4.ttl = 8w0x40;
-                            hdr.udp.checksum = 16w0x0;
                         }
-                    } else {
-                        meta.reason = 8w0xd;
-                    }
-                } else if ((int<32>)(32w0x0) > (int<32>)(meta.diff)) {
-                    hdr.netfold.kind = 4w0x4;
-                    hdr.lanes.setInvalid();
-                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                    hdr.udp.length = 16w0x24;
-                    hdr.ipv4.total_len = 16w0x38;
-                    meta.reason = 8w0xa;
-                    meta.answer = 8w0x2;
-                    standard_metadata.egress_spec = (bit<9>)(meta.port);
-                    meta.swap = hdr.ethernet.dst;
-                    hdr.ethernet.dst = hdr.ethernet.src;
-                    hdr.ethernet.src = meta.swap;
-                    meta.swap = (bit<48>)(hdr.ipv4.dst);
-                    hdr.ipv4.dst = hdr.ipv4.src;
-                    hdr.ipv4.src = (bit<32>)(meta.swap);
-                    meta.swap = (bit<48>)(hdr.udp.dst_port);
-                    hdr.udp.dst_port = hdr.udp.src_port;
-                    hdr.udp.src_port = (bit<16>)(meta.swap);
-                    hdr.ipv4.ttl = 8w0x40;
-                    hdr.udp.checksum = 16w0x0;
-                } else if (meta.duplicate != 32w0x0) {
-                    if (meta.missing == 32w0x0) {
-                        settled_read_out();
-                        exponent_read_out();
-                        shares_read_out();
-                        tally_read_out();
-                        hdr.netfold.count = (bit<16>)(meta.tally);
-                        if (hdr.lanes.isValid()) {
-                            sum_read_out();
-                        }
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                        }
-                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                        }
-                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                        if (meta.role == 8w0x1) {
                             hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
                             if ((meta.tally & 32w0xff0000) != 32w0x0) {
                                 hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
@@ -897,158 +1013,74 @@ control IngressImpl(
                             hdr.udp.checksum = 16w0x0;
                             meta.answer = 8w0x2;
                             standard_metadata.mcast_grp = meta.up;
-                            answers.count(32w0x3);
+                            answers.count(32w0x2);
                         } else {
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            }
+                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                            }
                             hdr.netfold.kind = 4w0x2;
-                            meta.answer = 8w0x2;
-                            standard_metadata.egress_spec = (bit<9>)(meta.port);
-                            meta.swap = hdr.ethernet.dst;
-                            hdr.ethernet.dst = hdr.ethernet.src;
-                            hdr.ethernet.src = meta.swap;
-                            meta.swap = (bit<48>)(hdr.ipv4.dst);
-                            hdr.ipv4.dst = hdr.ipv4.src;
-                            hdr.ipv4.src = (bit<32>)(meta.swap);
-                            meta.swap = (bit<48>)(hdr.udp.dst_port);
-                            hdr.udp.dst_port = hdr.udp.src_port;
-                            hdr.udp.src_port = (bit<16>)(meta.swap);
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
-                            answers.count(32w0x1);
-                        }
-                    } else {
-                        meta.reason = 8w0xb;
-                        if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
-                            hdr.netfold.kind = 4w0x8;
-                            hdr.netfold.bitmap = meta.seen;
-                            hdr.lanes.setInvalid();
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
                             meta.answer = 8w0x2;
-                            standard_metadata.egress_spec = (bit<9>)(meta.port);
-                            meta.swap = hdr.ethernet.dst;
-                            hdr.ethernet.dst = hdr.ethernet.src;
-                            hdr.ethernet.src = meta.swap;
-                            meta.swap = (bit<48>)(hdr.ipv4.dst);
-                            hdr.ipv4.dst = hdr.ipv4.src;
-                            hdr.ipv4.src = (bit<32>)(meta.swap);
-                            meta.swap = (bit<48>)(hdr.udp.dst_port);
-                            hdr.udp.dst_port = hdr.udp.src_port;
-                            hdr.udp.src_port = (bit<16>)(meta.swap);
-                            hdr.ipv4.ttl = 8w0x40;
-                            hdr.udp.checksum = 16w0x0;
+                            standard_metadata.mcast_grp = meta.group;
+                            answers.count(32w0x0);
                         }
-                    }
-                } else if (meta.missing == 32w0x0) {
-                    if (meta.diff != 32w0x0) {
-                        exponent_store_out();
-                        shares_store_out();
-                        tally_store_out();
-                        hdr.netfold.count = (bit<16>)(meta.tally);
+                    } else if (meta.diff != 32w0x0) {
+                        exponent_store();
+                        shares_store();
+                        tally_store();
                         if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
-                            sum_store_out();
+                            sum_store();
                         } else {
                             sum_clear();
                         }
                     } else {
-                        exponent_raise_out();
-                        shares_add_out();
-                        tally_add_out();
-                        hdr.netfold.count = (bit<16>)(meta.tally);
+                        exponent_raise();
+                        shares_add();
+                        tally_add();
                         if (hdr.lanes.isValid()) {
                             if (meta.share != 32w0x0) {
                                 if (hdr.netfold.op == 4w0x0) {
-                                    sum_sum_out();
+                                    sum_sum();
                                 } else if (hdr.netfold.op == 4w0x1) {
-                                    sum_min_out();
+                                    sum_min();
                                 } else {
-                                    sum_max_out();
+                                    sum_max();
                                 }
-                            } else {
-                                sum_read_out();
-                            }
-                        }
-                    }
-                    if (meta.role == 8w0x1) {
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                        }
-                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                        }
-                        hdr.netfold.kind = 4w0x1;
-                        hdr.ipv4.ttl = 8w0x40;
-                        hdr.udp.checksum = 16w0x0;
-                        meta.answer = 8w0x2;
-                        standard_metadata.mcast_grp = meta.up;
-                        answers.count(32w0x2);
-                    } else {
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                        }
-                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                        }
-                        hdr.netfold.kind = 4w0x2;
-                        hdr.ipv4.ttl = 8w0x40;
-                        hdr.udp.checksum = 16w0x0;
-                        meta.answer = 8w0x2;
-                        standard_metadata.mcast_grp = meta.group;
-                        answers.count(32w0x0);
-                    }
-                } else if (meta.diff != 32w0x0) {
-                    exponent_store();
-                    shares_store();
-                    tally_store();
-                    if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
-                        sum_store();
-                    } else {
-                        sum_clear();
-                    }
-                } else {
-                    exponent_raise();
-                    shares_add();
-                    tally_add();
-                    if (hdr.lanes.isValid()) {
-                        if (meta.share != 32w0x0) {
-                            if (hdr.netfold.op == 4w0x0) {
-                                sum_sum();
-                            } else if (hdr.netfold.op == 4w0x1) {
-                                sum_min();
-                            } else {
-                                sum_max();
                             }
                         }
                     }
                 }
             }
+            if (meta.answer == 8w0x1) {
+                hdr.netfold.kind = 4w0x5;
+                hdr.netfold.reason = meta.reason;
+                hdr.lanes.setInvalid();
+                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                hdr.udp.length = 16w0x24;
+                hdr.ipv4.total_len = 16w0x38;
+                meta.answer = 8w0x2;
+                standard_metadata.egress_spec = (bit<9>)(meta.port);
+                meta.swap = hdr.ethernet.dst;
+                hdr.ethernet.dst = hdr.ethernet.src;
+                hdr.ethernet.src = meta.swap;
+                meta.swap = (bit<48>)(hdr.ipv4.dst);
+                hdr.ipv4.dst = hdr.ipv4.src;
+                hdr.ipv4.src = (bit<32>)(meta.swap);
+                meta.swap = (bit<48>)(hdr.udp.dst_port);
+                hdr.udp.dst_port = hdr.udp.src_port;
+                hdr.udp.src_port = (bit<16>)(meta.swap);
+                hdr.ipv4.ttl = 8w0x40;
+                hdr.udp.checksum = 16w0x0;
+            } else if (meta.answer == 8w0x0) {
+                mark_to_drop(standard_metadata);
+            }
+            packets.count((bit<32>)(meta.reason));
         }
-        if (meta.answer == 8w0x1) {
-            hdr.netfold.kind = 4w0x5;
-            hdr.netfold.reason = meta.reason;
-            hdr.lanes.setInvalid();
-            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
-            meta.answer = 8w0x2;
-            standard_metadata.egress_spec = (bit<9>)(meta.port);
-            meta.swap = hdr.ethernet.dst;
-            hdr.ethernet.dst = hdr.ethernet.src;
-            hdr.ethernet.src = meta.swap;
-            meta.swap = (bit<48>)(hdr.ipv4.dst);
-            hdr.ipv4.dst = hdr.ipv4.src;
-            hdr.ipv4.src = (bit<32>)(meta.swap);
-            meta.swap = (bit<48>)(hdr.udp.dst_port);
-            hdr.udp.dst_port = hdr.udp.src_port;
-            hdr.udp.src_port = (bit<16>)(meta.swap);
-            hdr.ipv4.ttl = 8w0x40;
-            hdr.udp.checksum = 16w0x0;
-        } else if (meta.answer == 8w0x0) {
-            mark_to_drop(standard_metadata);
-        }
-        packets.count((bit<32>)(meta.reason));
         if (hdr.netfold.isValid()) {
             if ((hdr.netfold.kind == 4w0x1) || (hdr.netfold.kind == 4w0x2)) {
                 if (hdr.netfold.class > 4w0xb) {

@@ -85,12 +85,14 @@ struct metadata_t {
     bit<32> settled;
     bit<32> share;
     bit<32> tally;
+    bit<16> way;
     bit<8> x_job_kind;
     bit<16> x_job_job;
     bit<32> x_job_key;
     bit<32> x_job_epoch;
     bit<16> x_job_slot;
     bit<32> x_job_source;
+    bit<32> x_transit_destination;
     // Where the packet goes, and scratch.
     bit<16> x_instance;
     bit<16> x_port;
@@ -139,10 +141,10 @@ parser MainParserImpl(
         meta.settled = 0;
         meta.share = 0;
         meta.tally = 0;
+        meta.way = 0;
         meta.x_instance = 0;
         meta.x_port = 0;
         meta.x_send = 0;
-        meta.port = (bit<16>)(PortIdUint_t)istd.input_port;
         pkt.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             0x800: ipv4;
@@ -152,6 +154,7 @@ parser MainParserImpl(
     state ipv4 {
         pkt.extract(hdr.ipv4);
         meta.x_job_source = hdr.ipv4.src;
+        meta.x_transit_destination = hdr.ipv4.dst;
         transition select(hdr.ipv4.version_ihl, hdr.ipv4.reserved_to_fragment_offset, hdr.ipv4.protocol) {
             (0x45, 0x0 &&& 0x3fff, 0x11): udp;
             default: accept;
@@ -205,6 +208,7 @@ control MainControlImpl(
     @id(0x16000007) Register<bit<32>, bit<32>>(128) tally_tally;
     @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(4, PNA_CounterType_t.PACKETS) answers;
+    @id(0x12000003) Counter<bit<32>, bit<32>>(1, PNA_CounterType_t.PACKETS) forwarded;
 
     @hidden
     action claim_peek_out() {
@@ -496,6 +500,15 @@ control MainControlImpl(
         meta.role = 8w0x2;
     }
 
+    @id(0x01000009)
+    action forward(@id(1) bit<16> port) {
+        meta.way = port;
+    }
+
+    @id(0x0100000a)
+    action here() {
+    }
+
     @id(0x01000005)
     action rewrite(@id(1) bit<48> dst_mac, @id(2) bit<32> dst_ip, @id(3) bit<16> dst_port, @id(4) bit<48> src_mac, @id(5) bit<32> src_ip, @id(6) bit<16> src_port) {
         hdr.ethernet.dst = dst_mac;
@@ -508,6 +521,19 @@ control MainControlImpl(
 
     @id(0x01000006)
     action keep() {
+    }
+
+    @id(0x02000003)
+    table transit {
+        key = {
+            meta.x_transit_destination: exact @id(1) @name("destination");
+        }
+        actions = {
+            forward;
+            here;
+        }
+        const default_action = here();
+        size = 64;
     }
 
     @id(0x02000001)
@@ -576,223 +602,224 @@ control MainControlImpl(
             ipv4_sum.add(hdr.ipv4);
             meta.x_sum = ipv4_sum.get();
         }
-        if (hdr.netfold.isValid()) {
-            if (meta.x_sum != 0 && meta.x_sum != 0xffff) {
-                meta.reason = 8w0x1;
-            } else {
-                if ((hdr.netfold.version_kind >> 4) == 8w0x1) {
-                    if ((hdr.lanes_0.isValid() && ((hdr.ipv4.total_len == 16w0x58) && (hdr.udp.length == 16w0x44))) || ((!(hdr.lanes_0.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && ((hdr.ipv4.total_len == 16w0x38) && (hdr.udp.length == 16w0x24)))) {
-                        if (!((((hdr.netfold.op_class >> 4) == 8w0x0) || ((hdr.netfold.op_class >> 4) == 8w0x1)) || ((hdr.netfold.op_class >> 4) == 8w0x2))) {
-                            meta.reason = 8w0x4;
-                        }
-                    } else {
-                        meta.reason = 8w0x2;
-                    }
-                } else {
-                    meta.reason = 8w0x3;
-                }
-            }
-        } else {
-            meta.reason = 8w0x1;
+        if (hdr.ipv4.isValid() && !(meta.x_sum != 0 && meta.x_sum != 0xffff)) {
+            transit.apply();
         }
-        if (meta.reason == 8w0x0) {
-            job.apply();
-            if (meta.reason == 8w0x0) {
-                meta.index = meta.index + (bit<32>)hdr.netfold.slot_set;
-                if (hdr.netfold.count != 16w0x0) {
-                    meta.share = meta.bit_mask;
-                }
-                meta.tally = (bit<32>)hdr.netfold.count;
-                if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
-                    meta.tally = meta.tally + 32w0x10000;
-                }
-                if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
-                    meta.tally = meta.tally + 32w0x1000000;
-                }
-                if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
-                    hdr.lanes_0.setValid();
-                    hdr.lanes_0.d00 = 0;
-                    hdr.lanes_0.d01 = 0;
-                    hdr.lanes_0.d02 = 0;
-                    hdr.lanes_0.d03 = 0;
-                    hdr.lanes_0.d04 = 0;
-                    hdr.lanes_0.d05 = 0;
-                    hdr.lanes_0.d06 = 0;
-                    hdr.lanes_0.d07 = 0;
-                    hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
-                    hdr.udp.length = 16w0x44;
-                    hdr.ipv4.total_len = 16w0x58;
-                }
-                if (((hdr.netfold.version_kind & 8w0xf) == 8w0x6) || (meta.role == 8w0x2)) {
-                    claim_peek_out();
-                    version_peek_out();
+        if (meta.way != 16w0x0) {
+            meta.x_port = meta.way;
+            meta.x_send = 1;
+            forwarded.count(32w0x0);
+        } else {
+            meta.port = (bit<16>)(PortIdUint_t)istd.input_port;
+            if (hdr.netfold.isValid()) {
+                if (meta.x_sum != 0 && meta.x_sum != 0xffff) {
+                    meta.reason = 8w0x1;
                 } else {
-                    if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
-                        meta.x_old0 = claim_seen.read(meta.index);
-                        meta.x_old1 = claim_chunk.read(meta.index);
-                        meta.x_cond0 = 0;
-                        if (hdr.netfold.chunk == meta.x_old1) {
-                            meta.x_cond0 = 1;
-                        }
-                        meta.x_cond1 = 0;
-                        if ((meta.x_old0 & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
-                            meta.x_cond1 = 1;
-                        }
-                        meta.x_new0 = meta.x_old0;
-                        if ((meta.x_cond0 == 1) && (meta.x_cond1 == 1)) {
-                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
-                        }
-                        claim_seen.write(meta.index, meta.x_new0);
-                        meta.seen = 0;
-                        if (meta.x_cond0 == 1) {
-                            meta.seen = meta.x_old0;
-                        }
-                        version_peek_out();
-                    } else {
-                        meta.x_old0 = claim_seen.read(meta.index);
-                        meta.x_old1 = claim_chunk.read(meta.index);
-                        meta.x_cond0 = 0;
-                        if (hdr.netfold.chunk == meta.x_old1) {
-                            meta.x_cond0 = 1;
-                        }
-                        meta.x_cond1 = 0;
-                        if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
-                            meta.x_cond1 = 1;
-                        }
-                        meta.x_new0 = meta.x_old0;
-                        if (meta.x_cond1 == 1) {
-                            meta.x_new0 = meta.bit_mask;
-                        } else if (meta.x_cond0 == 1) {
-                            meta.x_new0 = meta.x_old0 | meta.bit_mask;
-                        }
-                        meta.x_new1 = meta.x_old1;
-                        if (meta.x_cond1 == 1) {
-                            meta.x_new1 = hdr.netfold.chunk;
-                        }
-                        claim_seen.write(meta.index, meta.x_new0);
-                        claim_chunk.write(meta.index, meta.x_new1);
-                        meta.seen = 0;
-                        if (meta.x_cond0 == 1) {
-                            meta.seen = meta.x_old0;
-                        }
-                        meta.x_old0 = version_chunk.read(meta.index);
-                        meta.x_cond0 = 0;
-                        if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
-                            meta.x_cond0 = 1;
-                        }
-                        meta.x_new0 = meta.x_old0;
-                        if (meta.x_cond0 == 1) {
-                            meta.x_new0 = hdr.netfold.chunk;
-                        }
-                        version_chunk.write(meta.index, meta.x_new0);
-                        meta.stored = meta.x_old0;
-                    }
-                }
-                meta.diff = hdr.netfold.chunk - meta.stored;
-                meta.duplicate = meta.seen & meta.bit_mask;
-                meta.missing = meta.others & ~meta.seen;
-                if (meta.controller == 8w0x1) {
-                    if (((hdr.netfold.version_kind & 8w0xf) == 8w0x7) && ((meta.diff ^ 32w0x80000000) > 32w0x80000000)) {
-                        settled_mark();
-                        exponent_clear();
-                        sum_clear();
-                        shares_store();
-                        tally_store();
-                    } else {
-                        hdr.netfold.chunk = meta.stored;
-                        hdr.netfold.bitmap = meta.seen;
-                    }
-                    meta.answer = 8w0x2;
-                    meta.x_port = meta.port;
-                    meta.x_send = 1;
-                    meta.x_swap48 = hdr.ethernet.dst;
-                    hdr.ethernet.dst = hdr.ethernet.src;
-                    hdr.ethernet.src = meta.x_swap48;
-                    meta.x_swap32 = hdr.ipv4.dst;
-                    hdr.ipv4.dst = hdr.ipv4.src;
-                    hdr.ipv4.src = meta.x_swap32;
-                    meta.x_swap16 = hdr.udp.dst_port;
-                    hdr.udp.dst_port = hdr.udp.src_port;
-                    hdr.udp.src_port = meta.x_swap16;
-                    hdr.ipv4.ttl = 8w0x40;
-                    hdr.udp.checksum = 16w0x0;
-                } else {
-                    if (meta.role == 8w0x2) {
-                        if ((meta.diff == 32w0x0) && (meta.missing == 32w0x0)) {
-                            settled_mark_out();
-                            if (meta.settled != hdr.netfold.chunk) {
-                                exponent_store();
-                                if (hdr.lanes_0.isValid()) {
-                                    sum_store();
-                                }
-                                meta.share = 32w0x0;
-                                if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
-                                    shares_read_out();
-                                } else {
-                                    shares_store_out();
-                                }
-                                tally_store();
-                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                hdr.ipv4.ttl = 8w0x40;
-                                hdr.udp.checksum = 16w0x0;
-                                meta.answer = 8w0x2;
-                                meta.x_instance = meta.group;
-                                meta.x_send = 1;
-                                answers.count(32w0x0);
-                            } else {
-                                meta.reason = 8w0xb;
+                    if ((hdr.netfold.version_kind >> 4) == 8w0x1) {
+                        if ((hdr.lanes_0.isValid() && ((hdr.ipv4.total_len == 16w0x58) && (hdr.udp.length == 16w0x44))) || ((!(hdr.lanes_0.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && ((hdr.ipv4.total_len == 16w0x38) && (hdr.udp.length == 16w0x24)))) {
+                            if (!((((hdr.netfold.op_class >> 4) == 8w0x0) || ((hdr.netfold.op_class >> 4) == 8w0x1)) || ((hdr.netfold.op_class >> 4) == 8w0x2))) {
+                                meta.reason = 8w0x4;
                             }
                         } else {
-                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
-                                meta.reason = 8w0xa;
-                            } else {
-                                meta.reason = 8w0xd;
-                            }
+                            meta.reason = 8w0x2;
                         }
                     } else {
+                        meta.reason = 8w0x3;
+                    }
+                }
+            } else {
+                meta.reason = 8w0x1;
+            }
+            if (meta.reason == 8w0x0) {
+                job.apply();
+                if (meta.reason == 8w0x0) {
+                    meta.index = meta.index + (bit<32>)hdr.netfold.slot_set;
+                    if (hdr.netfold.count != 16w0x0) {
+                        meta.share = meta.bit_mask;
+                    }
+                    meta.tally = (bit<32>)hdr.netfold.count;
+                    if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
+                        meta.tally = meta.tally + 32w0x10000;
+                    }
+                    if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
+                        meta.tally = meta.tally + 32w0x1000000;
+                    }
+                    if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
+                        hdr.lanes_0.setValid();
+                        hdr.lanes_0.d00 = 0;
+                        hdr.lanes_0.d01 = 0;
+                        hdr.lanes_0.d02 = 0;
+                        hdr.lanes_0.d03 = 0;
+                        hdr.lanes_0.d04 = 0;
+                        hdr.lanes_0.d05 = 0;
+                        hdr.lanes_0.d06 = 0;
+                        hdr.lanes_0.d07 = 0;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
+                        hdr.udp.length = 16w0x44;
+                        hdr.ipv4.total_len = 16w0x58;
+                    }
+                    if (((hdr.netfold.version_kind & 8w0xf) == 8w0x6) || (meta.role == 8w0x2)) {
+                        claim_peek_out();
+                        version_peek_out();
+                    } else {
                         if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
-                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
-                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
-                                hdr.lanes_0.setInvalid();
-                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                hdr.udp.length = 16w0x24;
-                                hdr.ipv4.total_len = 16w0x38;
-                                meta.reason = 8w0xa;
-                                meta.answer = 8w0x2;
-                                meta.x_port = meta.port;
-                                meta.x_send = 1;
-                                meta.x_swap48 = hdr.ethernet.dst;
-                                hdr.ethernet.dst = hdr.ethernet.src;
-                                hdr.ethernet.src = meta.x_swap48;
-                                meta.x_swap32 = hdr.ipv4.dst;
-                                hdr.ipv4.dst = hdr.ipv4.src;
-                                hdr.ipv4.src = meta.x_swap32;
-                                meta.x_swap16 = hdr.udp.dst_port;
-                                hdr.udp.dst_port = hdr.udp.src_port;
-                                hdr.udp.src_port = meta.x_swap16;
-                                hdr.ipv4.ttl = 8w0x40;
-                                hdr.udp.checksum = 16w0x0;
-                            } else {
-                                if (meta.diff == 32w0x0) {
-                                    if (meta.missing == 32w0x0) {
-                                        settled_read_out();
-                                        exponent_read_out();
+                            meta.x_old0 = claim_seen.read(meta.index);
+                            meta.x_old1 = claim_chunk.read(meta.index);
+                            meta.x_cond0 = 0;
+                            if (hdr.netfold.chunk == meta.x_old1) {
+                                meta.x_cond0 = 1;
+                            }
+                            meta.x_cond1 = 0;
+                            if ((meta.x_old0 & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                meta.x_cond1 = 1;
+                            }
+                            meta.x_new0 = meta.x_old0;
+                            if ((meta.x_cond0 == 1) && (meta.x_cond1 == 1)) {
+                                meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                            }
+                            claim_seen.write(meta.index, meta.x_new0);
+                            meta.seen = 0;
+                            if (meta.x_cond0 == 1) {
+                                meta.seen = meta.x_old0;
+                            }
+                            version_peek_out();
+                        } else {
+                            meta.x_old0 = claim_seen.read(meta.index);
+                            meta.x_old1 = claim_chunk.read(meta.index);
+                            meta.x_cond0 = 0;
+                            if (hdr.netfold.chunk == meta.x_old1) {
+                                meta.x_cond0 = 1;
+                            }
+                            meta.x_cond1 = 0;
+                            if (((hdr.netfold.chunk - meta.x_old1) ^ 32w0x80000000) > 32w0x80000000) {
+                                meta.x_cond1 = 1;
+                            }
+                            meta.x_new0 = meta.x_old0;
+                            if (meta.x_cond1 == 1) {
+                                meta.x_new0 = meta.bit_mask;
+                            } else if (meta.x_cond0 == 1) {
+                                meta.x_new0 = meta.x_old0 | meta.bit_mask;
+                            }
+                            meta.x_new1 = meta.x_old1;
+                            if (meta.x_cond1 == 1) {
+                                meta.x_new1 = hdr.netfold.chunk;
+                            }
+                            claim_seen.write(meta.index, meta.x_new0);
+                            claim_chunk.write(meta.index, meta.x_new1);
+                            meta.seen = 0;
+                            if (meta.x_cond0 == 1) {
+                                meta.seen = meta.x_old0;
+                            }
+                            meta.x_old0 = version_chunk.read(meta.index);
+                            meta.x_cond0 = 0;
+                            if (((hdr.netfold.chunk - meta.x_old0) ^ 32w0x80000000) > 32w0x80000000) {
+                                meta.x_cond0 = 1;
+                            }
+                            meta.x_new0 = meta.x_old0;
+                            if (meta.x_cond0 == 1) {
+                                meta.x_new0 = hdr.netfold.chunk;
+                            }
+                            version_chunk.write(meta.index, meta.x_new0);
+                            meta.stored = meta.x_old0;
+                        }
+                    }
+                    meta.diff = hdr.netfold.chunk - meta.stored;
+                    meta.duplicate = meta.seen & meta.bit_mask;
+                    meta.missing = meta.others & ~meta.seen;
+                    if (meta.controller == 8w0x1) {
+                        if (((hdr.netfold.version_kind & 8w0xf) == 8w0x7) && ((meta.diff ^ 32w0x80000000) > 32w0x80000000)) {
+                            settled_mark();
+                            exponent_clear();
+                            sum_clear();
+                            shares_store();
+                            tally_store();
+                        } else {
+                            hdr.netfold.chunk = meta.stored;
+                            hdr.netfold.bitmap = meta.seen;
+                        }
+                        meta.answer = 8w0x2;
+                        meta.x_port = meta.port;
+                        meta.x_send = 1;
+                        meta.x_swap48 = hdr.ethernet.dst;
+                        hdr.ethernet.dst = hdr.ethernet.src;
+                        hdr.ethernet.src = meta.x_swap48;
+                        meta.x_swap32 = hdr.ipv4.dst;
+                        hdr.ipv4.dst = hdr.ipv4.src;
+                        hdr.ipv4.src = meta.x_swap32;
+                        meta.x_swap16 = hdr.udp.dst_port;
+                        hdr.udp.dst_port = hdr.udp.src_port;
+                        hdr.udp.src_port = meta.x_swap16;
+                        hdr.ipv4.ttl = 8w0x40;
+                        hdr.udp.checksum = 16w0x0;
+                    } else {
+                        if (meta.role == 8w0x2) {
+                            if ((meta.diff == 32w0x0) && (meta.missing == 32w0x0)) {
+                                settled_mark_out();
+                                if (meta.settled != hdr.netfold.chunk) {
+                                    exponent_store();
+                                    if (hdr.lanes_0.isValid()) {
+                                        sum_store();
+                                    }
+                                    meta.share = 32w0x0;
+                                    if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
                                         shares_read_out();
-                                        tally_read_out();
-                                        hdr.netfold.count = (bit<16>)meta.tally;
-                                        if (hdr.lanes_0.isValid()) {
-                                            sum_read_out();
-                                        }
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                        }
-                                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                        }
-                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                    } else {
+                                        shares_store_out();
+                                    }
+                                    tally_store();
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                    meta.answer = 8w0x2;
+                                    meta.x_instance = meta.group;
+                                    meta.x_send = 1;
+                                    answers.count(32w0x0);
+                                } else {
+                                    meta.reason = 8w0xb;
+                                }
+                            } else {
+                                if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                    meta.reason = 8w0xa;
+                                } else {
+                                    meta.reason = 8w0xd;
+                                }
+                            }
+                        } else {
+                            if ((hdr.netfold.version_kind & 8w0xf) == 8w0x3) {
+                                if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                    hdr.lanes_0.setInvalid();
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                    hdr.udp.length = 16w0x24;
+                                    hdr.ipv4.total_len = 16w0x38;
+                                    meta.reason = 8w0xa;
+                                    meta.answer = 8w0x2;
+                                    meta.x_port = meta.port;
+                                    meta.x_send = 1;
+                                    meta.x_swap48 = hdr.ethernet.dst;
+                                    hdr.ethernet.dst = hdr.ethernet.src;
+                                    hdr.ethernet.src = meta.x_swap48;
+                                    meta.x_swap32 = hdr.ipv4.dst;
+                                    hdr.ipv4.dst = hdr.ipv4.src;
+                                    hdr.ipv4.src = meta.x_swap32;
+                                    meta.x_swap16 = hdr.udp.dst_port;
+                                    hdr.udp.dst_port = hdr.udp.src_port;
+                                    hdr.udp.src_port = meta.x_swap16;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                } else {
+                                    if (meta.diff == 32w0x0) {
+                                        if (meta.missing == 32w0x0) {
+                                            settled_read_out();
+                                            exponent_read_out();
+                                            shares_read_out();
+                                            tally_read_out();
+                                            hdr.netfold.count = (bit<16>)meta.tally;
+                                            if (hdr.lanes_0.isValid()) {
+                                                sum_read_out();
+                                            }
                                             hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
                                             if ((meta.tally & 32w0xff0000) != 32w0x0) {
                                                 hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
@@ -800,42 +827,394 @@ control MainControlImpl(
                                             if ((meta.tally & 32w0xff000000) != 32w0x0) {
                                                 hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
                                             }
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            meta.answer = 8w0x2;
-                                            meta.x_instance = meta.up;
-                                            meta.x_send = 1;
-                                            answers.count(32w0x3);
+                                            if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                                meta.answer = 8w0x2;
+                                                meta.x_instance = meta.up;
+                                                meta.x_send = 1;
+                                                answers.count(32w0x3);
+                                            } else {
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                                meta.answer = 8w0x2;
+                                                meta.x_port = meta.port;
+                                                meta.x_send = 1;
+                                                meta.x_swap48 = hdr.ethernet.dst;
+                                                hdr.ethernet.dst = hdr.ethernet.src;
+                                                hdr.ethernet.src = meta.x_swap48;
+                                                meta.x_swap32 = hdr.ipv4.dst;
+                                                hdr.ipv4.dst = hdr.ipv4.src;
+                                                hdr.ipv4.src = meta.x_swap32;
+                                                meta.x_swap16 = hdr.udp.dst_port;
+                                                hdr.udp.dst_port = hdr.udp.src_port;
+                                                hdr.udp.src_port = meta.x_swap16;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                                answers.count(32w0x1);
+                                            }
                                         } else {
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                            meta.answer = 8w0x2;
-                                            meta.x_port = meta.port;
-                                            meta.x_send = 1;
-                                            meta.x_swap48 = hdr.ethernet.dst;
-                                            hdr.ethernet.dst = hdr.ethernet.src;
-                                            hdr.ethernet.src = meta.x_swap48;
-                                            meta.x_swap32 = hdr.ipv4.dst;
-                                            hdr.ipv4.dst = hdr.ipv4.src;
-                                            hdr.ipv4.src = meta.x_swap32;
-                                            meta.x_swap16 = hdr.udp.dst_port;
-                                            hdr.udp.dst_port = hdr.udp.src_port;
-                                            hdr.udp.src_port = meta.x_swap16;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            answers.count(32w0x1);
+                                            if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                                exponent_read_out();
+                                                meta.share = 32w0x0;
+                                                meta.tally = 32w0x10000;
+                                                shares_add_out();
+                                                tally_add_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
+                                                sum_read_out();
+                                                if (meta.role == 8w0x1) {
+                                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                    }
+                                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                    }
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                                    hdr.ipv4.ttl = 8w0x40;
+                                                    hdr.udp.checksum = 16w0x0;
+                                                    meta.answer = 8w0x2;
+                                                    meta.x_instance = meta.up;
+                                                    meta.x_send = 1;
+                                                    answers.count(32w0x2);
+                                                } else {
+                                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                    }
+                                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                    }
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                                    hdr.ipv4.ttl = 8w0x40;
+                                                    hdr.udp.checksum = 16w0x0;
+                                                    meta.answer = 8w0x2;
+                                                    meta.x_instance = meta.group;
+                                                    meta.x_send = 1;
+                                                    answers.count(32w0x0);
+                                                }
+                                            } else {
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
+                                                hdr.netfold.bitmap = meta.seen;
+                                                hdr.lanes_0.setInvalid();
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                                hdr.udp.length = 16w0x24;
+                                                hdr.ipv4.total_len = 16w0x38;
+                                                meta.answer = 8w0x2;
+                                                meta.x_port = meta.port;
+                                                meta.x_send = 1;
+                                                meta.x_swap48 = hdr.ethernet.dst;
+                                                hdr.ethernet.dst = hdr.ethernet.src;
+                                                hdr.ethernet.src = meta.x_swap48;
+                                                meta.x_swap32 = hdr.ipv4.dst;
+                                                hdr.ipv4.dst = hdr.ipv4.src;
+                                                hdr.ipv4.src = meta.x_swap32;
+                                                meta.x_swap16 = hdr.udp.dst_port;
+                                                hdr.udp.dst_port = hdr.udp.src_port;
+                                                hdr.udp.src_port = meta.x_swap16;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                            }
                                         }
                                     } else {
-                                        if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                        meta.reason = 8w0xd;
+                                    }
+                                }
+                            } else {
+                                if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
+                                    hdr.lanes_0.setInvalid();
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                    hdr.udp.length = 16w0x24;
+                                    hdr.ipv4.total_len = 16w0x38;
+                                    meta.reason = 8w0xa;
+                                    meta.answer = 8w0x2;
+                                    meta.x_port = meta.port;
+                                    meta.x_send = 1;
+                                    meta.x_swap48 = hdr.ethernet.dst;
+                                    hdr.ethernet.dst = hdr.ethernet.src;
+                                    hdr.ethernet.src = meta.x_swap48;
+                                    meta.x_swap32 = hdr.ipv4.dst;
+                                    hdr.ipv4.dst = hdr.ipv4.src;
+                                    hdr.ipv4.src = meta.x_swap32;
+                                    meta.x_swap16 = hdr.udp.dst_port;
+                                    hdr.udp.dst_port = hdr.udp.src_port;
+                                    hdr.udp.src_port = meta.x_swap16;
+                                    hdr.ipv4.ttl = 8w0x40;
+                                    hdr.udp.checksum = 16w0x0;
+                                } else {
+                                    if (meta.duplicate != 32w0x0) {
+                                        if (meta.missing == 32w0x0) {
+                                            settled_read_out();
                                             exponent_read_out();
-                                            meta.share = 32w0x0;
-                                            meta.tally = 32w0x10000;
-                                            shares_add_out();
-                                            tally_add_out();
+                                            shares_read_out();
+                                            tally_read_out();
                                             hdr.netfold.count = (bit<16>)meta.tally;
-                                            sum_read_out();
+                                            if (hdr.lanes_0.isValid()) {
+                                                sum_read_out();
+                                            }
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                            }
+                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                            }
+                                            if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                                meta.answer = 8w0x2;
+                                                meta.x_instance = meta.up;
+                                                meta.x_send = 1;
+                                                answers.count(32w0x3);
+                                            } else {
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                                meta.answer = 8w0x2;
+                                                meta.x_port = meta.port;
+                                                meta.x_send = 1;
+                                                meta.x_swap48 = hdr.ethernet.dst;
+                                                hdr.ethernet.dst = hdr.ethernet.src;
+                                                hdr.ethernet.src = meta.x_swap48;
+                                                meta.x_swap32 = hdr.ipv4.dst;
+                                                hdr.ipv4.dst = hdr.ipv4.src;
+                                                hdr.ipv4.src = meta.x_swap32;
+                                                meta.x_swap16 = hdr.udp.dst_port;
+                                                hdr.udp.dst_port = hdr.udp.src_port;
+                                                hdr.udp.src_port = meta.x_swap16;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                                answers.count(32w0x1);
+                                            }
+                                        } else {
+                                            meta.reason = 8w0xb;
+                                            if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
+                                                hdr.netfold.bitmap = meta.seen;
+                                                hdr.lanes_0.setInvalid();
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                                hdr.udp.length = 16w0x24;
+                                                hdr.ipv4.total_len = 16w0x38;
+                                                meta.answer = 8w0x2;
+                                                meta.x_port = meta.port;
+                                                meta.x_send = 1;
+                                                meta.x_swap48 = hdr.ethernet.dst;
+                                                hdr.ethernet.dst = hdr.ethernet.src;
+                                                hdr.ethernet.src = meta.x_swap48;
+                                                meta.x_swap32 = hdr.ipv4.dst;
+                                                hdr.ipv4.dst = hdr.ipv4.src;
+                                                hdr.ipv4.src = meta.x_swap32;
+                                                meta.x_swap16 = hdr.udp.dst_port;
+                                                hdr.udp.dst_port = hdr.udp.src_port;
+                                                hdr.udp.src_port = meta.x_swap16;
+                                                hdr.ipv4.ttl = 8w0x40;
+                                                hdr.udp.checksum = 16w0x0;
+                                            }
+                                        }
+                                    } else {
+                                        if (meta.missing == 32w0x0) {
+                                            if (meta.diff != 32w0x0) {
+                                                exponent_store_out();
+                                                shares_store_out();
+                                                tally_store_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
+                                                if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                    sum_store_out();
+                                                } else {
+                                                    sum_clear();
+                                                }
+                                            } else {
+                                                meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                                meta.x_new0_8 = meta.x_old0_8;
+                                                if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                    meta.x_new0_8 = hdr.netfold.exp_next;
+                                                }
+                                                exponent_exponent.write(meta.index, meta.x_new0_8);
+                                                hdr.netfold.exp_next = meta.x_new0_8;
+                                                shares_add_out();
+                                                tally_add_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
+                                                if (hdr.lanes_0.isValid()) {
+                                                    if (meta.share != 32w0x0) {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                            sum_sum_out();
+                                                        } else {
+                                                            if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                                meta.x_old0 = sum_00.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                    meta.x_old0 = hdr.lanes_0.d00;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_00.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d00 = meta.x_old0;
+                                                                meta.x_old0 = sum_01.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                    meta.x_old0 = hdr.lanes_0.d01;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_01.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d01 = meta.x_old0;
+                                                                meta.x_old0 = sum_02.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                    meta.x_old0 = hdr.lanes_0.d02;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_02.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d02 = meta.x_old0;
+                                                                meta.x_old0 = sum_03.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                    meta.x_old0 = hdr.lanes_0.d03;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_03.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d03 = meta.x_old0;
+                                                                meta.x_old0 = sum_04.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                    meta.x_old0 = hdr.lanes_0.d04;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_04.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d04 = meta.x_old0;
+                                                                meta.x_old0 = sum_05.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                    meta.x_old0 = hdr.lanes_0.d05;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_05.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d05 = meta.x_old0;
+                                                                meta.x_old0 = sum_06.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                    meta.x_old0 = hdr.lanes_0.d06;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_06.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d06 = meta.x_old0;
+                                                                meta.x_old0 = sum_07.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                    meta.x_old0 = hdr.lanes_0.d07;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_07.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d07 = meta.x_old0;
+                                                            } else {
+                                                                meta.x_old0 = sum_00.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                    meta.x_old0 = hdr.lanes_0.d00;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_00.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d00 = meta.x_old0;
+                                                                meta.x_old0 = sum_01.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                    meta.x_old0 = hdr.lanes_0.d01;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_01.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d01 = meta.x_old0;
+                                                                meta.x_old0 = sum_02.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                    meta.x_old0 = hdr.lanes_0.d02;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_02.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d02 = meta.x_old0;
+                                                                meta.x_old0 = sum_03.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                    meta.x_old0 = hdr.lanes_0.d03;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_03.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d03 = meta.x_old0;
+                                                                meta.x_old0 = sum_04.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                    meta.x_old0 = hdr.lanes_0.d04;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_04.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d04 = meta.x_old0;
+                                                                meta.x_old0 = sum_05.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                    meta.x_old0 = hdr.lanes_0.d05;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_05.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d05 = meta.x_old0;
+                                                                meta.x_old0 = sum_06.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                    meta.x_old0 = hdr.lanes_0.d06;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_06.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d06 = meta.x_old0;
+                                                                meta.x_old0 = sum_07.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                    meta.x_old0 = hdr.lanes_0.d07;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_07.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d07 = meta.x_old0;
+                                                            }
+                                                        }
+                                                    } else {
+                                                        sum_read_out();
+                                                    }
+                                                }
+                                            }
                                             if (meta.role == 8w0x1) {
                                                 hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
                                                 if ((meta.tally & 32w0xff0000) != 32w0x0) {
@@ -870,519 +1249,176 @@ control MainControlImpl(
                                                 answers.count(32w0x0);
                                             }
                                         } else {
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
-                                            hdr.netfold.bitmap = meta.seen;
-                                            hdr.lanes_0.setInvalid();
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                            hdr.udp.length = 16w0x24;
-                                            hdr.ipv4.total_len = 16w0x38;
-                                            meta.answer = 8w0x2;
-                                            meta.x_port = meta.port;
-                                            meta.x_send = 1;
-                                            meta.x_swap48 = hdr.ethernet.dst;
-                                            hdr.ethernet.dst = hdr.ethernet.src;
-                                            hdr.ethernet.src = meta.x_swap48;
-                                            meta.x_swap32 = hdr.ipv4.dst;
-                                            hdr.ipv4.dst = hdr.ipv4.src;
-                                            hdr.ipv4.src = meta.x_swap32;
-                                            meta.x_swap16 = hdr.udp.dst_port;
-                                            hdr.udp.dst_port = hdr.udp.src_port;
-                                            hdr.udp.src_port = meta.x_swap16;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                        }
-                                    }
-                                } else {
-                                    meta.reason = 8w0xd;
-                                }
-                            }
-                        } else {
-                            if (32w0x80000000 > (meta.diff ^ 32w0x80000000)) {
-                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x4;
-                                hdr.lanes_0.setInvalid();
-                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                hdr.udp.length = 16w0x24;
-                                hdr.ipv4.total_len = 16w0x38;
-                                meta.reason = 8w0xa;
-                                meta.answer = 8w0x2;
-                                meta.x_port = meta.port;
-                                meta.x_send = 1;
-                                meta.x_swap48 = hdr.ethernet.dst;
-                                hdr.ethernet.dst = hdr.ethernet.src;
-                                hdr.ethernet.src = meta.x_swap48;
-                                meta.x_swap32 = hdr.ipv4.dst;
-                                hdr.ipv4.dst = hdr.ipv4.src;
-                                hdr.ipv4.src = meta.x_swap32;
-                                meta.x_swap16 = hdr.udp.dst_port;
-                                hdr.udp.dst_port = hdr.udp.src_port;
-                                hdr.udp.src_port = meta.x_swap16;
-                                hdr.ipv4.ttl = 8w0x40;
-                                hdr.udp.checksum = 16w0x0;
-                            } else {
-                                if (meta.duplicate != 32w0x0) {
-                                    if (meta.missing == 32w0x0) {
-                                        settled_read_out();
-                                        exponent_read_out();
-                                        shares_read_out();
-                                        tally_read_out();
-                                        hdr.netfold.count = (bit<16>)meta.tally;
-                                        if (hdr.lanes_0.isValid()) {
-                                            sum_read_out();
-                                        }
-                                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                        }
-                                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                        }
-                                        if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
-                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                            }
-                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                            }
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            meta.answer = 8w0x2;
-                                            meta.x_instance = meta.up;
-                                            meta.x_send = 1;
-                                            answers.count(32w0x3);
-                                        } else {
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                            meta.answer = 8w0x2;
-                                            meta.x_port = meta.port;
-                                            meta.x_send = 1;
-                                            meta.x_swap48 = hdr.ethernet.dst;
-                                            hdr.ethernet.dst = hdr.ethernet.src;
-                                            hdr.ethernet.src = meta.x_swap48;
-                                            meta.x_swap32 = hdr.ipv4.dst;
-                                            hdr.ipv4.dst = hdr.ipv4.src;
-                                            hdr.ipv4.src = meta.x_swap32;
-                                            meta.x_swap16 = hdr.udp.dst_port;
-                                            hdr.udp.dst_port = hdr.udp.src_port;
-                                            hdr.udp.src_port = meta.x_swap16;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            answers.count(32w0x1);
-                                        }
-                                    } else {
-                                        meta.reason = 8w0xb;
-                                        if ((hdr.netfold.flags & 8w0x4) == 8w0x4) {
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
-                                            hdr.netfold.bitmap = meta.seen;
-                                            hdr.lanes_0.setInvalid();
-                                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                            hdr.udp.length = 16w0x24;
-                                            hdr.ipv4.total_len = 16w0x38;
-                                            meta.answer = 8w0x2;
-                                            meta.x_port = meta.port;
-                                            meta.x_send = 1;
-                                            meta.x_swap48 = hdr.ethernet.dst;
-                                            hdr.ethernet.dst = hdr.ethernet.src;
-                                            hdr.ethernet.src = meta.x_swap48;
-                                            meta.x_swap32 = hdr.ipv4.dst;
-                                            hdr.ipv4.dst = hdr.ipv4.src;
-                                            hdr.ipv4.src = meta.x_swap32;
-                                            meta.x_swap16 = hdr.udp.dst_port;
-                                            hdr.udp.dst_port = hdr.udp.src_port;
-                                            hdr.udp.src_port = meta.x_swap16;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                        }
-                                    }
-                                } else {
-                                    if (meta.missing == 32w0x0) {
-                                        if (meta.diff != 32w0x0) {
-                                            exponent_store_out();
-                                            shares_store_out();
-                                            tally_store_out();
-                                            hdr.netfold.count = (bit<16>)meta.tally;
-                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
-                                                sum_store_out();
-                                            } else {
-                                                sum_clear();
-                                            }
-                                        } else {
-                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                            meta.x_new0_8 = meta.x_old0_8;
-                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                                meta.x_new0_8 = hdr.netfold.exp_next;
-                                            }
-                                            exponent_exponent.write(meta.index, meta.x_new0_8);
-                                            hdr.netfold.exp_next = meta.x_new0_8;
-                                            shares_add_out();
-                                            tally_add_out();
-                                            hdr.netfold.count = (bit<16>)meta.tally;
-                                            if (hdr.lanes_0.isValid()) {
-                                                if (meta.share != 32w0x0) {
-                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                        sum_sum_out();
-                                                    } else {
-                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                            meta.x_old0 = sum_00.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                                meta.x_old0 = hdr.lanes_0.d00;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_00.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d00 = meta.x_old0;
-                                                            meta.x_old0 = sum_01.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                                meta.x_old0 = hdr.lanes_0.d01;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_01.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d01 = meta.x_old0;
-                                                            meta.x_old0 = sum_02.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                                meta.x_old0 = hdr.lanes_0.d02;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_02.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d02 = meta.x_old0;
-                                                            meta.x_old0 = sum_03.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                                meta.x_old0 = hdr.lanes_0.d03;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_03.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d03 = meta.x_old0;
-                                                            meta.x_old0 = sum_04.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                                meta.x_old0 = hdr.lanes_0.d04;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_04.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d04 = meta.x_old0;
-                                                            meta.x_old0 = sum_05.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                                meta.x_old0 = hdr.lanes_0.d05;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_05.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d05 = meta.x_old0;
-                                                            meta.x_old0 = sum_06.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                                meta.x_old0 = hdr.lanes_0.d06;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_06.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d06 = meta.x_old0;
-                                                            meta.x_old0 = sum_07.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                                meta.x_old0 = hdr.lanes_0.d07;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_07.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d07 = meta.x_old0;
-                                                        } else {
-                                                            meta.x_old0 = sum_00.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                                meta.x_old0 = hdr.lanes_0.d00;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_00.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d00 = meta.x_old0;
-                                                            meta.x_old0 = sum_01.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                                meta.x_old0 = hdr.lanes_0.d01;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_01.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d01 = meta.x_old0;
-                                                            meta.x_old0 = sum_02.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                                meta.x_old0 = hdr.lanes_0.d02;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_02.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d02 = meta.x_old0;
-                                                            meta.x_old0 = sum_03.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                                meta.x_old0 = hdr.lanes_0.d03;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_03.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d03 = meta.x_old0;
-                                                            meta.x_old0 = sum_04.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                                meta.x_old0 = hdr.lanes_0.d04;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_04.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d04 = meta.x_old0;
-                                                            meta.x_old0 = sum_05.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                                meta.x_old0 = hdr.lanes_0.d05;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_05.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d05 = meta.x_old0;
-                                                            meta.x_old0 = sum_06.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                                meta.x_old0 = hdr.lanes_0.d06;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_06.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d06 = meta.x_old0;
-                                                            meta.x_old0 = sum_07.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                                meta.x_old0 = hdr.lanes_0.d07;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_07.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d07 = meta.x_old0;
-                                                        }
-                                                    }
+                                            if (meta.diff != 32w0x0) {
+                                                exponent_store();
+                                                shares_store();
+                                                tally_store();
+                                                if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
+                                                    sum_store();
                                                 } else {
-                                                    sum_read_out();
+                                                    sum_clear();
                                                 }
-                                            }
-                                        }
-                                        if (meta.role == 8w0x1) {
-                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                            }
-                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                            }
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            meta.answer = 8w0x2;
-                                            meta.x_instance = meta.up;
-                                            meta.x_send = 1;
-                                            answers.count(32w0x2);
-                                        } else {
-                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
-                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
-                                            }
-                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
-                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
-                                            }
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
-                                            hdr.ipv4.ttl = 8w0x40;
-                                            hdr.udp.checksum = 16w0x0;
-                                            meta.answer = 8w0x2;
-                                            meta.x_instance = meta.group;
-                                            meta.x_send = 1;
-                                            answers.count(32w0x0);
-                                        }
-                                    } else {
-                                        if (meta.diff != 32w0x0) {
-                                            exponent_store();
-                                            shares_store();
-                                            tally_store();
-                                            if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
-                                                sum_store();
                                             } else {
-                                                sum_clear();
-                                            }
-                                        } else {
-                                            meta.x_old0_8 = exponent_exponent.read(meta.index);
-                                            meta.x_new0_8 = meta.x_old0_8;
-                                            if (hdr.netfold.exp_next > meta.x_old0_8) {
-                                                meta.x_new0_8 = hdr.netfold.exp_next;
-                                            }
-                                            exponent_exponent.write(meta.index, meta.x_new0_8);
-                                            shares_add();
-                                            tally_add();
-                                            if (hdr.lanes_0.isValid()) {
-                                                if (meta.share != 32w0x0) {
-                                                    if ((hdr.netfold.op_class >> 4) == 8w0x0) {
-                                                        sum_sum();
-                                                    } else {
-                                                        if ((hdr.netfold.op_class >> 4) == 8w0x1) {
-                                                            meta.x_old0 = sum_00.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d00) {
-                                                                meta.x_old0 = hdr.lanes_0.d00;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_00.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_01.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d01) {
-                                                                meta.x_old0 = hdr.lanes_0.d01;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_01.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_02.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d02) {
-                                                                meta.x_old0 = hdr.lanes_0.d02;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_02.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_03.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d03) {
-                                                                meta.x_old0 = hdr.lanes_0.d03;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_03.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_04.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d04) {
-                                                                meta.x_old0 = hdr.lanes_0.d04;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_04.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_05.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d05) {
-                                                                meta.x_old0 = hdr.lanes_0.d05;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_05.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_06.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d06) {
-                                                                meta.x_old0 = hdr.lanes_0.d06;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_06.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_07.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                            if (meta.x_old0 > hdr.lanes_0.d07) {
-                                                                meta.x_old0 = hdr.lanes_0.d07;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_07.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                meta.x_old0_8 = exponent_exponent.read(meta.index);
+                                                meta.x_new0_8 = meta.x_old0_8;
+                                                if (hdr.netfold.exp_next > meta.x_old0_8) {
+                                                    meta.x_new0_8 = hdr.netfold.exp_next;
+                                                }
+                                                exponent_exponent.write(meta.index, meta.x_new0_8);
+                                                shares_add();
+                                                tally_add();
+                                                if (hdr.lanes_0.isValid()) {
+                                                    if (meta.share != 32w0x0) {
+                                                        if ((hdr.netfold.op_class >> 4) == 8w0x0) {
+                                                            sum_sum();
                                                         } else {
-                                                            meta.x_old0 = sum_00.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d00) {
-                                                                meta.x_old0 = hdr.lanes_0.d00;
+                                                            if ((hdr.netfold.op_class >> 4) == 8w0x1) {
+                                                                meta.x_old0 = sum_00.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d00) {
+                                                                    meta.x_old0 = hdr.lanes_0.d00;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_00.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_01.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d01) {
+                                                                    meta.x_old0 = hdr.lanes_0.d01;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_01.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_02.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d02) {
+                                                                    meta.x_old0 = hdr.lanes_0.d02;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_02.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_03.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d03) {
+                                                                    meta.x_old0 = hdr.lanes_0.d03;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_03.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_04.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d04) {
+                                                                    meta.x_old0 = hdr.lanes_0.d04;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_04.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_05.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d05) {
+                                                                    meta.x_old0 = hdr.lanes_0.d05;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_05.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_06.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d06) {
+                                                                    meta.x_old0 = hdr.lanes_0.d06;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_06.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_07.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                                if (meta.x_old0 > hdr.lanes_0.d07) {
+                                                                    meta.x_old0 = hdr.lanes_0.d07;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_07.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                            } else {
+                                                                meta.x_old0 = sum_00.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d00) {
+                                                                    meta.x_old0 = hdr.lanes_0.d00;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_00.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_01.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d01) {
+                                                                    meta.x_old0 = hdr.lanes_0.d01;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_01.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_02.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d02) {
+                                                                    meta.x_old0 = hdr.lanes_0.d02;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_02.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_03.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d03) {
+                                                                    meta.x_old0 = hdr.lanes_0.d03;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_03.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_04.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d04) {
+                                                                    meta.x_old0 = hdr.lanes_0.d04;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_04.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_05.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d05) {
+                                                                    meta.x_old0 = hdr.lanes_0.d05;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_05.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_06.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d06) {
+                                                                    meta.x_old0 = hdr.lanes_0.d06;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_06.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
+                                                                meta.x_old0 = sum_07.read(meta.index);
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
+                                                                if (meta.x_old0 < hdr.lanes_0.d07) {
+                                                                    meta.x_old0 = hdr.lanes_0.d07;
+                                                                }
+                                                                meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
+                                                                sum_07.write(meta.index, meta.x_old0);
+                                                                hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
                                                             }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_00.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d00 = hdr.lanes_0.d00 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_01.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d01) {
-                                                                meta.x_old0 = hdr.lanes_0.d01;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_01.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d01 = hdr.lanes_0.d01 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_02.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d02) {
-                                                                meta.x_old0 = hdr.lanes_0.d02;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_02.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d02 = hdr.lanes_0.d02 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_03.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d03) {
-                                                                meta.x_old0 = hdr.lanes_0.d03;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_03.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d03 = hdr.lanes_0.d03 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_04.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d04) {
-                                                                meta.x_old0 = hdr.lanes_0.d04;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_04.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d04 = hdr.lanes_0.d04 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_05.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d05) {
-                                                                meta.x_old0 = hdr.lanes_0.d05;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_05.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d05 = hdr.lanes_0.d05 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_06.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d06) {
-                                                                meta.x_old0 = hdr.lanes_0.d06;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_06.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d06 = hdr.lanes_0.d06 ^ 32w0x80000000;
-                                                            meta.x_old0 = sum_07.read(meta.index);
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
-                                                            if (meta.x_old0 < hdr.lanes_0.d07) {
-                                                                meta.x_old0 = hdr.lanes_0.d07;
-                                                            }
-                                                            meta.x_old0 = meta.x_old0 ^ 32w0x80000000;
-                                                            sum_07.write(meta.index, meta.x_old0);
-                                                            hdr.lanes_0.d07 = hdr.lanes_0.d07 ^ 32w0x80000000;
                                                         }
                                                     }
                                                 }
@@ -1395,35 +1431,35 @@ control MainControlImpl(
                     }
                 }
             }
-        }
-        if (meta.answer == 8w0x1) {
-            hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-            hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x5;
-            hdr.netfold.reason = meta.reason;
-            hdr.lanes_0.setInvalid();
-            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
-            meta.answer = 8w0x2;
-            meta.x_port = meta.port;
-            meta.x_send = 1;
-            meta.x_swap48 = hdr.ethernet.dst;
-            hdr.ethernet.dst = hdr.ethernet.src;
-            hdr.ethernet.src = meta.x_swap48;
-            meta.x_swap32 = hdr.ipv4.dst;
-            hdr.ipv4.dst = hdr.ipv4.src;
-            hdr.ipv4.src = meta.x_swap32;
-            meta.x_swap16 = hdr.udp.dst_port;
-            hdr.udp.dst_port = hdr.udp.src_port;
-            hdr.udp.src_port = meta.x_swap16;
-            hdr.ipv4.ttl = 8w0x40;
-            hdr.udp.checksum = 16w0x0;
-        } else {
-            if (meta.answer == 8w0x0) {
-                drop_packet();
+            if (meta.answer == 8w0x1) {
+                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x5;
+                hdr.netfold.reason = meta.reason;
+                hdr.lanes_0.setInvalid();
+                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                hdr.udp.length = 16w0x24;
+                hdr.ipv4.total_len = 16w0x38;
+                meta.answer = 8w0x2;
+                meta.x_port = meta.port;
+                meta.x_send = 1;
+                meta.x_swap48 = hdr.ethernet.dst;
+                hdr.ethernet.dst = hdr.ethernet.src;
+                hdr.ethernet.src = meta.x_swap48;
+                meta.x_swap32 = hdr.ipv4.dst;
+                hdr.ipv4.dst = hdr.ipv4.src;
+                hdr.ipv4.src = meta.x_swap32;
+                meta.x_swap16 = hdr.udp.dst_port;
+                hdr.udp.dst_port = hdr.udp.src_port;
+                hdr.udp.src_port = meta.x_swap16;
+                hdr.ipv4.ttl = 8w0x40;
+                hdr.udp.checksum = 16w0x0;
+            } else {
+                if (meta.answer == 8w0x0) {
+                    drop_packet();
+                }
             }
+            packets.count((bit<32>)meta.reason);
         }
-        packets.count((bit<32>)meta.reason);
         if (hdr.netfold.isValid()) {
             if (((hdr.netfold.version_kind & 8w0xf) == 8w0x1) || ((hdr.netfold.version_kind & 8w0xf) == 8w0x2)) {
                 if ((hdr.netfold.op_class & 8w0xf) > 8w0xb) {

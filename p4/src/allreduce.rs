@@ -35,6 +35,7 @@ use netfold_wire::{Flags, Kind, Reason, UDP_PORT, VERSION, field};
 
 use crate::ir::*;
 use crate::profile::{Encapsulation, Numerics, Profile, ProfileError};
+use crate::transit;
 use numerics::Figures;
 pub use numerics::HALF_FRACTION_BITS;
 
@@ -96,6 +97,9 @@ pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
     build.registers();
     build.job_table();
     build.program.ingress = build.ingress();
+    if let (1.., Some(outer)) = (profile.transit, build.outer) {
+        transit::add(&mut build.program, outer.ipv4, profile.transit);
+    }
     build.program.ingress.extend(build.priority());
     if profile.encapsulation == Encapsulation::Ethernet {
         build.egress();

@@ -2,6 +2,7 @@
 //!
 //! - [`ir`]: the pipeline as Rust data; [`check`] decides whether a program is valid.
 //! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
+//! - [`transit`]: packets that a switch sends on as they are.
 //! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`rust`] generates the software
 //!   switch's fast path, [`p4info`] describes the program to control planes.
 //! - [`estimate`]: what a profile costs on a Tofino; [`refusal`]: what a target cannot do.
@@ -28,6 +29,7 @@ pub mod queueing;
 pub mod refusal;
 pub mod rust;
 pub mod tna;
+pub mod transit;
 pub mod v1model;
 mod writer;
 

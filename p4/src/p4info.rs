@@ -5,6 +5,8 @@
 
 mod message;
 
+use std::collections::BTreeSet;
+
 use crate::ir::*;
 use crate::v1model;
 use message::Message;
@@ -50,13 +52,14 @@ fn describe(program: &Program) -> Message {
     info = info.nested(Message::new("pkg_info", 1).string("arch", 5, "v1model"));
     let (ingress, egress) = (v1model::applied(&program.ingress), v1model::applied(&program.egress));
     let placed = ingress.iter().map(|t| ("IngressImpl", *t)).chain(egress.iter().map(|t| ("EgressImpl", *t)));
-    for (control, table) in placed.clone() {
+    for (control, table) in placed {
         info = info.nested(describe_table(program, control, program.table(table)));
     }
     let mut described = Vec::new();
-    for (control, table) in placed {
-        let mut actions = program.table(table).actions.clone();
-        actions.sort_unstable();
+    // A control declares its actions before its tables, in order of the program.
+    for (control, tables) in [("IngressImpl", ingress), ("EgressImpl", egress)] {
+        let actions: BTreeSet<ActionId> =
+            tables.iter().flat_map(|table| program.table(*table).actions.clone()).collect();
         for id in actions {
             if !described.contains(&id) {
                 described.push(id);

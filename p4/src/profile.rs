@@ -37,6 +37,9 @@ pub struct Profile {
     pub ecn_depth: u32,
     /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never. Needs the outer headers.
     pub trim_depth: u32,
+    /// Addresses whose packets the switch sends on as they are ([`transit`](crate::transit)); 0 for a switch that forwards nothing. Needs
+    /// the outer headers.
+    pub transit: u32,
     /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
     /// entries decide for each job.
     pub hierarchy: bool,
@@ -46,6 +49,9 @@ pub struct Profile {
     /// How lanes are folded. Wide, half and float programs have the operations sum and max.
     pub numerics: Numerics,
 }
+
+/// Addresses to which a switch can send packets on, at most.
+pub const TRANSIT_MAX: u32 = 4096;
 
 /// Slots of a switch unless told otherwise.
 pub const SLOTS_DEFAULT: u32 = 1024;
@@ -63,6 +69,7 @@ impl Profile {
             priorities: 1,
             ecn_depth: 16,
             trim_depth: 0,
+            transit: 0,
             hierarchy: true,
             bounded_loss: true,
             numerics: Numerics::Word,
@@ -142,6 +149,12 @@ impl Profile {
             if depth > 0 && self.encapsulation == Encapsulation::Datagram {
                 return bad(name, depth, "0 where the transport owns the IPv4 header");
             }
+        }
+        if self.transit > TRANSIT_MAX {
+            return bad("transit", self.transit, "up to 4096");
+        }
+        if self.transit > 0 && self.encapsulation == Encapsulation::Datagram {
+            return bad("transit", self.transit, "0 where the transport owns the IPv4 header");
         }
         Ok(())
     }

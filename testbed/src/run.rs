@@ -12,6 +12,7 @@ mod picture;
 mod raw;
 mod remote;
 mod software;
+pub mod trim;
 mod values;
 mod veth;
 

@@ -2,141 +2,32 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
-use netfold_embedded::EmbeddedSwitch;
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::{Flags, Kind, Packet, header};
+use netfold_embedded::{EmbeddedSwitch, Tampering};
+use netfold_io::PacketIo;
+use netfold_wire::{Flags, Kind, Packet};
 
 const WORLD: u16 = 4;
 
-/// What happens on the way to the switch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Mishap {
-    /// Two of five packets that may be trimmed are.
-    Trims,
-    /// One in twenty whole chunks of the rank with the largest share comes no sooner than this after it was first sent.
-    Holds(Duration),
-}
-
-struct Way {
-    inner: Box<dyn PacketIo>,
-    batch: RxBatch,
-    state: u32,
-    mishap: Mishap,
-    held: HashMap<u32, Instant>,
-}
-
-impl Way {
-    fn new(inner: Box<dyn PacketIo>, mishap: Mishap) -> Self {
-        let batch = inner.capabilities().batch();
-        Self { inner, batch, state: 20_241_122, mishap, held: HashMap::new() }
-    }
-
-    /// Whether a packet is kept away: its rank sends it again.
-    fn holds(&mut self, bytes: &[u8]) -> bool {
-        let (Mishap::Holds(time), Ok(packet)) = (self.mishap, Packet::new_checked(bytes)) else {
-            return false;
-        };
-        // A worker's own bit is its rank's number.
-        let late = packet.kind() == Kind::Data as u8
-            && packet.bitmap() == 1 << (WORLD - 1)
-            && !packet.flags().contains(Flags::BARE)
-            && packet.chunk().wrapping_mul(2_654_435_761) >> 16 < 65_536 / 20;
-        late && self.held.entry(packet.chunk()).or_insert_with(Instant::now).elapsed() < time
-    }
-
-    fn strikes(&mut self) -> bool {
-        self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.state >> 16 < 26_214
-    }
-}
-
-impl PacketIo for Way {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        let received = self.inner.receive(&mut self.batch)?;
-        batch.clear();
-        for at in 0..self.batch.len() {
-            let packet = self.batch.packets()[at];
-            let held = self.batch.bytes_mut(&packet).to_vec();
-            if self.holds(&held) {
-                continue;
-            }
-            let strikes = self.mishap == Mishap::Trims && self.strikes();
-            let bytes = self.batch.bytes_mut(&packet);
-            let mut len = bytes.len();
-            if let Ok(mut view) = Packet::new_checked(&mut *bytes)
-                && strikes
-                && view.flags().contains(Flags::DROPPABLE)
-            {
-                view.set_flags(view.flags().with(Flags::TRIMMED).with(Flags::BARE));
-                view.set_count(0);
-                len = header::LEN;
-            }
-            batch.spare(len).unwrap().copy_from_slice(&bytes[..len]);
-            batch.commit(packet.port, len, packet.ecn);
-        }
-        Ok(received)
-    }
-
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        self.inner.transmit(memory, packets)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.inner.wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        self.inner.waker()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        self.inner.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        self.inner.unbind_port(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.inner.peer(port)
-    }
-
-    fn counters(&self) -> IoCounters {
-        self.inner.counters()
-    }
-}
-
-/// Runs `rank` on every rank of a job at a switch behind [`Mishap`], each with its tolerance.
+/// Runs `rank` on every rank of a job at a switch before which two of five packets that may be trimmed are, each with its tolerance.
 fn job<R: Send>(
     mode: Mode,
     tolerance: impl Fn(u16) -> Tolerance + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    behind(Mishap::Trims, mode, tolerance, rank)
+    behind(|io| Tampering::trimming(io, 0.4, 20_241_122), mode, tolerance, rank)
 }
 
 fn behind<R: Send>(
-    mishap: Mishap,
+    way: fn(Box<dyn PacketIo>) -> Tampering,
     mode: Mode,
     tolerance: impl Fn(u16) -> Tolerance + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let middleware = move |io| Ok(Box::new(Way::new(io, mishap)) as Box<dyn PacketIo>);
-    let switch = EmbeddedSwitch::builder().middleware(middleware).start().unwrap();
+    let switch = EmbeddedSwitch::builder().middleware(move |io| Ok(Box::new(way(io)))).start().unwrap();
     let control = switch.control();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..WORLD)
@@ -238,13 +129,30 @@ fn what_is_left_out_of_one_step_comes_in_a_later_one() {
     }
 }
 
+/// How late chunks of the last rank are.
+const LATE: Duration = Duration::from_millis(400);
+
+/// One in twenty whole chunks of the last rank comes no sooner than that after it was first sent: what comes sooner is lost.
+fn holding(io: Box<dyn PacketIo>) -> Tampering {
+    let mut held = HashMap::new();
+    Tampering::new(io, move |bytes| {
+        let Ok(packet) = Packet::new_checked(&*bytes) else { return Some(bytes.len()) };
+        // A worker's own bit is its rank's number.
+        let late = packet.kind() == Kind::Data as u8
+            && packet.bitmap() == 1 << (WORLD - 1)
+            && !packet.flags().contains(Flags::BARE)
+            && packet.chunk().wrapping_mul(2_654_435_761) >> 16 < 65_536 / 20;
+        let stays = late && held.entry(packet.chunk()).or_insert_with(Instant::now).elapsed() < LATE;
+        (!stays).then_some(bytes.len())
+    })
+}
+
 /// One rank's chunks come 400 ms late, one in twenty: exact sums wait for each window's, and others close slots without it.
 #[test]
 fn late_shares_are_left_out_of_one_rank_alone_and_the_others_do_not_wait() {
-    let by = Duration::from_millis(400);
     let play = |tolerance: Tolerance| {
         behind(
-            Mishap::Holds(by),
+            holding,
             Mode::Bfp32,
             |_| tolerance,
             |comm| {
@@ -263,7 +171,7 @@ fn late_shares_are_left_out_of_one_rank_alone_and_the_others_do_not_wait() {
     println!("exact {:?}, closed {:?}: {:?}", exact[0].2, closed[0].2, closed[0].1);
     let all: f32 = (0..WORLD).map(share).sum();
     assert!(exact.iter().all(|(tensor, ..)| tensor.iter().all(|sum| *sum == all)), "exact sums are");
-    assert!(exact[0].2 > by * 2, "and wait: {:?}", exact[0].2);
+    assert!(exact[0].2 > LATE * 2, "and wait: {:?}", exact[0].2);
     let (first, OpReport { chunks, partial, .. }, took) = &closed[0];
     assert!(*partial > chunks / 50, "{partial} of {chunks} slots were closed");
     for (rank, (tensor, report, _)) in closed.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
-use netfold::{Builder, Communicator, Mode};
+use netfold::{Builder, Communicator, Mode, Tolerance};
 
 use crate::communicator::netfold_comm;
 use crate::exchange::{CallerExchange, Gather, ip_towards};
@@ -212,6 +212,35 @@ pub unsafe extern "C" fn netfold_builder_set_rounding(
     };
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.rounding(rounding?))) }
+}
+
+/// How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
+/// all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
+/// multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. The same bits arrive on every
+/// rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_tolerance(
+    builder: *mut netfold_builder,
+    tolerance: f64,
+    rescale: bool,
+) -> netfold_result {
+    let tolerance = tolerated(tolerance, rescale);
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.tolerance(tolerance?))) }
+}
+
+/// A tolerance from what C says.
+pub(crate) fn tolerated(tolerance: f64, rescale: bool) -> Result<Tolerance, Failure> {
+    let fraction = Tolerance::fraction(tolerance).ok_or_else(|| {
+        Failure::argument(format!(
+            "a tolerance of {tolerance} cannot be; give a part of the shares, from 0 to 1"
+        ))
+    })?;
+    Ok(Tolerance { rescale, ..fraction })
 }
 
 /// Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.

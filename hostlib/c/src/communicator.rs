@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use netfold::{Call, Collective, Communicator, DType, Network, ReduceOp, Work};
 
+use crate::builder::tolerated;
 use crate::guard::{guard, put, reference};
 use crate::result::{Failure, netfold_result};
 use crate::work::netfold_work;
@@ -176,6 +177,40 @@ pub unsafe extern "C" fn netfold_comm_start_in_class(
     })
 }
 
+/// The same as netfold_comm_start_in_class, with another tolerance than that of the builder (see netfold_builder_set_tolerance): 0 for a
+/// sum that must be whole. All ranks give the same. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
+///
+/// # Safety
+///
+/// As for netfold_comm_start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start_tolerating(
+    comm: *const netfold_comm,
+    tolerance: f64,
+    rescale: bool,
+    op_class: u8,
+    collective: i32,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u16,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
+    guard(|| {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let tolerance = tolerated(tolerance, rescale)?;
+        let call = call(collective, count, dtype, op, root)?.in_class(op_class).tolerating(tolerance);
+        // SAFETY: by this function's contract.
+        let work = unsafe { start(comm, send, recv, &call) }?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
+    })
+}
+
 /// The same as netfold_comm_start, and waits for the end.
 ///
 /// # Safety
@@ -223,7 +258,7 @@ pub unsafe extern "C" fn netfold_comm_all_reduce(
 
 /// Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
 /// numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
-/// rank's share by rounding: give it with the same tensor in the next step, all zeros in the first. After a failure both hold
+/// rank's share, by rounding or because it was missing (see netfold_builder_set_tolerance): give it with the same tensor in the next step, all zeros in the first. After a failure both hold
 /// unspecified numbers.
 ///
 /// # Safety

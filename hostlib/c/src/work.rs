@@ -49,6 +49,33 @@ pub unsafe extern "C" fn netfold_work_test(work: *const netfold_work, done: *mut
     })
 }
 
+/// Writes how many chunks of the tensor lack any rank's share to `*partial`, the same on every rank, and how many lack this rank's to
+/// `*left_out`, each unless it is NULL. Returns how the operation ended, without waiting; NETFOLD_RESULT_AGAIN when it is still under way.
+///
+/// # Safety
+///
+/// `work` is null or an operation that was not freed; `partial` and `left_out` are null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_work_left_out(
+    work: *const netfold_work,
+    partial: *mut u32,
+    left_out: *mut u32,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let work = unsafe { reference(work, "work") }?;
+        let under_way = || Failure::new(netfold_result::Again, "the operation is still under way");
+        let report = work.0.outcome().ok_or_else(under_way)?.map_err(Failure::from)?;
+        for (out, count) in [(partial, report.partial), (left_out, report.left_out)] {
+            if !out.is_null() {
+                // SAFETY: not null, and valid by this function's contract.
+                unsafe { put(out, count, "out") }?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
 ///
 /// # Safety

@@ -8,7 +8,7 @@ use netfold::{Call, Collective, DType, ReduceOp};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::connect::Options;
+use crate::connect::{Options, parse_tolerance};
 use crate::process::Home;
 use crate::tensor::{self, Tensor};
 use crate::work::{self, Work};
@@ -22,6 +22,8 @@ pub(crate) struct Communicator {
     started: Mutex<VecDeque<netfold::Work>>,
     rank: u16,
     world: u16,
+    /// Of sums that may lack shares.
+    rescale: bool,
 }
 
 enum State {
@@ -82,16 +84,19 @@ impl Communicator {
         world_size: u16,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let builder = Options::new(rank, world_size, options)?.into_builder(py)?;
+        let options = Options::new(rank, world_size, options)?;
+        let rescale = options.rescales();
+        let builder = options.into_builder(py)?;
         let communicator =
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
         let state = State::Open(Arc::new(communicator));
-        Ok(Self { state: Home::new(Mutex::new(state)), started: Mutex::default(), rank, world: world_size })
+        let state = Home::new(Mutex::new(state));
+        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale })
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, where an
     /// all-reduce is to feed its errors back.
-    #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0, residual=None))]
+    #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0, residual=None, tolerance=None))]
     #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
     fn submit(
         &self,
@@ -104,13 +109,17 @@ impl Communicator {
         dtype: Option<&str>,
         priority: u8,
         residual: Option<&Bound<'_, PyAny>>,
+        tolerance: Option<f64>,
     ) -> PyResult<Work> {
         let communicator = self.open(py)?;
         let collective = parse_collective(py, collective, root)?;
         let op = parse_op(py, op)?;
         let send = send.map(|object| Tensor::of(object, dtype)).transpose()?;
         let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
-        let call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?.in_class(priority);
+        let mut call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?.in_class(priority);
+        if let Some(part) = tolerance {
+            call = call.tolerating(parse_tolerance(py, part, self.rescale)?);
+        }
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
         let output = recv.as_ref().or(send.as_ref()).map_or(std::ptr::null_mut(), |tensor| tensor.data);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
-use netfold::{Builder, Communicator, Exchange, ExchangeError, Mode};
+use netfold::{Builder, Communicator, Exchange, ExchangeError, Mode, Tolerance};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -25,6 +25,8 @@ pub(crate) struct Options {
     mode: Option<String>,
     rounding: Option<String>,
     seed: Option<u64>,
+    tolerance: Option<f64>,
+    rescale: Option<bool>,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -39,6 +41,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Whether sums that lack shares are made as large as whole ones.
+    pub(crate) fn rescales(&self) -> bool {
+        self.rescale.unwrap_or(true)
+    }
+
     /// Reads the keyword arguments. Names that this version does not know are refused.
     pub(crate) fn new(rank: u16, world: u16, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut options = Self {
@@ -54,6 +61,8 @@ impl Options {
             mode: None,
             rounding: None,
             seed: None,
+            tolerance: None,
+            rescale: None,
             slots: None,
             classes: None,
             exchange: None,
@@ -83,6 +92,8 @@ impl Options {
                 "rounding" => options.rounding = Some(value.extract()?),
                 "seed" => options.seed = Some(value.extract()?),
                 "slots" => options.slots = Some(value.extract()?),
+                "tolerance" => options.tolerance = Some(value.extract()?),
+                "rescale" => options.rescale = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
@@ -105,6 +116,7 @@ impl Options {
     /// The library's builder.
     pub(crate) fn into_builder(self, py: Python<'_>) -> PyResult<Builder> {
         let mut builder = Communicator::builder().rank(self.rank).world_size(self.world);
+        let rescale = self.rescales();
         if let Some(job) = self.job {
             builder = builder.job(job);
         }
@@ -116,6 +128,9 @@ impl Options {
         }
         if let Some(slots) = self.slots {
             builder = builder.slots(slots);
+        }
+        if let Some(tolerance) = self.tolerance {
+            builder = builder.tolerance(parse_tolerance(py, tolerance, rescale)?);
         }
         if let Some(classes) = self.classes {
             builder = builder.classes(classes);
@@ -174,6 +189,18 @@ impl Options {
 
 fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
     name.parse().map_err(|error| errors::new(py, "argument", &format!("mode '{name}': {error}")))
+}
+
+/// How many shares may be left out, as a part of all.
+pub(crate) fn parse_tolerance(py: Python<'_>, part: f64, rescale: bool) -> PyResult<Tolerance> {
+    let tolerance = Tolerance::fraction(part).ok_or_else(|| {
+        errors::new(
+            py,
+            "argument",
+            &format!("a tolerance of {part} cannot be; give a part of the shares, from 0 to 1"),
+        )
+    })?;
+    Ok(Tolerance { rescale, ..tolerance })
 }
 
 fn parse_rounding(py: Python<'_>, name: &str, seed: u64) -> PyResult<Rounding> {

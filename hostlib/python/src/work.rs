@@ -126,6 +126,8 @@ impl Work {
         counters.set_item("elements", report.elements)?;
         counters.set_item("chunks", report.chunks)?;
         counters.set_item("non_finite", report.non_finite)?;
+        counters.set_item("partial", report.partial)?;
+        counters.set_item("left_out", report.left_out)?;
         Ok(Some(counters))
     }
 

@@ -15,6 +15,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netfold_embedded::{EmbeddedSwitch, Tampering};
+
 /// All tests of one interpreter take about four minutes on two busy cores.
 const LIMIT: Duration = Duration::from_secs(1500);
 
@@ -117,6 +119,10 @@ fn pytest(python: &str, site: &Path) {
     let mut command = Command::new(python);
     command.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"]);
     command.current_dir(here()).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    // A switch to which packets come trimmed, two of five that may be.
+    let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
+    let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
+    command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
     let status = run(&mut command);
     assert!(status.success(), "pytest under {python}: {status}");
 }

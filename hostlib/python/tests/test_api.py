@@ -1,6 +1,7 @@
 """Collectives on numpy arrays, ranks as threads."""
 
 import array
+import os
 import pickle
 import threading
 import time
@@ -327,3 +328,70 @@ def test_switches():
         netfold.Switch(payload=77)
     with pytest.raises(netfold.ArgumentError):
         netfold.Switch("localhost")
+
+
+@pytest.fixture
+def trimming():
+    """Address of a switch to which packets come trimmed; the Rust test that runs these tests starts one."""
+    address = os.environ.get("NETFOLD_TEST_TRIMMING")
+    if address is None:
+        pytest.skip("no NETFOLD_TEST_TRIMMING: run by cargo test -p netfold-python")
+    return address
+
+
+def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming):
+    """Every rank's share tells it apart, so that a sum tells whose are in it."""
+    world, count = 3, 100_000
+
+    def body(comm):
+        mine = numpy.full(count, 2.0**comm.rank, numpy.float32)
+        work = comm.all_reduce_async(mine)
+        total, report = work.wait(), work.report()
+        part = comm.reduce_scatter_async(numpy.full(3 * count, 2.0**comm.rank, numpy.float32), tolerance=0.1)
+        scattered, less = part.wait(), part.report()
+        whole = comm.all_reduce_async(numpy.full(count, 2.0**comm.rank, numpy.float32), tolerance=0)
+        assert (whole.wait() == 7).all() and whole.report()["partial"] == 0
+        return total, report, scattered, less
+
+    results = ranks(world, body, switch=trimming, tolerance=0.2, rescale=False, fall_back=False, slots=64)
+    sums = set(numpy.unique(results[0][0]))
+    assert sums <= set(range(8)) and len(sums) > 1, sums
+    for total, report, scattered, less in results:
+        assert total.tobytes() == results[0][0].tobytes()
+        assert report["partial"] == results[0][1]["partial"] > 0
+        assert 0 < report["left_out"] <= report["chunks"] // 5
+        assert less["left_out"] <= less["chunks"] // 10 and set(numpy.unique(scattered)) <= set(range(8))
+    assert results[0][3]["partial"] > 0
+
+
+def test_what_was_left_out_comes_later_with_a_residual(ranks, trimming):
+    count, steps = 30_000, 6
+
+    def body(comm):
+        residual = numpy.zeros(count, numpy.float32)
+        delivered = numpy.zeros(count, numpy.float64)
+        left_out = 0
+        for step in range(steps):
+            mine = numpy.full(count, 1.0 + step + comm.rank, numpy.float32)
+            work = comm.all_reduce_async(mine, residual=residual)
+            delivered += work.wait()
+            left_out += work.report()["left_out"]
+        return delivered, residual, left_out
+
+    results = ranks(2, body, switch=trimming, tolerance=0.3, rescale=False, fall_back=False, slots=64)
+    sent = sum(1.0 + step + rank for step in range(steps) for rank in range(2))
+    kept = sum(residual.astype(numpy.float64) for _, residual, _ in results)
+    assert all(left_out > 0 for _, _, left_out in results)
+    assert numpy.abs(results[0][0] + kept - sent).max() < 1e-3
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.5, float("nan")])
+def test_tolerances_that_cannot_be_are_refused(ranks, tolerance):
+    with pytest.raises(netfold.ArgumentError):
+        netfold.Communicator(0, 1, switch="127.0.0.1:1", tolerance=tolerance)
+
+    def body(comm):
+        with pytest.raises(netfold.ArgumentError):
+            comm.all_reduce(numpy.ones(4, numpy.float32), tolerance=tolerance)
+
+    ranks(1, body)

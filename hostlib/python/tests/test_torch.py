@@ -59,6 +59,37 @@ def test_ddp_with_error_feedback():
             assert outcome["left"] and "float32" in outcome["refused"]
 
 
+@pytest.mark.parametrize("error_feedback", ["0", "1"])
+def test_ddp_where_gradients_may_be_missing(error_feedback):
+    switch = os.environ.get("NETFOLD_TEST_TRIMMING")
+    if switch is None:
+        pytest.skip("no NETFOLD_TEST_TRIMMING: run by cargo test -p netfold-python")
+    environment = {"NETFOLD_TOLERANCE": "0.2", "NETFOLD_ERROR_FEEDBACK": error_feedback, "NETFOLD_SLOTS": "64"}
+    outcomes = run_ranks("tolerance", 3, {**environment, "NETFOLD_TEST_SWITCH": switch})
+    for outcome in outcomes:
+        assert outcome["sum"] == outcomes[0]["sum"], "models differ between ranks"
+        assert outcome["partial"] == outcomes[0]["partial"] > 0
+        assert 0 < outcome["left_out"] <= outcome["chunks"] / 5
+        assert outcome["exact"] == 0, "a hook of its own tolerance"
+        assert outcome["last"] < outcome["first"], "it learns"
+
+
+def test_operations_of_a_sharded_model_are_told_apart_by_their_order():
+    from netfold.torch._order import Order
+
+    order = Order(4)
+    for iteration in range(3):
+        assert [order.gather() for _ in range(5)] == [3] * 5
+        found = []
+        for layer in range(5):
+            if layer < 4:
+                order.gather()
+            found.append(order.scatter())
+        # The first iteration knows nothing of the last one yet.
+        assert found == [0, 1, 2, 2, 3 if iteration else 2]
+    assert {Order(1).gather(), Order(1).scatter()} == {0}
+
+
 def test_zero_redundancy_optimizer():
     outcomes = run_ranks("zero", 2)
     assert outcomes[0]["sum"] == outcomes[1]["sum"]

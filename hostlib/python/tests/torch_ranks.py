@@ -243,6 +243,33 @@ def feedback():
         report(refused=str(error))
 
 
+def tolerance():
+    """DDP whose hook may miss shares of gradients, at a switch to which packets come trimmed."""
+    start("gloo")
+    options = netfold.torch.Options(switch=os.environ["NETFOLD_TEST_SWITCH"], fall_back=False)
+
+    def learn(state):
+        model = DistributedDataParallel(network(width=512))
+        model.register_comm_hook(state, netfold.torch.all_reduce_hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []
+        for step in range(20):
+            inputs, labels = batch(step % 2)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        report(first=losses[0], last=losses[-1])
+        return sum(parameter.double().sum().item() for parameter in model.parameters())
+
+    exact = netfold.torch.HookState(options=options, tolerance=0.0)
+    learn(exact)
+    report(exact=exact.partial + exact.left_out)
+    state = netfold.torch.HookState(options=options)  # by NETFOLD_TOLERANCE
+    report(sum=learn(state), chunks=state.chunks, partial=state.partial, left_out=state.left_out)
+
+
 def zero():
     """ZeroRedundancyOptimizer: sharded optimizer states, broadcast of parameters."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

@@ -67,8 +67,14 @@ pub fn named() -> Vec<Named> {
         named("half", "IEEE binary16 lanes, summed in fixed point", with(Numerics::Half, &two)),
         named(
             "queues",
-            "four queues by class, marks, and trimming of droppable data, for bmv2",
-            Profile { priorities: 4, ecn_depth: 16, trim_depth: 24, ..with(Numerics::Word, LaneOp::ALL) },
+            "four queues by class, marks, trimming of droppable data, and forwarding, for bmv2",
+            Profile {
+                priorities: 4,
+                ecn_depth: 16,
+                trim_depth: 24,
+                transit: 64,
+                ..with(Numerics::Word, LaneOp::ALL)
+            },
         ),
         named("float", "IEEE binary32 lanes, exponent and mantissa apart", with(Numerics::Float, &two)),
         named("small", "a root for two workers and four slots, to read and to test with", small()),

@@ -34,7 +34,7 @@ impl From<CommandFailed> for RunError {
 }
 
 /// Runs a closure on a thread of its own within a network namespace.
-fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
+pub(super) fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
     crate::netns::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
 }
 
@@ -179,7 +179,7 @@ fn build(config: &Config, plan: &Plan) -> Result<Namespaces, CommandFailed> {
 }
 
 /// Gives an interface its addresses and the way to a switch.
-fn host(
+pub(super) fn host(
     name: &str,
     interface: &str,
     own: SocketAddrV4,

@@ -173,6 +173,9 @@ struct ProfileOptions {
     /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never.
     #[arg(long)]
     trim_depth: Option<u32>,
+    /// Addresses whose packets are sent on as they are; 0 for a switch that forwards nothing.
+    #[arg(long)]
+    transit: Option<u32>,
     /// Whether a job's switch can stand below another.
     #[arg(long, value_name = "BOOL")]
     hierarchy: Option<bool>,
@@ -193,6 +196,7 @@ impl ProfileOptions {
             (&mut profile.priorities, self.priorities),
             (&mut profile.ecn_depth, self.ecn_depth),
             (&mut profile.trim_depth, self.trim_depth),
+            (&mut profile.transit, self.transit),
         ];
         for (parameter, given) in numbers {
             *parameter = given.unwrap_or(*parameter);
@@ -201,7 +205,7 @@ impl ProfileOptions {
         profile.ops = self.ops.clone().unwrap_or(profile.ops);
         if self.datagram {
             profile.encapsulation = Encapsulation::Datagram;
-            (profile.ecn_depth, profile.trim_depth) = (0, 0);
+            (profile.ecn_depth, profile.trim_depth, profile.transit) = (0, 0, 0);
         }
         profile
     }

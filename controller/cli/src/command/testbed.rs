@@ -3,6 +3,7 @@
 mod experiment;
 mod leaf_spine;
 mod survive;
+mod trim;
 
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ enum What {
     Survive(survive::Survive),
     LeafSpine(leaf_spine::LeafSpine),
     Experiment(experiment::Experiment),
+    Trim(trim::Trim),
     #[command(hide = true)]
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
@@ -191,6 +193,7 @@ impl Testbed {
             What::Survive(survive) => survive.run(output),
             What::LeafSpine(fabric) => fabric.run(output),
             What::Experiment(experiment) => experiment.run(output),
+            What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),
         }
     }

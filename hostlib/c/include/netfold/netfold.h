@@ -444,6 +444,18 @@ netfold_result netfold_builder_set_rounding(netfold_builder *builder,
                                             uint64_t seed);
 
 /**
+ * How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
+ * all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
+ * multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. The same bits arrive on every
+ * rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_tolerance(netfold_builder *builder,
+                                             double tolerance,
+                                             bool rescale);
+
+/**
  * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
@@ -613,6 +625,25 @@ netfold_result netfold_comm_start_in_class(const netfold_comm *comm,
                                            netfold_work **out);
 
 /**
+ * The same as netfold_comm_start_in_class, with another tolerance than that of the builder (see netfold_builder_set_tolerance): 0 for a
+ * sum that must be whole. All ranks give the same. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
+ *
+ * Memory: As for netfold_comm_start.
+ */
+netfold_result netfold_comm_start_tolerating(const netfold_comm *comm,
+                                             double tolerance,
+                                             bool rescale,
+                                             uint8_t op_class,
+                                             int32_t collective,
+                                             const void *send,
+                                             void *recv,
+                                             size_t count,
+                                             int32_t dtype,
+                                             int32_t op,
+                                             uint16_t root,
+                                             netfold_work **out);
+
+/**
  * The same as netfold_comm_start, and waits for the end.
  *
  * Memory: As for netfold_comm_start.
@@ -640,7 +671,7 @@ netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
 /**
  * Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
  * numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
- * rank's share by rounding: give it with the same tensor in the next step, all zeros in the first. After a failure both hold
+ * rank's share, by rounding or because it was missing (see netfold_builder_set_tolerance): give it with the same tensor in the next step, all zeros in the first. After a failure both hold
  * unspecified numbers.
  *
  * Memory: As for netfold_comm_start; and `residual` is null or valid for reads and writes of `count` numbers until the operation is over;
@@ -783,6 +814,16 @@ netfold_result netfold_work_wait(const netfold_work *work,
  */
 netfold_result netfold_work_test(const netfold_work *work,
                                  bool *done);
+
+/**
+ * Writes how many chunks of the tensor lack any rank's share to `*partial`, the same on every rank, and how many lack this rank's to
+ * `*left_out`, each unless it is NULL. Returns how the operation ended, without waiting; NETFOLD_RESULT_AGAIN when it is still under way.
+ *
+ * Memory: `work` is null or an operation that was not freed; `partial` and `left_out` are null or valid for a write.
+ */
+netfold_result netfold_work_left_out(const netfold_work *work,
+                                     uint32_t *partial,
+                                     uint32_t *left_out);
 
 /**
  * Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use netfold_embedded::EmbeddedSwitch;
+use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
 
 use crate::install::{compile, pkg_config, prefix, source};
@@ -67,6 +67,36 @@ fn the_example_in_processes() {
         }
     }
     assert!(switch.stop().unwrap().results > 0);
+}
+
+/// Sums that may lack shares, at a switch to which packets come trimmed: the same on all ranks, and none where none may be missing.
+#[test]
+fn what_c_programs_tolerate_is_left_out_and_no_more() {
+    if !tools("the tolerance of C programs") {
+        return;
+    }
+    let mut flags = pkg_config(&["--cflags", "--libs"]);
+    flags.extend(["-std=c11", "-pedantic"].map(str::to_owned));
+    let program = compile("gcc", "hostlib/c/tests/programs/tolerance.c", "tolerance", &flags);
+    let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
+    let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
+    let ranks = (0..3).map(|rank: u16| {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+        command.args([switch.control().to_string(), "tolerance".into(), rank.to_string(), "3".into()]);
+        Running::start(&mut command, LIMIT)
+    });
+    let said: Vec<String> = ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.end().good()).collect();
+    let lines = |said: &str| -> Vec<String> {
+        said.lines().filter(|line| line.contains("partial")).map(str::to_owned).collect()
+    };
+    let first = lines(&said[0]);
+    assert!(said.iter().all(|said| lines(said) == first), "ranks differ: {said:?}");
+    let [own, more, exact] = &first[..] else { panic!("{first:?}") };
+    for (line, lacking) in [(own, true), (more, true), (exact, false)] {
+        assert!(line.contains(&format!("lacking {}, odd 0", u8::from(lacking))), "{line}");
+    }
+    assert!(exact.contains("partial 0,"), "{exact}");
 }
 
 /// Runs the abuse of every function, with some program in front.

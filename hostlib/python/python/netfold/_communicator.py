@@ -51,6 +51,8 @@ class Communicator:
         seed: Optional[int] = None,
         slots: Optional[int] = None,
         classes: Optional[int] = None,
+        tolerance: Optional[float] = None,
+        rescale: bool = True,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -70,6 +72,11 @@ class Communicator:
         floating-point tensors travel over them: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
         ``rounding`` is how numbers are rounded to what travels: ``nearest`` (default), or ``stochastic``, up or down by chance so that
         the expected value is the number; the same ``seed`` (default 0) gives the same results. Hosts round nothing off.
+
+        ``tolerance`` (0 to 1, the same on all ranks; default 0, exact) is how many of each rank's shares may be missing from sums and
+        averages of floats through a switch, where the network is congested. All ranks get the same. A sum that lacks shares is multiplied by
+        ranks over shares, unless ``rescale=False``; ``Work.report()`` says how many chunks lack any (``partial``), and this rank's
+        (``left_out``); with a ``residual`` what was missing comes in a later step (then give ``rescale=False``).
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
         of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
@@ -96,6 +103,8 @@ class Communicator:
             mode=mode,
             rounding=rounding,
             seed=seed,
+            tolerance=tolerance,
+            rescale=rescale,
             slots=slots,
             classes=classes,
             exchange=exchange,
@@ -151,15 +160,18 @@ class Communicator:
         dtype: Optional[str] = None,
         priority: int = 0,
         residual: Optional[Any] = None,
+        tolerance: Optional[float] = None,
     ) -> T:
         """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors.
 
         With a ``residual`` (error feedback; sums and averages of ``float32``): it is added to the tensor first, and then holds what
         rounding left out of this rank's share. Keep one for each tensor, as long as it, ``float32``, all zeros at first, and
         give it with that tensor in every step. After an exception that ends the job its numbers mean nothing.
+
+        ``tolerance`` is that of this operation alone, the same on all ranks: 0 for a sum that must be whole.
         """
         return self.all_reduce_async(
-            tensor, op, out=out, dtype=dtype, priority=priority, residual=residual
+            tensor, op, out=out, dtype=dtype, priority=priority, residual=residual, tolerance=tolerance
         ).wait()
 
     def reduce(
@@ -184,10 +196,19 @@ class Communicator:
         return self.all_gather_async(tensor, out=out, dtype=dtype, priority=priority).wait()
 
     def reduce_scatter(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self,
+        tensor: T,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+        tolerance: Optional[float] = None,
     ) -> T:
         """This rank's part of the reduction, of ``world_size`` parts along the first dimension."""
-        return self.reduce_scatter_async(tensor, op, out=out, dtype=dtype, priority=priority).wait()
+        return self.reduce_scatter_async(
+            tensor, op, out=out, dtype=dtype, priority=priority, tolerance=tolerance
+        ).wait()
 
     def all_to_all(self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0) -> T:
         """Part ``rank`` of every rank's tensor, in order of rank; parts are equal."""
@@ -208,9 +229,10 @@ class Communicator:
         dtype: Optional[str] = None,
         priority: int = 0,
         residual: Optional[Any] = None,
+        tolerance: Optional[float] = None,
     ) -> Work[T]:
         """Starts an ``all_reduce``."""
-        return self._start("all_reduce", tensor, out, op, 0, dtype, priority, residual)
+        return self._start("all_reduce", tensor, out, op, 0, dtype, priority, residual, tolerance)
 
     def reduce_async(
         self,
@@ -240,7 +262,14 @@ class Communicator:
         return self._start("all_gather", tensor, out, "sum", 0, dtype, priority)
 
     def reduce_scatter_async(
-        self, tensor: T, op: str = "sum", *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
+        self,
+        tensor: T,
+        op: str = "sum",
+        *,
+        out: Optional[T] = None,
+        dtype: Optional[str] = None,
+        priority: int = 0,
+        tolerance: Optional[float] = None,
     ) -> Work[T]:
         """Starts a ``reduce_scatter``."""
         if out is None:
@@ -250,7 +279,7 @@ class Communicator:
                     f"the first dimension, {first}, is not {self.world_size} equal parts; pad it, or give out=", "length"
                 )
             out = _new(tensor, (first // self.world_size, *rest))
-        return self._start("reduce_scatter", tensor, out, op, 0, dtype, priority)
+        return self._start("reduce_scatter", tensor, out, op, 0, dtype, priority, tolerance=tolerance)
 
     def all_to_all_async(
         self, tensor: T, *, out: Optional[T] = None, dtype: Optional[str] = None, priority: int = 0
@@ -309,9 +338,10 @@ class Communicator:
         dtype: Optional[str],
         priority: int,
         residual: Optional[Any] = None,
+        tolerance: Optional[float] = None,
     ) -> Work[T]:
         recv = tensor if out is None else out
-        native = self._native.submit(collective, tensor, recv, op, root, dtype, priority, residual)
+        native = self._native.submit(collective, tensor, recv, op, root, dtype, priority, residual, tolerance)
         return Work(native, recv)
 
 

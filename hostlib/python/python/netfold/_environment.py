@@ -56,6 +56,19 @@ def number(name: str) -> int:
         raise ArgumentError(f"the environment variable {name} is '{os.environ[name]}', which is no number", "argument") from None
 
 
+def part(name: str) -> float:
+    """The environment variable's part of a whole, from 0 to 1."""
+    try:
+        found = float(os.environ[name])
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found <= 1.0:
+        raise ArgumentError(
+            f"the environment variable {name} is '{os.environ[name]}'; give a part from 0 to 1, as 0.01", "argument"
+        )
+    return found
+
+
 def flag(name: str, default: bool) -> bool:
     """The environment variable's yes or no."""
     value = os.environ.get(name, "").strip().lower()

@@ -23,6 +23,7 @@ class Communicator:
         dtype: Optional[str],
         priority: int = 0,
         residual: Any = None,
+        tolerance: Optional[float] = None,
     ) -> Work: ...
     @property
     def rank(self) -> int: ...

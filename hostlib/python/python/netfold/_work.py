@@ -44,7 +44,7 @@ class Work(Generic[T]):
         return self._native.exception()
 
     def report(self) -> Optional[Dict[str, Any]]:
-        """Counters of the finished operation, such as ``non_finite``; ``None`` when it failed or is under way."""
+        """Counters of the finished operation, such as ``non_finite``, ``partial`` and ``left_out``; ``None`` when it failed or is under way."""
         return self._native.report()
 
     def add_done_callback(self, callback: Callable[["Work[T]"], object]) -> None:

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .. import ArgumentError, Closed, Communicator, Error
 from . import _rendezvous
 from ._options import Options
+from ._order import Order
 from ._work import NetfoldWork, reduction
 
 logger = logging.getLogger("netfold")
@@ -51,6 +52,7 @@ class NetfoldGroup(Base):
         self._aborted = False
         self._closed = False
         self._options = options or Options().resolved()
+        self._order = Order(self._options.classes or 1)
         # A work object that nobody holds must not go while torch waits for its future.
         self._pending: Deque[NetfoldWork] = collections.deque()
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
@@ -120,7 +122,7 @@ class NetfoldGroup(Base):
 
     def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None, *more: Any, **named: Any) -> Any:
         op = reduction(opts)
-        work = self._start("reduce_scatter", input, output, op, [output])
+        work = self._start("reduce_scatter", input, output, op, [output], self._order.scatter())
         return work if work is not None else self._reduce_then_keep(output, input, opts)
 
     reduce_scatter_single = _reduce_scatter_base
@@ -137,7 +139,7 @@ class NetfoldGroup(Base):
         return work if work is not None else self._reduce_then_keep(outputs[0], whole, opts)
 
     def _allgather_base(self, output: Any, input: Any, opts: Any = None, *more: Any, **named: Any) -> Any:
-        work = self._start("all_gather", input, output, "sum", [output])
+        work = self._start("all_gather", input, output, "sum", [output], self._order.gather())
         if work is not None:
             return work
         parts = list(output.view(-1).view(self._size, -1).unbind(0))

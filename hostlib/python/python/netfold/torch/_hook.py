@@ -12,6 +12,7 @@ import torch.distributed as dist
 from .. import ArgumentError, _environment
 from ._backend import NetfoldGroup
 from ._options import Options
+from ._work import NetfoldWork
 
 logger = logging.getLogger("netfold")
 
@@ -26,6 +27,10 @@ class HookState:
     in a residual for each bucket: as much memory as the gradients. DistributedDataParallel rebuilds its buckets after the first
     step, and a residual fits its own bucket alone, so they start from zero again then, which one line of the log says.
 
+    With a ``tolerance`` (or ``NETFOLD_TOLERANCE``), from 0 to 1, up to this part of each rank's gradients may be missing from the
+    averages where the network is congested, and with error feedback comes in a later step. ``chunks``, ``partial`` and ``left_out``
+    count, over all steps so far, what travelled, what lacked any rank's share, and what lacked this rank's.
+
     The group of ``process_group`` (default: the world) is used for finding each other, and for what is not accelerated.
     """
 
@@ -35,6 +40,7 @@ class HookState:
         options: Optional[Options] = None,
         timeout: timedelta = timedelta(minutes=30),
         error_feedback: Optional[bool] = None,
+        tolerance: Optional[float] = None,
     ) -> None:
         from torch.distributed.distributed_c10d import _get_default_group, _get_default_store
 
@@ -50,6 +56,12 @@ class HookState:
         if error_feedback is None:
             error_feedback = _environment.flag("NETFOLD_ERROR_FEEDBACK", False)
         self.error_feedback = error_feedback
+        if tolerance is not None:
+            resolved.tolerance = tolerance
+        if resolved.rescale is None:
+            # What is missing comes later: it must not be made up for now, too.
+            resolved.rescale = not error_feedback
+        self.chunks = self.partial = self.left_out = 0
         #: By bucket: the parameters that it held, and what was left out of their gradients.
         self._residuals: Dict[int, Tuple[Tuple[int, ...], torch.Tensor]] = {}
         self.group = NetfoldGroup(store, rank, size, timeout, resolved)
@@ -82,6 +94,13 @@ class HookState:
         self._residuals[bucket.index()] = (parameters, residual)
         return residual
 
+    def _tally(self, report: Optional[Dict[str, Any]]) -> None:
+        """Adds what became of a bucket. Called on one thread of the package."""
+        if report is not None:
+            self.chunks += report["chunks"]
+            self.partial += report["partial"]
+            self.left_out += report["left_out"]
+
     def reset(self) -> None:
         """Forgets what was left out, as after loading a checkpoint. To be called between steps, on all ranks or some."""
         self._residuals.clear()
@@ -100,8 +119,11 @@ def all_reduce_hook(state, bucket):  # type: ignore[no-untyped-def]  # torch com
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
     work = state.group.allreduce([bucket.buffer()], options, state.priority(bucket), state.residual(bucket))
-    return work.get_future().then(_first)
 
+    def conclude(future: Any) -> Any:
+        gradients = future.value()[0]
+        if isinstance(work, NetfoldWork):
+            state._tally(work.report())
+        return gradients
 
-def _first(future: Any) -> Any:
-    return future.value()[0]
+    return work.get_future().then(conclude)

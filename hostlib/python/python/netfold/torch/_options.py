@@ -31,12 +31,18 @@ class Options:
     rounding: Optional[str] = None
     #: Where stochastic rounding's draws start (``NETFOLD_SEED``). Default 0.
     seed: Optional[int] = None
+    #: How many of each rank's shares may be missing from sums and averages of floats where the network is congested, 0 to 1
+    #: (``NETFOLD_TOLERANCE``). Default 0: every share is in every sum.
+    tolerance: Optional[float] = None
+    #: Whether a sum that lacks shares is multiplied by ranks over shares (``NETFOLD_RESCALE``). Default yes; for the hook with error
+    #: feedback no.
+    rescale: Optional[bool] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
     #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
     slots: Optional[int] = None
     #: Classes of operations, 1 to 16, a power of two (``NETFOLD_CLASSES``): what the DDP hook needs to have front layers' gradients
-    #: overtake others. Default 1; 2 for the hook.
+    #: overtake others, and FSDP2 to have its gathers and the first layers' gradients do. Default 1; 2 for the hook.
     classes: Optional[int] = None
     #: Whether ranks of one host reduce through shared memory first (``NETFOLD_SHARED_MEMORY``). Default yes.
     shared_memory: Optional[bool] = None
@@ -64,6 +70,12 @@ class Options:
         classes = self.classes
         if classes is None and os.environ.get("NETFOLD_CLASSES"):
             classes = _environment.number("NETFOLD_CLASSES")
+        tolerance = self.tolerance
+        if tolerance is None and os.environ.get("NETFOLD_TOLERANCE"):
+            tolerance = _environment.part("NETFOLD_TOLERANCE")
+        rescale = self.rescale
+        if rescale is None and os.environ.get("NETFOLD_RESCALE"):
+            rescale = _environment.flag("NETFOLD_RESCALE", True)
         trees = self.trees
         if trees is None and os.environ.get("NETFOLD_TREES"):
             trees = _environment.number("NETFOLD_TREES")
@@ -80,6 +92,8 @@ class Options:
             mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
             rounding=text(self.rounding, "NETFOLD_ROUNDING"),
             seed=seed,
+            tolerance=tolerance,
+            rescale=rescale,
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,

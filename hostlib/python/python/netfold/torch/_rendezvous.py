@@ -98,6 +98,8 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             classes=options.classes,
             rounding=options.rounding,
             seed=options.seed,
+            tolerance=options.tolerance,
+            rescale=options.rescale is not False,
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -74,6 +74,10 @@ class NetfoldWork(_Work):
     def exception(self) -> Optional[BaseException]:
         """What the operation failed with."""
         return self._native.exception()
+
+    def report(self) -> Optional[Dict[str, Any]]:
+        """Counters of the operation, such as ``partial`` and ``left_out``; ``None`` when it failed or is under way."""
+        return self._native.report()
 
     def result(self) -> List[torch.Tensor]:
         """The tensors."""
