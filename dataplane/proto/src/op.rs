@@ -52,6 +52,11 @@ impl Tolerance {
         Self { late: true, ..self }
     }
 
+    /// The part of a rank's shares that may be missing, 0 to 1.
+    pub fn as_fraction(self) -> f64 {
+        f64::from(self.parts) / f64::from(Self::PARTS)
+    }
+
     /// Whether any share may be left out.
     pub const fn any(self) -> bool {
         self.parts > 0
@@ -78,7 +83,7 @@ impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let late = if self.late { ", late ones too" } else { "" };
         let kept = if self.rescale { "" } else { ", not rescaled" };
-        let percent = 100.0 * f64::from(self.parts) / f64::from(Self::PARTS);
+        let percent = 100.0 * self.as_fraction();
         write!(f, "up to {percent} % of shares left out{late}{kept}")
     }
 }
