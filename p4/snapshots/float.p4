@@ -93,6 +93,7 @@ struct metadata_t {
     bit<16> workers;
     bit<32> settled;
     bit<32> share;
+    bit<32> tally;
     bit<48> swap;
     bit<8> emit;
     bit<32> value_00;
@@ -210,7 +211,7 @@ control IngressImpl(
     @id(0x16001007) register<bit<32>, bit<32>>(128) sum_07;
     @id(0x16000005) register<bit<32>, bit<32>>(128) settled_chunk;
     @id(0x16000006) register<bit<32>, bit<32>>(128) shares_children;
-    @id(0x16000007) register<bit<16>, bit<32>>(128) counted_workers;
+    @id(0x16000007) register<bit<32>, bit<32>>(128) tally_tally;
     @id(0x16002000) register<bit<16>, bit<32>>(128) power_00;
     @id(0x16002001) register<bit<16>, bit<32>>(128) power_01;
     @id(0x16002002) register<bit<16>, bit<32>>(128) power_02;
@@ -242,7 +243,7 @@ control IngressImpl(
         claim_seen.read(old0, meta.index);
         bit<32> old1;
         claim_chunk.read(old1, meta.index);
-        claim_seen.write(meta.index, (hdr.netfold.chunk == old1) ? (old0 | meta.bit_mask) : old0);
+        claim_seen.write(meta.index, ((hdr.netfold.chunk == old1) && ((old0 & hdr.netfold.bitmap) == hdr.netfold.bitmap)) ? (old0 | meta.bit_mask) : old0);
         meta.seen = (hdr.netfold.chunk == old1) ? old0 : 32w0;
     }
 
@@ -307,8 +308,8 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_store() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store() {
+        tally_tally.write(meta.index, meta.tally);
     }
 
     @hidden
@@ -376,10 +377,10 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_read_out() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        hdr.netfold.count = old0;
+    action tally_read_out() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        meta.tally = old0;
     }
 
     @hidden
@@ -425,13 +426,29 @@ control IngressImpl(
     }
 
     @hidden
+    action shares_add_out() {
+        bit<32> old0;
+        shares_children.read(old0, meta.index);
+        shares_children.write(meta.index, old0 | meta.share);
+        hdr.netfold.bitmap = old0 | meta.share;
+    }
+
+    @hidden
+    action tally_add_out() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        tally_tally.write(meta.index, old0 + meta.tally);
+        meta.tally = old0 + meta.tally;
+    }
+
+    @hidden
     action exponent_store_out() {
         exponent_exponent.write(meta.index, hdr.netfold.exp_next);
     }
 
     @hidden
-    action counted_store_out() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store_out() {
+        tally_tally.write(meta.index, meta.tally);
     }
 
     @hidden
@@ -460,22 +477,6 @@ control IngressImpl(
         exponent_exponent.read(old0, meta.index);
         exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
         hdr.netfold.exp_next = old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next;
-    }
-
-    @hidden
-    action shares_add_out() {
-        bit<32> old0;
-        shares_children.read(old0, meta.index);
-        shares_children.write(meta.index, old0 | meta.share);
-        hdr.netfold.bitmap = old0 | meta.share;
-    }
-
-    @hidden
-    action counted_add_out() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        counted_workers.write(meta.index, old0 + hdr.netfold.count);
-        hdr.netfold.count = old0 + hdr.netfold.count;
     }
 
     @hidden
@@ -580,10 +581,10 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_add() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        counted_workers.write(meta.index, old0 + hdr.netfold.count);
+    action tally_add() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        tally_tally.write(meta.index, old0 + meta.tally);
     }
 
     @hidden
@@ -1254,6 +1255,13 @@ control IngressImpl(
                 if (hdr.netfold.count != 16w0x0) {
                     meta.share = meta.bit_mask;
                 }
+                meta.tally = (bit<32>)(hdr.netfold.count);
+                if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
+                    meta.tally = meta.tally + 32w0x10000;
+                }
+                if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
+                    meta.tally = meta.tally + 32w0x1000000;
+                }
                 if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
                     hdr.lanes.setValid();
                     hdr.lanes.d00 = 0;
@@ -1293,7 +1301,7 @@ control IngressImpl(
                         power_clear();
                         sum_clear();
                         shares_store();
-                        counted_store();
+                        tally_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
                         hdr.netfold.bitmap = meta.seen;
@@ -1327,7 +1335,7 @@ control IngressImpl(
                             } else {
                                 shares_store_out();
                             }
-                            counted_store();
+                            tally_store();
                             hdr.netfold.kind = 4w0x2;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
@@ -1368,16 +1376,29 @@ control IngressImpl(
                             settled_read_out();
                             exponent_read_out();
                             shares_read_out();
-                            counted_read_out();
+                            tally_read_out();
+                            hdr.netfold.count = (bit<16>)(meta.tally);
                             if (hdr.lanes.isValid()) {
                                 power_read_to_power_now();
                                 sum_read_to_acc();
                             }
                             meta.emit = 8w0x1;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            }
+                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                            }
                             if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -1401,15 +1422,24 @@ control IngressImpl(
                                 hdr.udp.checksum = 16w0x0;
                                 answers.count(32w0x1);
                             }
-                        } else {
+                        } else if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
                             exponent_read_out();
-                            shares_read_out();
-                            counted_read_out();
+                            meta.share = 32w0x0;
+                            meta.tally = 32w0x10000;
+                            shares_add_out();
+                            tally_add_out();
+                            hdr.netfold.count = (bit<16>)(meta.tally);
                             power_read_to_power_now();
                             sum_read_to_acc();
                             if (meta.role == 8w0x1) {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -1418,7 +1448,13 @@ control IngressImpl(
                                 answers.count(32w0x2);
                             } else {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x2;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -1426,6 +1462,26 @@ control IngressImpl(
                                 standard_metadata.mcast_grp = meta.group;
                                 answers.count(32w0x0);
                             }
+                        } else {
+                            hdr.netfold.kind = 4w0x8;
+                            hdr.netfold.bitmap = meta.seen;
+                            hdr.lanes.setInvalid();
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                            hdr.udp.length = 16w0x24;
+                            hdr.ipv4.total_len = 16w0x38;
+                            meta.answer = 8w0x2;
+                            standard_metadata.egress_spec = (bit<9>)(meta.port);
+                            meta.swap = hdr.ethernet.dst;
+                            hdr.ethernet.dst = hdr.ethernet.src;
+                            hdr.ethernet.src = meta.swap;
+                            meta.swap = (bit<48>)(hdr.ipv4.dst);
+                            hdr.ipv4.dst = hdr.ipv4.src;
+                            hdr.ipv4.src = (bit<32>)(meta.swap);
+                            meta.swap = (bit<48>)(hdr.udp.dst_port);
+                            hdr.udp.dst_port = hdr.udp.src_port;
+                            hdr.udp.src_port = (bit<16>)(meta.swap);
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
                         }
                     } else {
                         meta.reason = 8w0xd;
@@ -1455,16 +1511,29 @@ control IngressImpl(
                         settled_read_out();
                         exponent_read_out();
                         shares_read_out();
-                        counted_read_out();
+                        tally_read_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
                             power_read_to_power_now();
                             sum_read_to_acc();
                         }
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
                             meta.emit = 8w0x1;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            }
+                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                            }
                             hdr.netfold.kind = 4w0x1;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
@@ -1516,7 +1585,8 @@ control IngressImpl(
                     if (meta.diff != 32w0x0) {
                         exponent_store_out();
                         shares_store_out();
-                        counted_store_out();
+                        tally_store_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                             power_store();
                             lanes_3();
@@ -1528,7 +1598,8 @@ control IngressImpl(
                     } else {
                         exponent_raise_out();
                         shares_add_out();
-                        counted_add_out();
+                        tally_add_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
                             if (meta.share != 32w0x0) {
                                 if (hdr.netfold.op == 4w0x0) {
@@ -1548,7 +1619,13 @@ control IngressImpl(
                     }
                     if (meta.role == 8w0x1) {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         hdr.netfold.kind = 4w0x1;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
@@ -1557,7 +1634,13 @@ control IngressImpl(
                         answers.count(32w0x2);
                     } else {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         hdr.netfold.kind = 4w0x2;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
@@ -1568,7 +1651,7 @@ control IngressImpl(
                 } else if (meta.diff != 32w0x0) {
                     exponent_store();
                     shares_store();
-                    counted_store();
+                    tally_store();
                     if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                         power_store();
                         lanes_3();
@@ -1580,7 +1663,7 @@ control IngressImpl(
                 } else {
                     exponent_raise();
                     shares_add();
-                    counted_add();
+                    tally_add();
                     if (hdr.lanes.isValid()) {
                         if (meta.share != 32w0x0) {
                             if (hdr.netfold.op == 4w0x0) {

@@ -84,6 +84,7 @@ struct metadata_t {
     bit<16> workers;
     bit<32> settled;
     bit<32> share;
+    bit<32> tally;
     bit<16> way;
     bit<8> x_job_kind;
     bit<16> x_job_job;
@@ -139,6 +140,7 @@ parser MainParserImpl(
         meta.workers = 0;
         meta.settled = 0;
         meta.share = 0;
+        meta.tally = 0;
         meta.way = 0;
         meta.x_instance = 0;
         meta.x_port = 0;
@@ -203,7 +205,7 @@ control MainControlImpl(
     @id(0x16001007) Register<bit<32>, bit<32>>(128) sum_07;
     @id(0x16000005) Register<bit<32>, bit<32>>(128) settled_chunk;
     @id(0x16000006) Register<bit<32>, bit<32>>(128) shares_children;
-    @id(0x16000007) Register<bit<16>, bit<32>>(128) counted_workers;
+    @id(0x16000007) Register<bit<32>, bit<32>>(128) tally_tally;
     @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(4, PNA_CounterType_t.PACKETS) answers;
     @id(0x12000003) Counter<bit<32>, bit<32>>(1, PNA_CounterType_t.PACKETS) forwarded;
@@ -250,8 +252,9 @@ control MainControlImpl(
     }
 
     @hidden
-    action counted_store() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store() {
+        meta.x_new0 = meta.tally;
+        tally_tally.write(meta.index, meta.x_new0);
     }
 
     @hidden
@@ -304,9 +307,9 @@ control MainControlImpl(
     }
 
     @hidden
-    action counted_read_out() {
-        meta.x_old0 = counted_workers.read(meta.index);
-        hdr.netfold.count = meta.x_old0;
+    action tally_read_out() {
+        meta.x_old0 = tally_tally.read(meta.index);
+        meta.tally = meta.x_old0;
     }
 
     @hidden
@@ -330,13 +333,31 @@ control MainControlImpl(
     }
 
     @hidden
+    action shares_add_out() {
+        meta.x_old0 = shares_children.read(meta.index);
+        meta.x_new0 = meta.x_old0 | meta.share;
+        shares_children.write(meta.index, meta.x_new0);
+        hdr.netfold.bitmap = meta.x_new0;
+    }
+
+    @hidden
+    action tally_add_out() {
+        meta.x_old0 = tally_tally.read(meta.index);
+        meta.x_new0 = meta.x_old0 + meta.tally;
+        tally_tally.write(meta.index, meta.x_new0);
+        meta.tally = meta.x_new0;
+    }
+
+    @hidden
     action exponent_store_out() {
         exponent_exponent.write(meta.index, hdr.netfold.exp_next);
     }
 
     @hidden
-    action counted_store_out() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store_out() {
+        meta.x_new0 = meta.tally;
+        tally_tally.write(meta.index, meta.x_new0);
+        meta.tally = meta.x_new0;
     }
 
     @hidden
@@ -349,22 +370,6 @@ control MainControlImpl(
         sum_05.write(meta.index, hdr.lanes_0.d05);
         sum_06.write(meta.index, hdr.lanes_0.d06);
         sum_07.write(meta.index, hdr.lanes_0.d07);
-    }
-
-    @hidden
-    action shares_add_out() {
-        meta.x_old0 = shares_children.read(meta.index);
-        meta.x_new0 = meta.x_old0 | meta.share;
-        shares_children.write(meta.index, meta.x_new0);
-        hdr.netfold.bitmap = meta.x_new0;
-    }
-
-    @hidden
-    action counted_add_out() {
-        meta.x_old0 = counted_workers.read(meta.index);
-        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
-        counted_workers.write(meta.index, meta.x_new0);
-        hdr.netfold.count = meta.x_new0;
     }
 
     @hidden
@@ -411,10 +416,10 @@ control MainControlImpl(
     }
 
     @hidden
-    action counted_add() {
-        meta.x_old0 = counted_workers.read(meta.index);
-        meta.x_new0 = meta.x_old0 + (bit<32>)hdr.netfold.count;
-        counted_workers.write(meta.index, meta.x_new0);
+    action tally_add() {
+        meta.x_old0 = tally_tally.read(meta.index);
+        meta.x_new0 = meta.x_old0 + meta.tally;
+        tally_tally.write(meta.index, meta.x_new0);
     }
 
     @hidden
@@ -632,6 +637,13 @@ control MainControlImpl(
                     if (hdr.netfold.count != 16w0x0) {
                         meta.share = meta.bit_mask;
                     }
+                    meta.tally = (bit<32>)hdr.netfold.count;
+                    if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
+                        meta.tally = meta.tally + 32w0x10000;
+                    }
+                    if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
+                        meta.tally = meta.tally + 32w0x1000000;
+                    }
                     if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
                         hdr.lanes_0.setValid();
                         hdr.lanes_0.d00 = 0;
@@ -657,8 +669,12 @@ control MainControlImpl(
                             if (hdr.netfold.chunk == meta.x_old1) {
                                 meta.x_cond0 = 1;
                             }
+                            meta.x_cond1 = 0;
+                            if ((meta.x_old0 & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                meta.x_cond1 = 1;
+                            }
                             meta.x_new0 = meta.x_old0;
-                            if (meta.x_cond0 == 1) {
+                            if ((meta.x_cond0 == 1) && (meta.x_cond1 == 1)) {
                                 meta.x_new0 = meta.x_old0 | meta.bit_mask;
                             }
                             claim_seen.write(meta.index, meta.x_new0);
@@ -716,7 +732,7 @@ control MainControlImpl(
                             exponent_clear();
                             sum_clear();
                             shares_store();
-                            counted_store();
+                            tally_store();
                         } else {
                             hdr.netfold.chunk = meta.stored;
                             hdr.netfold.bitmap = meta.seen;
@@ -750,7 +766,7 @@ control MainControlImpl(
                                     } else {
                                         shares_store_out();
                                     }
-                                    counted_store();
+                                    tally_store();
                                     hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                     hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
                                     hdr.ipv4.ttl = 8w0x40;
@@ -799,13 +815,26 @@ control MainControlImpl(
                                             settled_read_out();
                                             exponent_read_out();
                                             shares_read_out();
-                                            counted_read_out();
+                                            tally_read_out();
+                                            hdr.netfold.count = (bit<16>)meta.tally;
                                             if (hdr.lanes_0.isValid()) {
                                                 sum_read_out();
                                             }
-                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                            }
+                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                            }
                                             if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
                                                 hdr.ipv4.ttl = 8w0x40;
@@ -834,30 +863,69 @@ control MainControlImpl(
                                                 answers.count(32w0x1);
                                             }
                                         } else {
-                                            exponent_read_out();
-                                            shares_read_out();
-                                            counted_read_out();
-                                            sum_read_out();
-                                            if (meta.role == 8w0x1) {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
-                                                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
-                                                hdr.ipv4.ttl = 8w0x40;
-                                                hdr.udp.checksum = 16w0x0;
-                                                meta.answer = 8w0x2;
-                                                meta.x_instance = meta.up;
-                                                meta.x_send = 1;
-                                                answers.count(32w0x2);
+                                            if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
+                                                exponent_read_out();
+                                                meta.share = 32w0x0;
+                                                meta.tally = 32w0x10000;
+                                                shares_add_out();
+                                                tally_add_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
+                                                sum_read_out();
+                                                if (meta.role == 8w0x1) {
+                                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                    }
+                                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                    }
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
+                                                    hdr.ipv4.ttl = 8w0x40;
+                                                    hdr.udp.checksum = 16w0x0;
+                                                    meta.answer = 8w0x2;
+                                                    meta.x_instance = meta.up;
+                                                    meta.x_send = 1;
+                                                    answers.count(32w0x2);
+                                                } else {
+                                                    hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                    if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                    }
+                                                    if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                        hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                    }
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                                                    hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                                    hdr.ipv4.ttl = 8w0x40;
+                                                    hdr.udp.checksum = 16w0x0;
+                                                    meta.answer = 8w0x2;
+                                                    meta.x_instance = meta.group;
+                                                    meta.x_send = 1;
+                                                    answers.count(32w0x0);
+                                                }
                                             } else {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
-                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
+                                                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x8;
+                                                hdr.netfold.bitmap = meta.seen;
+                                                hdr.lanes_0.setInvalid();
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                                hdr.udp.length = 16w0x24;
+                                                hdr.ipv4.total_len = 16w0x38;
+                                                meta.answer = 8w0x2;
+                                                meta.x_port = meta.port;
+                                                meta.x_send = 1;
+                                                meta.x_swap48 = hdr.ethernet.dst;
+                                                hdr.ethernet.dst = hdr.ethernet.src;
+                                                hdr.ethernet.src = meta.x_swap48;
+                                                meta.x_swap32 = hdr.ipv4.dst;
+                                                hdr.ipv4.dst = hdr.ipv4.src;
+                                                hdr.ipv4.src = meta.x_swap32;
+                                                meta.x_swap16 = hdr.udp.dst_port;
+                                                hdr.udp.dst_port = hdr.udp.src_port;
+                                                hdr.udp.src_port = meta.x_swap16;
                                                 hdr.ipv4.ttl = 8w0x40;
                                                 hdr.udp.checksum = 16w0x0;
-                                                meta.answer = 8w0x2;
-                                                meta.x_instance = meta.group;
-                                                meta.x_send = 1;
-                                                answers.count(32w0x0);
                                             }
                                         }
                                     } else {
@@ -893,13 +961,26 @@ control MainControlImpl(
                                             settled_read_out();
                                             exponent_read_out();
                                             shares_read_out();
-                                            counted_read_out();
+                                            tally_read_out();
+                                            hdr.netfold.count = (bit<16>)meta.tally;
                                             if (hdr.lanes_0.isValid()) {
                                                 sum_read_out();
                                             }
-                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                            }
+                                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                            }
                                             if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
                                                 hdr.ipv4.ttl = 8w0x40;
@@ -958,7 +1039,8 @@ control MainControlImpl(
                                             if (meta.diff != 32w0x0) {
                                                 exponent_store_out();
                                                 shares_store_out();
-                                                counted_store_out();
+                                                tally_store_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
                                                 if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
                                                     sum_store_out();
                                                 } else {
@@ -973,7 +1055,8 @@ control MainControlImpl(
                                                 exponent_exponent.write(meta.index, meta.x_new0_8);
                                                 hdr.netfold.exp_next = meta.x_new0_8;
                                                 shares_add_out();
-                                                counted_add_out();
+                                                tally_add_out();
+                                                hdr.netfold.count = (bit<16>)meta.tally;
                                                 if (hdr.lanes_0.isValid()) {
                                                     if (meta.share != 32w0x0) {
                                                         if ((hdr.netfold.op_class >> 4) == 8w0x0) {
@@ -1133,7 +1216,13 @@ control MainControlImpl(
                                                 }
                                             }
                                             if (meta.role == 8w0x1) {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x1;
                                                 hdr.ipv4.ttl = 8w0x40;
@@ -1143,7 +1232,13 @@ control MainControlImpl(
                                                 meta.x_send = 1;
                                                 answers.count(32w0x2);
                                             } else {
-                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                                }
+                                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                                }
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
                                                 hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x2;
                                                 hdr.ipv4.ttl = 8w0x40;
@@ -1157,7 +1252,7 @@ control MainControlImpl(
                                             if (meta.diff != 32w0x0) {
                                                 exponent_store();
                                                 shares_store();
-                                                counted_store();
+                                                tally_store();
                                                 if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
                                                     sum_store();
                                                 } else {
@@ -1171,7 +1266,7 @@ control MainControlImpl(
                                                 }
                                                 exponent_exponent.write(meta.index, meta.x_new0_8);
                                                 shares_add();
-                                                counted_add();
+                                                tally_add();
                                                 if (hdr.lanes_0.isValid()) {
                                                     if (meta.share != 32w0x0) {
                                                         if ((hdr.netfold.op_class >> 4) == 8w0x0) {

@@ -101,6 +101,7 @@ struct metadata_t {
     bit<16> workers;
     bit<32> settled;
     bit<32> share;
+    bit<32> tally;
     bit<48> swap;
     bit<8> emit;
     bit<8> shift;
@@ -188,7 +189,7 @@ control IngressImpl(
     @id(0x1600100f) register<bit<32>, bit<32>>(128) sum_15;
     @id(0x16000005) register<bit<32>, bit<32>>(128) settled_chunk;
     @id(0x16000006) register<bit<32>, bit<32>>(128) shares_children;
-    @id(0x16000007) register<bit<16>, bit<32>>(128) counted_workers;
+    @id(0x16000007) register<bit<32>, bit<32>>(128) tally_tally;
     @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
 
@@ -212,7 +213,7 @@ control IngressImpl(
         claim_seen.read(old0, meta.index);
         bit<32> old1;
         claim_chunk.read(old1, meta.index);
-        claim_seen.write(meta.index, (hdr.netfold.chunk == old1) ? (old0 | meta.bit_mask) : old0);
+        claim_seen.write(meta.index, ((hdr.netfold.chunk == old1) && ((old0 & hdr.netfold.bitmap) == hdr.netfold.bitmap)) ? (old0 | meta.bit_mask) : old0);
         meta.seen = (hdr.netfold.chunk == old1) ? old0 : 32w0;
     }
 
@@ -273,8 +274,8 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_store() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store() {
+        tally_tally.write(meta.index, meta.tally);
     }
 
     @hidden
@@ -338,10 +339,10 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_read_out() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        hdr.netfold.count = old0;
+    action tally_read_out() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        meta.tally = old0;
     }
 
     @hidden
@@ -382,13 +383,29 @@ control IngressImpl(
     }
 
     @hidden
+    action shares_add_out() {
+        bit<32> old0;
+        shares_children.read(old0, meta.index);
+        shares_children.write(meta.index, old0 | meta.share);
+        hdr.netfold.bitmap = old0 | meta.share;
+    }
+
+    @hidden
+    action tally_add_out() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        tally_tally.write(meta.index, old0 + meta.tally);
+        meta.tally = old0 + meta.tally;
+    }
+
+    @hidden
     action exponent_store_out() {
         exponent_exponent.write(meta.index, hdr.netfold.exp_next);
     }
 
     @hidden
-    action counted_store_out() {
-        counted_workers.write(meta.index, hdr.netfold.count);
+    action tally_store_out() {
+        tally_tally.write(meta.index, meta.tally);
     }
 
     @hidden
@@ -433,22 +450,6 @@ control IngressImpl(
         exponent_exponent.read(old0, meta.index);
         exponent_exponent.write(meta.index, old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next);
         hdr.netfold.exp_next = old0 > hdr.netfold.exp_next ? old0 : hdr.netfold.exp_next;
-    }
-
-    @hidden
-    action shares_add_out() {
-        bit<32> old0;
-        shares_children.read(old0, meta.index);
-        shares_children.write(meta.index, old0 | meta.share);
-        hdr.netfold.bitmap = old0 | meta.share;
-    }
-
-    @hidden
-    action counted_add_out() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        counted_workers.write(meta.index, old0 + hdr.netfold.count);
-        hdr.netfold.count = old0 + hdr.netfold.count;
     }
 
     @hidden
@@ -572,10 +573,10 @@ control IngressImpl(
     }
 
     @hidden
-    action counted_add() {
-        bit<16> old0;
-        counted_workers.read(old0, meta.index);
-        counted_workers.write(meta.index, old0 + hdr.netfold.count);
+    action tally_add() {
+        bit<32> old0;
+        tally_tally.read(old0, meta.index);
+        tally_tally.write(meta.index, old0 + meta.tally);
     }
 
     @hidden
@@ -772,6 +773,13 @@ control IngressImpl(
                 if (hdr.netfold.count != 16w0x0) {
                     meta.share = meta.bit_mask;
                 }
+                meta.tally = (bit<32>)(hdr.netfold.count);
+                if ((hdr.netfold.flags & 8w0x10) == 8w0x10) {
+                    meta.tally = meta.tally + 32w0x10000;
+                }
+                if ((hdr.netfold.flags & 8w0x2) == 8w0x2) {
+                    meta.tally = meta.tally + 32w0x1000000;
+                }
                 if ((hdr.netfold.flags & 8w0x88) == 8w0x88) {
                     hdr.lanes.setValid();
                     hdr.lanes.d00 = 0;
@@ -820,7 +828,7 @@ control IngressImpl(
                         exponent_clear();
                         sum_clear();
                         shares_store();
-                        counted_store();
+                        tally_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
                         hdr.netfold.bitmap = meta.seen;
@@ -852,7 +860,7 @@ control IngressImpl(
                             } else {
                                 shares_store_out();
                             }
-                            counted_store();
+                            tally_store();
                             hdr.netfold.kind = 4w0x2;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
@@ -893,19 +901,32 @@ control IngressImpl(
                             settled_read_out();
                             exponent_read_out();
                             shares_read_out();
-                            counted_read_out();
+                            tally_read_out();
+                            hdr.netfold.count = (bit<16>)(meta.tally);
                             if (hdr.lanes.isValid()) {
                                 sum_read_to_acc();
                             }
                             meta.emit = 8w0x1;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            }
+                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                            }
                             if ((meta.role == 8w0x1) && (meta.settled == hdr.netfold.chunk)) {
                                 meta.shift = 8w0x0;
                                 meta.round = 32w0x0;
                             }
                             if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -929,14 +950,23 @@ control IngressImpl(
                                 hdr.udp.checksum = 16w0x0;
                                 answers.count(32w0x1);
                             }
-                        } else {
+                        } else if ((meta.seen & hdr.netfold.bitmap) == hdr.netfold.bitmap) {
                             exponent_read_out();
-                            shares_read_out();
-                            counted_read_out();
+                            meta.share = 32w0x0;
+                            meta.tally = 32w0x10000;
+                            shares_add_out();
+                            tally_add_out();
+                            hdr.netfold.count = (bit<16>)(meta.tally);
                             sum_read_to_acc();
                             if (meta.role == 8w0x1) {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -945,7 +975,13 @@ control IngressImpl(
                                 answers.count(32w0x2);
                             } else {
                                 meta.emit = 8w0x1;
-                                hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                                hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                                if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                                }
+                                if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                                }
                                 hdr.netfold.kind = 4w0x2;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
@@ -953,6 +989,26 @@ control IngressImpl(
                                 standard_metadata.mcast_grp = meta.group;
                                 answers.count(32w0x0);
                             }
+                        } else {
+                            hdr.netfold.kind = 4w0x8;
+                            hdr.netfold.bitmap = meta.seen;
+                            hdr.lanes.setInvalid();
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                            hdr.udp.length = 16w0x24;
+                            hdr.ipv4.total_len = 16w0x38;
+                            meta.answer = 8w0x2;
+                            standard_metadata.egress_spec = (bit<9>)(meta.port);
+                            meta.swap = hdr.ethernet.dst;
+                            hdr.ethernet.dst = hdr.ethernet.src;
+                            hdr.ethernet.src = meta.swap;
+                            meta.swap = (bit<48>)(hdr.ipv4.dst);
+                            hdr.ipv4.dst = hdr.ipv4.src;
+                            hdr.ipv4.src = (bit<32>)(meta.swap);
+                            meta.swap = (bit<48>)(hdr.udp.dst_port);
+                            hdr.udp.dst_port = hdr.udp.src_port;
+                            hdr.udp.src_port = (bit<16>)(meta.swap);
+                            hdr.ipv4.ttl = 8w0x40;
+                            hdr.udp.checksum = 16w0x0;
                         }
                     } else {
                         meta.reason = 8w0xd;
@@ -982,19 +1038,32 @@ control IngressImpl(
                         settled_read_out();
                         exponent_read_out();
                         shares_read_out();
-                        counted_read_out();
+                        tally_read_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
                             sum_read_to_acc();
                         }
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         if ((meta.role == 8w0x1) && (meta.settled == hdr.netfold.chunk)) {
                             meta.shift = 8w0x0;
                             meta.round = 32w0x0;
                         }
                         if ((meta.role == 8w0x1) && (meta.settled != hdr.netfold.chunk)) {
                             meta.emit = 8w0x1;
-                            hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                            hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                            if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                            }
+                            if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                            }
                             hdr.netfold.kind = 4w0x1;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
@@ -1046,7 +1115,8 @@ control IngressImpl(
                     if (meta.diff != 32w0x0) {
                         exponent_store_out();
                         shares_store_out();
-                        counted_store_out();
+                        tally_store_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                             sum_store_to_acc();
                         } else {
@@ -1055,7 +1125,8 @@ control IngressImpl(
                     } else {
                         exponent_raise_out();
                         shares_add_out();
-                        counted_add_out();
+                        tally_add_out();
+                        hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
                             if (meta.share != 32w0x0) {
                                 if (hdr.netfold.op == 4w0x0) {
@@ -1070,7 +1141,13 @@ control IngressImpl(
                     }
                     if (meta.role == 8w0x1) {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         hdr.netfold.kind = 4w0x1;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
@@ -1079,7 +1156,13 @@ control IngressImpl(
                         answers.count(32w0x2);
                     } else {
                         meta.emit = 8w0x1;
-                        hdr.netfold.flags = hdr.netfold.flags & 8w0xf2;
+                        hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
+                        if ((meta.tally & 32w0xff0000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x10;
+                        }
+                        if ((meta.tally & 32w0xff000000) != 32w0x0) {
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x2;
+                        }
                         hdr.netfold.kind = 4w0x2;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
@@ -1090,7 +1173,7 @@ control IngressImpl(
                 } else if (meta.diff != 32w0x0) {
                     exponent_store();
                     shares_store();
-                    counted_store();
+                    tally_store();
                     if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                         sum_store();
                     } else {
@@ -1099,7 +1182,7 @@ control IngressImpl(
                 } else {
                     exponent_raise();
                     shares_add();
-                    counted_add();
+                    tally_add();
                     if (hdr.lanes.isValid()) {
                         if (meta.share != 32w0x0) {
                             if (hdr.netfold.op == 4w0x0) {

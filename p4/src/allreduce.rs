@@ -157,10 +157,19 @@ struct Vars {
     missing: MetaId,
     controller: MetaId,
     below: Option<Below>,
-    /// The child's bit if its share is in the packet, else 0; in a program for bounded loss.
-    share: Option<MetaId>,
+    /// In a program for bounded loss.
+    shares: Option<Shares>,
     /// Holds an address while two are swapped.
     swap: MetaId,
+}
+
+/// Metadata of a program for bounded loss.
+#[derive(Clone, Copy)]
+struct Shares {
+    /// The child's bit if its share is in the packet, else 0.
+    bit: MetaId,
+    /// What the packet adds to the slot's tally, and then what that is.
+    tally: MetaId,
 }
 
 /// Metadata of a program for hierarchies.
@@ -237,7 +246,7 @@ impl<'p> Build<'p> {
                 workers: meta("workers", 16),
                 settled: meta("settled", 32),
             }),
-            share: profile.bounded_loss.then(|| meta("share", 32)),
+            shares: profile.bounded_loss.then(|| Shares { bit: meta("share", 32), tally: meta("tally", 32) }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         let figures = Figures::declare(&mut program, profile.numerics);
@@ -326,8 +335,8 @@ impl<'p> Build<'p> {
         if self.vars.below.is_some() {
             self.program.registers.push(self.settled());
         }
-        if let Some(share) = self.vars.share {
-            let registers = self.bounded_registers(share);
+        if let Some(shares) = self.vars.shares {
+            let registers = self.bounded_registers(shares);
             self.program.registers.extend(registers);
         }
         if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
@@ -366,11 +375,17 @@ impl<'p> Build<'p> {
         };
         let peek = reg_action("peek", vec![], vec![Case::always(Expr::Cell(SEEN))]);
         let mut actions = vec![touch, peek];
-        if self.vars.share.is_some() {
+        if self.vars.shares.is_some() {
+            let named = || self.get("bitmap");
+            let both =
+                Case { when: Some(Expr::Cond(0).both(Expr::Cond(1))), value: Expr::Cell(SEEN) | bit() };
             actions.push(RegAction {
                 name: "shut".into(),
-                conditions: vec![self.get("chunk").eq(Expr::Cell(CHUNK))],
-                updates: vec![(SEEN, vec![Case::when(equal, Expr::Cell(SEEN) | bit())])],
+                conditions: vec![
+                    self.get("chunk").eq(Expr::Cell(CHUNK)),
+                    (Expr::Cell(SEEN) & named()).eq(named()),
+                ],
+                updates: vec![(SEEN, vec![both])],
                 output: vec![Case::when(equal, Expr::Cell(SEEN))],
             });
         }
@@ -454,7 +469,7 @@ impl<'p> Build<'p> {
             ));
             let mut params = vec![base, others, world, group];
             // This switch's own bit at its parent: whether its share is in the RESULT.
-            params.extend(v.share.map(|_| bit));
+            params.extend(v.shares.map(|_| bit));
             actions.push(admit("admit_result", id::ADMIT_RESULT, &params, role(steps::PARENT)));
         }
         actions

@@ -15,6 +15,7 @@ mod loss;
 mod plot;
 mod report;
 mod sharing;
+mod straggler;
 
 use std::path::PathBuf;
 
@@ -71,6 +72,13 @@ pub const ALL: &[Experiment] = &[
         about: "what does one link that loses packets cost sums by a switch, and a ring?",
         seed: 1,
         run: loss::run,
+        long: false,
+    },
+    Experiment {
+        name: "straggler",
+        about: "what does one rank cost that is late with some chunks, and closing slots without it?",
+        seed: 1,
+        run: straggler::run,
         long: false,
     },
     Experiment {

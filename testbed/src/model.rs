@@ -10,8 +10,10 @@
 //! chunk is stale, and that all workers can still finish (no deadlock). [`Rules`] can be broken one at a time, to see
 //! that the search finds it. [`TreeModel`] does the same for two leaves below a root.
 
+mod closing;
 mod tree;
 
+pub use closing::{ClosingModel, ClosingRules};
 pub use tree::{TreeModel, TreeRules};
 
 use std::collections::HashMap;
@@ -72,8 +74,8 @@ pub struct Model {
     pub first: u8,
     /// The network may cut the lanes off a worker's DATA, which is heard all the same. "Exactly once" is "at most once" then.
     pub trims: bool,
-    /// A worker may have a slot that has heard it closed without the missing. Not safe by itself: a worker that is left out may
-    /// lack the result before.
+    /// A worker may have a slot that has heard it closed without the missing, whenever it likes. Not safe: a worker that is left out may
+    /// lack the result before. [`ClosingModel`] has the rules.
     pub closes: bool,
     /// The rules.
     pub rules: Rules,
@@ -430,9 +432,9 @@ mod tests {
         }
     }
 
-    /// Closing is safe while no slot is used again. Beyond that, who is left out needs another way to the result before.
+    /// Closing at will is safe while no slot is used again, and not beyond that.
     #[test]
-    fn closing_needs_more_than_two_sets() {
+    fn closing_needs_rules() {
         for workers in 2..=WORKERS_MAX {
             let model = Model { workers, chunks: 2, trims: true, closes: true, ..Model::default() };
             let explored = model.check().unwrap_or_else(|violation| panic!("{workers} workers: {violation}"));

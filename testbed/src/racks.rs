@@ -12,18 +12,18 @@
 mod tensors;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use netfold::quantize::Lanes;
 use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
 use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
 use netfold_wire::control::{Admission, Congestion};
-use netfold_wire::{Kind, Packet, header};
+use netfold_wire::{Flags, Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use crate::sim::{JobSetup, PipelineSwitch, SimSwitch};
+use crate::sim::{JobSetup, Laggard, PipelineSwitch, SimSwitch};
 use tensors::Tensors;
 pub use tensors::{Step, Tensors32};
 
@@ -66,7 +66,9 @@ pub struct Config {
     pub tolerance: Tolerance,
     /// By what ranks decide how much to have in flight.
     pub congestion: Congestion,
-    /// Seed of the others' traffic.
+    /// A rank that is late with some chunks.
+    pub late: Option<Laggard>,
+    /// Seed of the others' traffic, and of who is late when.
     pub seed: u64,
 }
 
@@ -86,6 +88,7 @@ impl Default for Config {
             slots: 64,
             tolerance: Tolerance::NONE,
             congestion: Congestion::Fixed,
+            late: None,
             seed: 1,
         }
     }
@@ -100,6 +103,12 @@ pub struct Taken {
     pub resent: u64,
     /// Chunks without a rank's share, over all ranks.
     pub left_out: u64,
+    /// Chunks without the share of the rank that lacks most.
+    pub most_left_out: u64,
+    /// Chunks whose slot was closed.
+    pub closed: u64,
+    /// Smoothed time from a chunk to its result in the end, on the rank where it is longest.
+    pub round_trip: Duration,
     /// Chunks, over all ranks.
     pub chunks: u64,
 }
@@ -141,6 +150,8 @@ pub struct Racks {
     rng: Xoshiro256PlusPlus,
     /// Of losses alone, so that others' bursts are the same with them.
     losses: Xoshiro256PlusPlus,
+    /// Until when chunks of the rank that is late stay away.
+    held: HashMap<u32, Duration>,
     buffer: Vec<u8>,
     out: Vec<(u16, Vec<u8>)>,
 }
@@ -208,6 +219,7 @@ impl Racks {
             now: Duration::ZERO,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             losses: Xoshiro256PlusPlus::seed_from_u64(config.seed ^ 0x1055),
+            held: HashMap::new(),
             buffer: vec![0; PACKET],
             out: Vec::new(),
             config,
@@ -244,7 +256,11 @@ impl Racks {
         for (index, (rank, before)) in self.ranks.iter_mut().zip(before).enumerate() {
             let stats = rank.worker.stats();
             taken.resent += stats.resent - before.resent;
-            taken.left_out += stats.left_out - before.left_out;
+            let left_out = stats.left_out - before.left_out;
+            taken.left_out += left_out;
+            taken.most_left_out = taken.most_left_out.max(left_out);
+            taken.closed = stats.closed - before.closed;
+            taken.round_trip = taken.round_trip.max(stats.rtt_smoothed);
             taken.chunks += rank.tensors.end(index, step);
         }
         self.now += pause;
@@ -308,7 +324,11 @@ impl Racks {
             Happening::AtSwitch(port, bytes) => self.at_switch(port, &bytes),
             Happening::AtHosts(rack, bytes) => {
                 let hosts = usize::from(self.config.hosts);
-                (rack * hosts..(rack + 1) * hosts).for_each(|index| self.at_host(index, &bytes));
+                let packet = Packet::new_unchecked(&bytes[..]);
+                match packet.kind() == Kind::Heard as u8 {
+                    true => self.at_host(packet.count().into(), &bytes),
+                    false => (rack * hosts..(rack + 1) * hosts).for_each(|index| self.at_host(index, &bytes)),
+                }
             }
         }
     }
@@ -323,8 +343,9 @@ impl Racks {
             queues.release(departure);
             let packet = Packet::new_unchecked(&bytes[..]);
             let others = packet.job() == OTHERS;
-            // Which rank it is from: its bit is its number here, and no switch reads it.
-            let rank = packet.bitmap().trailing_zeros() as u16;
+            // Which rank it is from: of DATA its bit is its number here, and no switch reads that; of CLOSE, `count` is.
+            let closes = packet.kind() == Kind::Close as u8;
+            let rank = if closes { packet.count() } else { packet.bitmap().trailing_zeros() as u16 };
             match (others, up) {
                 (true, _) => {}
                 (false, true) => self.plan(arrives, Happening::AtSwitch(rank, bytes)),
@@ -341,8 +362,13 @@ impl Racks {
         let mut out = std::mem::take(&mut self.out);
         self.switch.process(port, bytes, &mut out);
         let mut served = [false; RACKS];
-        for (to, bytes) in out.drain(..) {
+        for (to, mut bytes) in out.drain(..) {
             let rack = usize::from(to / self.config.hosts);
+            let mut packet = Packet::new_unchecked(&mut bytes[..]);
+            if packet.kind() == Kind::Heard as u8 {
+                // For one rank, whose number no worker reads.
+                packet.set_count(to);
+            }
             // One copy a rack.
             if !std::mem::replace(&mut served[rack], true) {
                 self.down[rack].enqueue(0, &bytes);
@@ -376,7 +402,12 @@ impl Racks {
             let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
             let takes = Duration::from_nanos(len as u64 * 8_000_000_000 / self.config.host_rate);
             *free_at = (*free_at).max(self.now) + takes;
-            let (at, bytes) = (*free_at + self.config.wire, self.buffer[..len].to_vec());
+            let (at, mut bytes) = (*free_at + self.config.wire, self.buffer[..len].to_vec());
+            let mut packet = Packet::new_unchecked(&mut bytes[..]);
+            if packet.kind() == Kind::Close as u8 {
+                packet.set_count(index as u16);
+            }
+            let at = at.max(self.held_until(index, &bytes));
             if !self.loses(index) {
                 self.plan(at, Happening::AtRack(rack, bytes));
             }
@@ -387,6 +418,24 @@ impl Racks {
             *done += 1;
         }
         *deadline = worker.next_deadline();
+    }
+}
+
+impl Racks {
+    /// Until when a packet is held back at its host: however often a late chunk is sent, it comes no sooner.
+    fn held_until(&mut self, index: usize, bytes: &[u8]) -> Duration {
+        let packet = Packet::new_unchecked(bytes);
+        let whole = packet.kind() == Kind::Data as u8 && !packet.flags().contains(Flags::BARE);
+        let Some(Laggard { share, by, .. }) =
+            self.config.late.filter(|late| usize::from(late.rank) == index && whole)
+        else {
+            return Duration::ZERO;
+        };
+        let (now, rng) = (self.now, &mut self.rng);
+        *self
+            .held
+            .entry(packet.chunk())
+            .or_insert_with(|| if rng.random_bool(share) { now + by } else { now })
     }
 }
 

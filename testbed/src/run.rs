@@ -431,7 +431,7 @@ fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
         (SwitchKind::P4Runtime, _) => refuse("udp"),
         (_, Carrier::Auto) => software::start(config, Carrier::Rings),
         (_, Carrier::Veth | Carrier::Grpc) => {
-            refuse("rings, udp, af-packet, packet-ring, af-xdp or dpdk:net_af_packet")
+            refuse("rings, udp, shm, af-packet, packet-ring, af-xdp or dpdk:net_af_packet")
         }
         _ => software::start(config, config.carrier),
     }

@@ -35,7 +35,7 @@ pub use network::{Fate, Faults};
 pub use pipeline::PipelineSwitch;
 pub use reference::ReferenceSwitch;
 pub use run::{Report, run, run_tree};
-pub use scenario::{Death, Outage, Scenario};
+pub use scenario::{Death, Laggard, Outage, Scenario};
 pub use seeds::play_all;
 pub use switch::{JobSetup, Lockstep, SimSwitch};
 pub use tensors::OpPlan;

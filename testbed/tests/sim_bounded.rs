@@ -38,10 +38,13 @@ fn every_invariant_holds_where_shares_may_be_left_out() {
     let reports = sim::play_all(number("SIM_SEEDS").unwrap_or(SEEDS), replay, play);
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     let [results, partial, left_out] = [total(|r| r.results), total(|r| r.partial), total(|r| r.left_out)];
+    let closed = total(|r| r.closed);
     println!(
-        "{} simulations: {results} results, of which {partial} lack shares and {left_out} that of the rank; {} ranks gave up",
+        "{} simulations: {results} results, of which {partial} lack shares, {left_out} that of the rank, and {closed} of closed slots; \
+         {} ranks gave up",
         reports.len(),
         total(|r| r.aborted)
     );
     assert!(partial > results / 100 && left_out > 0 && left_out < partial, "trimming happens");
+    assert!(closed > results / 1_000 && closed < partial, "and slots are closed");
 }

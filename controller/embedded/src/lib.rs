@@ -21,9 +21,9 @@ mod driver;
 mod error;
 mod queue;
 mod start;
-mod trimming;
+mod tampering;
 
 pub use driver::{LocalDriver, PORTS_MAX};
 pub use error::EmbeddedError;
 pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueuePlace};
-pub use trimming::Trimming;
+pub use tampering::Tampering;

@@ -103,8 +103,10 @@ impl Makers {
         {
             return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
         }
-        let opening =
-            Opening { datagram_len_max: header::LEN + info.lane_words as usize * 4, ..Opening::at(listen) };
+        let opening = Opening {
+            datagram_len_max: header::LEN + info.lane_words as usize * 4,
+            ..Opening::at(listen).of_a_switch()
+        };
         let mut io = (self.open)(&opening).map_err(EmbeddedError::Data)?;
         // Results may be marked in place of being dropped; jobs without congestion control take no notice.
         let _ = io.set_ecn_capable(true);

@@ -1,24 +1,33 @@
 //! Real ranks at a real switch into which a queue trims what it may: how much is missing, what is made of it, and what comes later.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::HashMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
-use netfold_embedded::{EmbeddedSwitch, Trimming};
+use netfold_embedded::{EmbeddedSwitch, Tampering};
+use netfold_io::PacketIo;
+use netfold_wire::{Flags, Kind, Packet};
 
 const WORLD: u16 = 4;
 
-/// Runs `rank` on every rank of a job at a switch behind [`Trimming`] (two of five packets that may be trimmed are), each with its tolerance.
+/// Runs `rank` on every rank of a job at a switch before which two of five packets that may be trimmed are, each with its tolerance.
 fn job<R: Send>(
     mode: Mode,
     tolerance: impl Fn(u16) -> Tolerance + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let switch = EmbeddedSwitch::builder()
-        .middleware(|io| Ok(Box::new(Trimming::new(io, 0.4, 20_241_122))))
-        .start()
-        .unwrap();
+    behind(|io| Tampering::trimming(io, 0.4, 20_241_122), mode, tolerance, rank)
+}
+
+fn behind<R: Send>(
+    way: fn(Box<dyn PacketIo>) -> Tampering,
+    mode: Mode,
+    tolerance: impl Fn(u16) -> Tolerance + Sync,
+    rank: impl Fn(Communicator) -> R + Sync,
+) -> Vec<R> {
+    let switch = EmbeddedSwitch::builder().middleware(move |io| Ok(Box::new(way(io)))).start().unwrap();
     let control = switch.control();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..WORLD)
@@ -118,6 +127,64 @@ fn what_is_left_out_of_one_step_comes_in_a_later_one() {
         let found = results[0].0[at] + held;
         assert!((sent - found).abs() < 1e-3, "element {at}: {sent} was sent, {found} came or is kept");
     }
+}
+
+/// How late chunks of the last rank are.
+const LATE: Duration = Duration::from_millis(400);
+
+/// One in twenty whole chunks of the last rank comes no sooner than that after it was first sent: what comes sooner is lost.
+fn holding(io: Box<dyn PacketIo>) -> Tampering {
+    let mut held = HashMap::new();
+    Tampering::new(io, move |bytes| {
+        let Ok(packet) = Packet::new_checked(&*bytes) else { return Some(bytes.len()) };
+        // A worker's own bit is its rank's number.
+        let late = packet.kind() == Kind::Data as u8
+            && packet.bitmap() == 1 << (WORLD - 1)
+            && !packet.flags().contains(Flags::BARE)
+            && packet.chunk().wrapping_mul(2_654_435_761) >> 16 < 65_536 / 20;
+        let stays = late && held.entry(packet.chunk()).or_insert_with(Instant::now).elapsed() < LATE;
+        (!stays).then_some(bytes.len())
+    })
+}
+
+/// One rank's chunks come 400 ms late, one in twenty: exact sums wait for each window's, and others close slots without it.
+#[test]
+fn late_shares_are_left_out_of_one_rank_alone_and_the_others_do_not_wait() {
+    let play = |tolerance: Tolerance| {
+        behind(
+            holding,
+            Mode::Bfp32,
+            |_| tolerance,
+            |comm| {
+                let mut tensor = vec![share(comm.rank()); 300_000];
+                let began = Instant::now();
+                let report = comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                let took = began.elapsed();
+                comm.leave().unwrap();
+                (tensor, report, took)
+            },
+        )
+    };
+    let exact = play(Tolerance::NONE);
+    let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.3).unwrap() };
+    let closed = play(tolerance.without_late());
+    println!("exact {:?}, closed {:?}: {:?}", exact[0].2, closed[0].2, closed[0].1);
+    let all: f32 = (0..WORLD).map(share).sum();
+    assert!(exact.iter().all(|(tensor, ..)| tensor.iter().all(|sum| *sum == all)), "exact sums are");
+    assert!(exact[0].2 > LATE * 2, "and wait: {:?}", exact[0].2);
+    let (first, OpReport { chunks, partial, .. }, took) = &closed[0];
+    assert!(*partial > chunks / 50, "{partial} of {chunks} slots were closed");
+    for (rank, (tensor, report, _)) in closed.iter().enumerate() {
+        assert_eq!((tensor, report.partial), (first, *partial), "rank {rank} has what rank 0 has");
+        let late = rank + 1 == usize::from(WORLD);
+        assert!(
+            late == (report.left_out > 0) && report.left_out <= chunks * 3 / 10,
+            "rank {rank}: {report:?}"
+        );
+    }
+    let without = all - share(WORLD - 1);
+    assert!(first.iter().all(|sum| *sum == all || *sum == without), "sums lack the late rank or nobody");
+    assert!(*took < exact[0].2 / 2, "{took:?} rather than {:?}", exact[0].2);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The trait that every backend and middleware implements.
 
 use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::os::fd::BorrowedFd;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -71,6 +73,13 @@ pub trait PacketIo: Send {
 
     /// A handle that ends the current or the next [`wait`](Self::wait), from any thread.
     fn waker(&self) -> Waker;
+
+    /// An event descriptor (eventfd(2)) that ends the current or the next [`wait`](Self::wait) when it is written, for other processes to
+    /// be given. `None` where there is none.
+    #[cfg(target_os = "linux")]
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes `peer` the peer of `port`, instead of the one it had. The wildcard for "whoever sends" does not exist:
     /// datagrams from unbound sources are dropped and counted.
@@ -146,6 +155,11 @@ impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
 
     fn waker(&self) -> Waker {
         (**self).waker()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wake_fd()
     }
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {

@@ -5,7 +5,10 @@
 //! af-packet:eth0                        a packet socket
 //! packet-ring:eth0,address=10.0.0.9     a packet socket with a ring, at an address of its own
 //! af-xdp:eth0@2,gateway=10.0.0.1        an XDP socket on queue 2, peers beyond the network by a gateway
+//! af-xdp:eth0@0-3                       XDP sockets on four queues, from whichever datagrams arrive by
 //! dpdk:net_tap0,iface=nf0               a DPDK device, in programs that have DPDK
+//! shm:gpu                               rings in memory shared with the switch `gpu` of this host
+//! shm:gpu,uplink=af-xdp:eth0            the switch `gpu` itself, with an uplink for peers elsewhere
 //! ```
 //!
 //! Behind an interface may stand `address=IP`, `prefix=BITS` and `gateway=IP`. Without an address it is the local one that the program is told
@@ -18,6 +21,9 @@ use std::str::FromStr;
 
 use crate::ethernet::EthernetConfig;
 use crate::{IoError, PacketIo};
+
+/// Queues of an interface that one switch or worker may open.
+const XDP_QUEUES_MAX: u32 = 64;
 
 /// An interface by name, and how it is addressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +49,20 @@ pub enum Choice {
     AfPacket(Raw),
     /// A packet socket with a receive ring.
     PacketRing(Raw),
-    /// An XDP socket on a queue.
-    AfXdp(Raw, u32),
+    /// XDP sockets on queues that follow each other: the first, and how many.
+    AfXdp(Raw, u32, u32),
     /// A DPDK device, in DPDK's words. This crate only knows the name.
     Dpdk(String),
+    /// Rings in memory shared by processes of one host: a switch's name there, and what carries the packets of that switch to peers
+    /// elsewhere. Workers have no uplink.
+    Shm(String, Option<Box<Choice>>),
 }
 
 /// Words that are no [`Choice`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE] (each with \
-     [,address=IP][,prefix=BITS][,gateway=IP]) or dpdk:DEVICE"
+    "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE[-LAST]] (each with \
+     [,address=IP][,prefix=BITS][,gateway=IP]), dpdk:DEVICE, or shm:NAME (for a switch with [,uplink=IO])"
 )]
 pub struct NoChoice {
     text: String,
@@ -69,6 +78,7 @@ impl FromStr for Choice {
         match kind {
             "udp" if rest.is_empty() => Ok(Self::Udp),
             "udp" => Err(wrong("udp takes no interface")),
+            "shm" => shm(rest).map_err(wrong),
             "dpdk" if rest.is_empty() => Err(wrong("name a device")),
             "dpdk" => Ok(Self::Dpdk(rest.to_owned())),
             "af-packet" => Ok(Self::AfPacket(raw(rest).map_err(wrong)?)),
@@ -76,18 +86,46 @@ impl FromStr for Choice {
             "af-xdp" => {
                 let mut raw = raw(rest).map_err(wrong)?;
                 let Some((interface, queue)) = raw.interface.rsplit_once('@') else {
-                    return Ok(Self::AfXdp(raw, 0));
+                    return Ok(Self::AfXdp(raw, 0, 1));
                 };
-                let queue = queue.parse().map_err(|_| wrong("the queue is no number"))?;
+                let number = |text: &str| text.parse::<u32>().map_err(|_| wrong("the queue is no number"));
+                let (first, last) = queue.split_once('-').unwrap_or((queue, queue));
+                let (first, last) = (number(first)?, number(last)?);
+                if last < first || last - first >= XDP_QUEUES_MAX {
+                    return Err(wrong("queues go from the lower to the higher number, and are at most 64"));
+                }
                 if interface.is_empty() {
                     return Err(wrong("name an interface"));
                 }
                 raw.interface = interface.to_owned();
-                Ok(Self::AfXdp(raw, queue))
+                Ok(Self::AfXdp(raw, first, last - first + 1))
             }
             _ => Err(wrong("there is no such kind")),
         }
     }
+}
+
+/// `NAME[,uplink=IO]`
+fn shm(text: &str) -> Result<Choice, &'static str> {
+    let (name, uplink) = match text.split_once(',') {
+        Some((name, rest)) => (name, Some(rest.strip_prefix("uplink=").ok_or("there is no such setting")?)),
+        None => (text, None),
+    };
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(fits) {
+        return Err("a switch's name on its host has 1 to 64 letters, digits, '-', '_' or '.'");
+    }
+    let uplink = match uplink.map(str::parse) {
+        None => None,
+        Some(Ok(Choice::Shm(..) | Choice::Dpdk(_))) => {
+            return Err(
+                "an uplink is udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]]",
+            );
+        }
+        Some(Ok(choice)) => Some(Box::new(choice)),
+        Some(Err(NoChoice { problem, .. })) => return Err(problem),
+    };
+    Ok(Choice::Shm(name.to_owned(), uplink))
 }
 
 /// `IFACE[,KEY=VALUE]..`
@@ -137,9 +175,14 @@ impl fmt::Display for Choice {
             Self::Udp => f.write_str("udp"),
             Self::AfPacket(raw) => write!(f, "af-packet:{}{raw}", raw.interface),
             Self::PacketRing(raw) => write!(f, "packet-ring:{}{raw}", raw.interface),
-            Self::AfXdp(raw, 0) => write!(f, "af-xdp:{}{raw}", raw.interface),
-            Self::AfXdp(raw, queue) => write!(f, "af-xdp:{}@{queue}{raw}", raw.interface),
+            Self::AfXdp(raw, 0, 1) => write!(f, "af-xdp:{}{raw}", raw.interface),
+            Self::AfXdp(raw, queue, 0 | 1) => write!(f, "af-xdp:{}@{queue}{raw}", raw.interface),
+            Self::AfXdp(raw, first, count) => {
+                write!(f, "af-xdp:{}@{first}-{}{raw}", raw.interface, first.saturating_add(count - 1))
+            }
             Self::Dpdk(device) => write!(f, "dpdk:{device}"),
+            Self::Shm(name, None) => write!(f, "shm:{name}"),
+            Self::Shm(name, Some(uplink)) => write!(f, "shm:{name},uplink={uplink}"),
         }
     }
 }
@@ -153,13 +196,21 @@ pub struct Opening {
     pub peer: Option<SocketAddr>,
     /// Longest datagram in bytes; what carries it sets another limit.
     pub datagram_len_max: usize,
+    /// Whether this is a switch's end, which others come to: that makes a difference for rings in shared memory.
+    pub hub: bool,
 }
 
 impl Opening {
     /// Opens at `local`, with ports to be bound later and datagrams as long as they come.
     #[must_use]
     pub fn at(local: SocketAddr) -> Self {
-        Self { local, peer: None, datagram_len_max: usize::MAX }
+        Self { local, peer: None, datagram_len_max: usize::MAX, hub: false }
+    }
+
+    /// The same for a switch's end.
+    #[must_use]
+    pub fn of_a_switch(self) -> Self {
+        Self { hub: true, ..self }
     }
 }
 
@@ -214,7 +265,8 @@ mod here {
 
     use super::{Choice, Opening, Raw, ethernet_config};
     use crate::ethernet::{Claim, Ethernet};
-    use crate::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, ipv4_of};
+    use crate::link::{AfPacket, Link, PacketRing, XdpConfig, XdpQueues, ipv4_of};
+    use crate::shm::{Hub, Spoke};
     use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
     use crate::{IoError, PacketIo};
 
@@ -224,12 +276,26 @@ mod here {
             Choice::PacketRing(raw) => {
                 over("packet-ring", raw, opening, |_| PacketRing::open(&raw.interface))
             }
-            Choice::AfXdp(raw, queue) => over("af-xdp", raw, opening, |claim| {
+            Choice::AfXdp(raw, queue, count) => over("af-xdp", raw, opening, |claim| {
                 let config = XdpConfig { queue: *queue, ..XdpConfig::new(claim.address()) };
-                Xdp::open(&raw.interface, config)
+                XdpQueues::open(&raw.interface, config, *count)
             }),
+            Choice::Shm(name, uplink) => shm(name, uplink.as_deref(), opening),
             _ => udp(opening),
         }
+    }
+
+    fn shm(name: &str, uplink: Option<&Choice>, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+        let (own, longest) = (opening.local, opening.datagram_len_max);
+        let name = name.parse().map_err(|_| IoError::Unsupported("such a name of a switch"))?;
+        if !opening.hub {
+            return match uplink {
+                Some(_) => Err(IoError::Unsupported("an uplink for a worker: it is its switch's")),
+                None => Ok(Box::new(Spoke::attach(&name, own.ip(), longest)?)),
+            };
+        }
+        let uplink = uplink.map(|choice| open(choice, opening)).transpose()?;
+        Ok(Box::new(Hub::open(&name, own, longest, uplink)?))
     }
 
     fn udp(opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
@@ -288,8 +354,16 @@ mod tests {
             ("udp", Choice::Udp),
             ("af-packet:eth0", Choice::AfPacket(raw("eth0"))),
             ("packet-ring:eth0,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::PacketRing(all.clone())),
-            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), 0)),
-            ("af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::AfXdp(all, 3)),
+            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), 0, 1)),
+            ("af-xdp:eth0@2", Choice::AfXdp(raw("eth0"), 2, 1)),
+            ("af-xdp:eth0@0-3", Choice::AfXdp(raw("eth0"), 0, 4)),
+            ("af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::AfXdp(all.clone(), 3, 1)),
+            ("shm:gpu-0", Choice::Shm("gpu-0".into(), None)),
+            ("shm:gpu,uplink=udp", Choice::Shm("gpu".into(), Some(Box::new(Choice::Udp)))),
+            (
+                "shm:gpu,uplink=af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1",
+                Choice::Shm("gpu".into(), Some(Box::new(Choice::AfXdp(all, 3, 1)))),
+            ),
             ("dpdk:net_tap0,iface=nf0 --no-huge", Choice::Dpdk("net_tap0,iface=nf0 --no-huge".into())),
         ] {
             assert_eq!(text.parse(), Ok(choice.clone()), "{text}");
@@ -303,9 +377,19 @@ mod tests {
             "af-packet:",
             "af-xdp:@1",
             "af-xdp:eth0@x",
+            "af-xdp:eth0@3-2",
+            "af-xdp:eth0@0-64",
+            "af-xdp:eth0@1-",
             "dpdk:",
             "dpdk",
             "packet-ring:eth0,prefix=33",
+            "shm",
+            "shm:",
+            "shm:a/b",
+            "shm:a,mtu=1",
+            "shm:a,uplink=",
+            "shm:a,uplink=shm:b",
+            "shm:a,uplink=dpdk:net_tap0",
             "packet-ring:eth0,mtu=1",
             "packet-ring:eth0,gateway=::1",
         ] {
@@ -351,7 +435,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_a_choice_or_an_error(text in "(udp|af-xdp|dpdk|af-packet)?[:@,=a-z0-9.]{0,20}") {
+        fn any_words_are_a_choice_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|shm:a,uplink=)?[:@,=a-z0-9.]{0,20}") {
             if let Ok(choice) = text.parse::<Choice>() {
                 prop_assert_eq!(choice.to_string().parse(), Ok(choice));
             }

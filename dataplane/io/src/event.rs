@@ -20,7 +20,12 @@ pub(crate) struct EventBell {
 impl EventBell {
     pub(crate) fn new() -> Result<Self, IoError> {
         let event = sys::eventfd().map_err(|source| IoError::os("eventfd", source))?;
-        Ok(Self { event, rung: AtomicBool::new(false), sleeping: AtomicBool::new(false) })
+        Ok(Self::over(event))
+    }
+
+    /// The bell of an event descriptor that does not block, which others may write to as well.
+    pub(crate) fn over(event: File) -> Self {
+        Self { event, rung: AtomicBool::new(false), sleeping: AtomicBool::new(false) }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -31,10 +31,10 @@
 //!
 //! # Backends and middleware
 //!
-//! [`loopback`]: rings within the process. [`udp`] (Linux): sockets, many datagrams a call. [`ethernet`]: datagrams over any
+//! [`loopback`]: rings within the process. [`shm`] (Linux): rings between processes of one host. [`udp`] (Linux): sockets, many datagrams a call. [`ethernet`]: datagrams over any
 //! [`link::Link`], which carries whole frames. [`Null`]: nothing.
 //! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
-//! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`] (Linux). DPDK's are in a package of their own.
+//! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`], [`link::XdpQueues`] (Linux). DPDK's are in a package of their own.
 //!
 //! [`choice`] opens any of them by what stands behind `--io`; [`cores`] keeps the thread that runs one on a core.
 //!
@@ -57,6 +57,8 @@ pub mod loopback;
 mod mix;
 mod null;
 pub mod pcap;
+#[cfg(target_os = "linux")]
+pub mod shm;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg(target_os = "linux")]

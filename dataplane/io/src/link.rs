@@ -9,7 +9,7 @@ mod af_packet;
 #[cfg(target_os = "linux")]
 mod device;
 #[cfg(target_os = "linux")]
-mod mapping;
+pub(crate) mod mapping;
 #[cfg(target_os = "linux")]
 mod packet;
 #[cfg(target_os = "linux")]
@@ -22,6 +22,8 @@ mod staging;
 #[cfg(target_os = "linux")]
 mod xdp;
 
+#[cfg(target_os = "linux")]
+use std::os::fd::BorrowedFd;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ use self::packet::{Lost, SOCKET_BUFFER, hear_arrivals_only, hear_port_only, slee
 pub use self::packet_ring::{PacketRing, RingVersion};
 pub use self::segment::{Station, segment};
 #[cfg(target_os = "linux")]
-pub use self::xdp::{Xdp, XdpConfig, XdpMode};
+pub use self::xdp::{Xdp, XdpConfig, XdpMode, XdpQueues};
 use crate::{IoCounters, IoError, RxBatch};
 
 /// What a link is. Constant for its life.
@@ -108,6 +110,12 @@ pub trait Link: Send {
     /// A handle that ends the current or the next [`wait`](Self::wait), from any thread.
     fn waker(&self) -> Waker;
 
+    /// An event descriptor (eventfd(2)) that ends the current or the next [`wait`](Self::wait) when it is written, where there is one.
+    #[cfg(target_os = "linux")]
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// What happened so far: calls of the system, sleeps, frames that were cut off or failed. Packets and bytes are counted above.
     fn counters(&self) -> IoCounters;
 }
@@ -143,6 +151,11 @@ impl<T: Link + ?Sized> Link for Box<T> {
 
     fn waker(&self) -> Waker {
         (**self).waker()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wake_fd()
     }
 
     fn counters(&self) -> IoCounters {

@@ -118,6 +118,22 @@ fn sockets() {
     }
 }
 
+/// Between processes as within one; and who is busy makes no call of the system for a datagram.
+#[cfg(target_os = "linux")]
+#[test]
+fn shared_memory() {
+    use netfold_io::shm::{Hub, Spoke};
+    let name = format!("allocation-{}", std::process::id()).parse().expect("a name");
+    let here = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut far = Hub::open(&name, here, 100, None).expect("a name of its own");
+    let near = Spoke::attach(&name, here.ip(), 100).expect("it is there");
+    far.bind_port(PortId(0), near.local_addr().expect("the hub says")).expect("bind_port");
+    let (count, calls) = counted(near, far);
+    assert_eq!(count, 0, "shm");
+    // Both ends are on this thread here, so nobody sleeps while the other sends.
+    assert!(calls < 0.01, "{calls} calls a datagram");
+}
+
 /// A datagram costs no allocation, and a burst few calls of the system: none to receive from memory that is shared with the kernel, one for
 /// many to send.
 #[cfg(target_os = "linux")]

@@ -40,6 +40,10 @@ fn backends() -> Vec<Backend> {
     ]);
     all.extend(Backend::new("ethernet in memory", || Ok(memory())).with_middleware());
     #[cfg(target_os = "linux")]
+    all.extend(Backend::new("shm", || Ok(shared(false))).with_middleware());
+    #[cfg(target_os = "linux")]
+    all.push(Backend::new("shm with an uplink", || Ok(shared(true))));
+    #[cfg(target_os = "linux")]
     all.extend(raw());
     all
 }
@@ -78,6 +82,31 @@ fn raw() -> Vec<Backend> {
 fn rings() -> Rig {
     let (hub, spokes) = loopback::star(SPOKES, 64, DATAGRAM_LEN_MAX);
     Rig::new(Box::new(hub), spokes.into_iter().map(|spoke| Box::new(spoke) as Box<_>).collect())
+}
+
+/// Rings in shared memory; where there is an uplink, the last spoke comes by it.
+#[cfg(target_os = "linux")]
+fn shared(uplink: bool) -> Rig {
+    use netfold_io::shm::{Hub, Spoke};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static HUBS: AtomicU32 = AtomicU32::new(0);
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let name = format!("conformance-{}-{}", std::process::id(), HUBS.fetch_add(1, Ordering::Relaxed));
+    let name = name.parse().expect("a name");
+    let config = UdpConfig { datagram_len_max: DATAGRAM_LEN_MAX, ..UdpConfig::default() };
+    let socket = uplink.then(|| UdpIo::bind(SocketAddr::new(here, 0), config).expect("binds"));
+    let at = socket.as_ref().and_then(PacketIo::local_addr);
+    let socket = socket.map(|io| Box::new(io) as Box<dyn PacketIo>);
+    let hub =
+        Hub::open(&name, SocketAddr::new(here, 0), DATAGRAM_LEN_MAX, socket).expect("a name of its own");
+    let spokes = (0..SPOKES).map(|index| -> Box<dyn PacketIo> {
+        match at.filter(|_| index == SPOKES - 1) {
+            Some(at) => Box::new(UdpIo::connect(at, config).expect("connects")),
+            None => Box::new(Spoke::attach(&name, here, DATAGRAM_LEN_MAX).expect("the hub is there")),
+        }
+    });
+    let spokes = spokes.collect();
+    Rig::bound(Box::new(hub), spokes)
 }
 
 fn udp(config: UdpConfig, address: IpAddr) -> Result<Rig, String> {

@@ -397,6 +397,73 @@ fn every_queue_is_a_link() {
     assert!(!shown(&segment, HUB).contains("prog/xdp"));
 }
 
+/// Peers whose datagrams the interface deals out to its queues are all heard by a link of all queues, awake or asleep.
+#[test]
+fn a_link_of_several_queues_hears_all_of_them() {
+    const PEERS: u16 = 32;
+    let Some(segment) = pair(1500) else { return };
+    let namespace = segment.namespace();
+    namespace.command("ip link del hub").unwrap();
+    let queues = "numrxqueues 4 numtxqueues 4";
+    namespace.command(&format!("ip link add hub {queues} type veth peer name spoke0 {queues}")).unwrap();
+    for interface in [HUB, &spoke(0)] {
+        namespace.command(&format!("ip link set {interface} gso_max_segs 1 up")).unwrap();
+    }
+    give_address(&segment, &spoke(0));
+    let opening = Opening::at(SocketAddr::V4(address(HUB)));
+    let open = |words: &str| {
+        let choice: Choice = words.parse().unwrap();
+        namespace.run(move || open(&choice, &opening)).inspect_err(|error| println!("skipped: {error}")).ok()
+    };
+    let config = UdpConfig { gso: false, ..UdpConfig::default() };
+    let (own, at) = (*address(&spoke(0)).ip(), SocketAddr::V4(address(HUB)));
+    let socket = |peer| {
+        let own = SocketAddr::from((own, 4000 + peer));
+        namespace.run(move || UdpIo::connect_from(own, at, config)).unwrap()
+    };
+    let mut batch = RxBatch::new(64, 1 << 18);
+    // The first queue alone hears some of them.
+    let Some(mut hub) = open("af-xdp:hub@0") else { return };
+    let mut peers: Vec<UdpIo> = (0..PEERS).map(socket).collect();
+    let mut heard = std::collections::BTreeSet::new();
+    for (port, peer) in (0..).zip(&mut peers) {
+        hub.bind_port(PortId(port), peer.local_addr().unwrap()).unwrap();
+        for _ in 0..3 {
+            peer.transmit(b"word", &[to(0, 4)]).unwrap();
+            hub.wait(Duration::from_millis(5)).unwrap();
+            hub.receive(&mut batch).unwrap();
+            heard.extend(batch.packets().iter().map(|packet| packet.port));
+        }
+    }
+    assert!(!heard.is_empty() && heard.len() < peers.len(), "{heard:?}");
+    drop(hub);
+    let Some(mut hub) = open("af-xdp:hub@0-3") else { return };
+    for (port, peer) in (0..).zip(&mut peers) {
+        hub.bind_port(PortId(port), peer.local_addr().unwrap()).unwrap();
+        let bytes = port.to_be_bytes();
+        assert_eq!(through(peer, &mut *hub, PortId(0), &bytes), bytes);
+        assert_eq!(through(&mut *hub, peer, PortId(port), &bytes), bytes);
+    }
+    // Whoever it is that sends, a sleeper is woken.
+    while hub.wait(Duration::from_millis(5)).unwrap() {
+        hub.receive(&mut batch).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let hearing = scope.spawn(|| {
+            let mut heard = 0;
+            while heard < usize::from(PEERS) {
+                assert!(hub.wait(PATIENCE).unwrap(), "{heard} were heard");
+                heard += hub.receive(&mut batch).unwrap();
+            }
+        });
+        for peer in &mut peers {
+            std::thread::sleep(Duration::from_millis(2));
+            assert_eq!(peer.transmit(b"word", &[to(0, 4)]).unwrap(), 1);
+        }
+        hearing.join().unwrap();
+    });
+}
+
 #[test]
 fn what_cannot_be_opened_says_what_to_do() {
     let Some(segment) = pair(9000) else { return };

@@ -7,9 +7,10 @@
 //! # In the order of the stream
 //!
 //! A chunk is finished when all ranks have sent it, so ranks whose windows differ must not choose different chunks to send: each would
-//! wait for the other's. Under a law new chunks are therefore sent in the order of the stream, and the window counts from the first
-//! chunk whose result is missing. That chunk may always be sent, so the earliest that is missing anywhere is in flight everywhere, and
-//! the job goes on whatever the windows are.
+//! wait for the other's. Under a law new chunks are therefore sent in the order of the stream, and the window bounds those that are
+//! outstanding. Who has not sent the earliest chunk that is missing anywhere has the results of all before it, so nothing is outstanding
+//! there and the chunk may be sent: the job goes on whatever the windows are. A chunk that is late holds back the others only once they
+//! are as far ahead of it as there are slots.
 //!
 //! # What a round trip means here
 //!

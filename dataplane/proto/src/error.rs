@@ -59,7 +59,7 @@ pub enum SpecError {
     #[error("class {0} is not in 0 to 15")]
     Class(u8),
     /// Tolerance out of range.
-    #[error("a tolerance of {0} is not in 0 to 10,000 hundredths of a percent")]
+    #[error("a tolerance of {0} is not in 0 to 8,000 eightieths of a percent")]
     Tolerance(u16),
 }
 

@@ -15,30 +15,46 @@ pub const ELEMENTS_MAX: u64 = (1 << 36) - 1;
 
 /// How many of each rank's shares may be left out of the sums of an operation, and what becomes of sums that lack some.
 ///
-/// On the wire 15 bits of the descriptor, the low 14 for the number; the highest is set where sums are left as they are.
+/// On the wire 15 bits of the descriptor, the low 13 for the number; the next is set where late shares may be left out, the highest where
+/// sums are left as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tolerance {
-    /// Hundredths of a percent of a rank's chunks, at most 10,000.
+    /// Eightieths of a percent of a rank's chunks, at most [`Self::PARTS`].
     pub parts: u16,
     /// Sums that lack shares are multiplied by the number of ranks and divided by that of the shares: then they are right on
     /// average, if shares are lost by chance. Else what is missing counts as zero.
     pub rescale: bool,
+    /// Shares that are late may be left out, too: ranks that have waited long enough close a slot without them. Three quarters of the
+    /// number are for those, one for what queues trim.
+    pub late: bool,
 }
 
 impl Tolerance {
     /// Every share is in every sum.
-    pub const NONE: Self = Self { parts: 0, rescale: true };
+    pub const NONE: Self = Self { parts: 0, rescale: true, late: false };
 
     /// Parts that a tolerance is counted in.
-    pub const PARTS: u16 = 10_000;
+    pub const PARTS: u16 = 8_000;
 
+    const LATE: u16 = 1 << 13;
     const AS_IT_IS: u16 = 1 << 14;
 
-    /// Up to this fraction of each rank's shares, rescaled: to the nearest hundredth of a percent. `None` when it is not from
+    /// Up to this fraction of each rank's shares, rescaled: to the nearest eightieth of a percent. `None` when it is not from
     /// 0 to 1.
     pub fn fraction(fraction: f64) -> Option<Self> {
         let parts = (fraction * f64::from(Self::PARTS)).round();
-        (0.0..=1.0).contains(&fraction).then_some(Self { parts: parts as u16, rescale: true })
+        (0.0..=1.0).contains(&fraction).then_some(Self { parts: parts as u16, ..Self::NONE })
+    }
+
+    /// The same, with shares left out that are late, too.
+    #[must_use]
+    pub const fn without_late(self) -> Self {
+        Self { late: true, ..self }
+    }
+
+    /// The part of a rank's shares that may be missing, 0 to 1.
+    pub fn as_fraction(self) -> f64 {
+        f64::from(self.parts) / f64::from(Self::PARTS)
     }
 
     /// Whether any share may be left out.
@@ -48,25 +64,27 @@ impl Tolerance {
 
     /// The bits of the descriptor: 0 where no share may be left out.
     pub const fn to_word(self) -> u16 {
-        match (self.parts, self.rescale) {
-            (0, _) => 0,
-            (parts, true) => parts,
-            (parts, false) => parts | Self::AS_IT_IS,
+        if self.parts == 0 {
+            return 0;
         }
+        let as_it_is = if self.rescale { 0 } else { Self::AS_IT_IS };
+        self.parts | as_it_is | if self.late { Self::LATE } else { 0 }
     }
 
     const fn from_word(word: u16) -> Self {
-        match word & !Self::AS_IT_IS {
+        match word & (Self::LATE - 1) {
             0 => Self::NONE,
-            parts => Self { parts, rescale: word & Self::AS_IT_IS == 0 },
+            parts => Self { parts, rescale: word & Self::AS_IT_IS == 0, late: word & Self::LATE != 0 },
         }
     }
 }
 
 impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let late = if self.late { ", late ones too" } else { "" };
         let kept = if self.rescale { "" } else { ", not rescaled" };
-        write!(f, "up to {} % of shares left out{kept}", f64::from(self.parts) / 100.0)
+        let percent = 100.0 * self.as_fraction();
+        write!(f, "up to {percent} % of shares left out{late}{kept}")
     }
 }
 
@@ -298,6 +316,24 @@ impl OpSpec {
     pub fn shares_to_spare(&self) -> u32 {
         let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance().parts);
         (parts / u64::from(Tolerance::PARTS)) as u32
+    }
+
+    /// How many slots may be closed without a rank: each time its share of that chunk is missing, and where blocks have exponents perhaps
+    /// another, because the exponent that it proposed was not heard.
+    pub(crate) fn closings(&self) -> u32 {
+        match self.descriptor.tolerance().late {
+            true => self.shares_to_spare() * 3 / 4 / self.shares_of_a_closing(),
+            false => 0,
+        }
+    }
+
+    /// How many of its own shares a rank may have trimmed.
+    pub(crate) fn shares_to_trim(&self) -> u32 {
+        self.shares_to_spare() - self.closings() * self.shares_of_a_closing()
+    }
+
+    fn shares_of_a_closing(&self) -> u32 {
+        1 + u32::from(self.exponents)
     }
 
     pub(crate) fn check(&self) -> Result<(), SpecError> {

@@ -28,6 +28,21 @@ pub(crate) enum Loss {
     Probed,
     /// Its sum saturated: it is not lost, but sent again at once, as another chunk.
     Saturated,
+    /// The switch says that it has not heard it.
+    Unheard,
+    /// The switch has heard enough ranks: the slot is to be closed.
+    Quorum,
+}
+
+/// What a rank has done to have a slot closed without those who are late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// The last packet was a CLOSE, and the switch has not told whom it has heard since.
+    pub(crate) asked: bool,
+    /// The position is counted among those that this rank closed.
+    pub(crate) counted: bool,
+    /// Children whom the switch has heard, enough to close; 0 while it has not told.
+    pub(crate) quorum: u32,
 }
 
 /// One slot.
@@ -51,6 +66,8 @@ pub(crate) struct Slot {
     pub(crate) loss: Loss,
     /// The position was sent as one that may be trimmed.
     pub(crate) droppable: bool,
+    /// How far this rank is with closing it.
+    pub(crate) closing: Closing,
     state: State,
     prev: u16,
     next: u16,
@@ -96,6 +113,7 @@ impl Slots {
                 proposed: 0,
                 loss: Loss::Timeout,
                 droppable: false,
+                closing: Closing::default(),
                 state: State::Idle,
                 prev: NIL,
                 next: NIL,
@@ -150,6 +168,12 @@ impl Slots {
     pub(crate) fn front(&self, state: State) -> Option<u16> {
         let head = self.lists[list_of(state)?].head;
         (head != NIL).then_some(head)
+    }
+
+    /// The slots in `state`, which must have a list, in the order in which they came to be.
+    pub(crate) fn all(&self, state: State) -> impl Iterator<Item = u16> {
+        let some = |index: u16| (index != NIL).then_some(index);
+        std::iter::successors(self.front(state), move |index| some(self.slot(*index).next))
     }
 
     /// Slots in `state`, which must have a list.

@@ -84,6 +84,10 @@ pub struct WorkerStats {
     pub partial: u64,
     /// Data chunks whose result lacks this rank's share.
     pub left_out: u64,
+    /// Data chunks whose slot was closed before all ranks were heard.
+    pub closed: u64,
+    /// Packets sent to ask whom a slot has heard, or to close it.
+    pub asked: u64,
     /// Operations finished.
     pub ops_done: u64,
     /// Datagrams ignored, by cause, in the order of [`Ignored::ALL`].
@@ -116,6 +120,8 @@ impl WorkerStats {
         self.saturated += other.saturated;
         self.partial += other.partial;
         self.left_out += other.left_out;
+        self.closed += other.closed;
+        self.asked += other.asked;
         self.ops_done += other.ops_done;
         for (count, more) in self.ignored.iter_mut().zip(other.ignored) {
             *count += more;

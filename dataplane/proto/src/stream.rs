@@ -47,8 +47,12 @@ pub(crate) struct Op {
     exponents: Box<[u8]>,
     /// Every rank submitted this operation.
     verified: bool,
-    /// Shares of this rank that may still go missing, without those that are at risk.
+    /// Shares of this rank that may still be trimmed, without those that are at risk.
     spare: u32,
+    /// Slots that this rank may still have closed.
+    closings: u32,
+    /// Of data chunk `j` at `j % lead`: its exponent was agreed without this rank, whose block does not fit. Empty where that cannot be.
+    unfit: BitVec<u64>,
 }
 
 impl Op {
@@ -64,8 +68,37 @@ impl Op {
             received: BitVec::repeat(false, len as usize),
             exponents: vec![0; if spec.exponents { lead as usize } else { 0 }].into(),
             verified: false,
-            spare: spec.shares_to_spare(),
+            spare: spec.shares_to_trim(),
+            closings: 0,
+            unfit: BitVec::repeat(
+                false,
+                if spec.exponents && spec.closings() > 0 { lead as usize } else { 0 },
+            ),
         }
+    }
+
+    /// Has this rank close so many slots at most.
+    pub(crate) fn allow_closings(&mut self, closings: u32) {
+        self.closings = closings;
+    }
+
+    /// One slot more is closed by this rank; false when it may close no more.
+    pub(crate) fn close(&mut self) -> bool {
+        let left = self.closings.checked_sub(1);
+        self.closings = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// The exponent of a data chunk was agreed without this rank: its block does not fit, or does.
+    pub(crate) fn note_fit(&mut self, chunk: u32, fits: bool) {
+        if let Some(mut unfit) = self.unfit.get_mut((chunk % self.lead) as usize) {
+            *unfit = !fits;
+        }
+    }
+
+    /// Whether this rank's block of a data chunk cannot be expressed by the exponent that was agreed without it.
+    pub(crate) fn is_unfit(&self, chunk: u32) -> bool {
+        self.unfit.get((chunk % self.lead) as usize).is_some_and(|unfit| *unfit)
     }
 
     pub(crate) fn has_spare(&self) -> bool {

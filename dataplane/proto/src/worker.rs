@@ -1,5 +1,6 @@
 //! The worker of one job.
 
+mod closing;
 mod incoming;
 mod progress;
 #[cfg(test)]
@@ -9,11 +10,13 @@ use core::time::Duration;
 
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
+use closing::Proof;
+
 use crate::congestion::{CongestionControl, Gate, law};
 use crate::descriptors::Descriptors;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
-use crate::slot::{Loss, Slot, Slots, State};
+use crate::slot::{Closing, Loss, Slot, Slots, State};
 use crate::stream::{Piece, Stream};
 use crate::{
     AbortReason, ConfigError, Ignored, Instant, OpId, OpSpec, WorkerConfig, WorkerError, WorkerStats,
@@ -69,6 +72,8 @@ pub trait Codec {
 pub enum Handled {
     /// A result was taken: there may be more to send, and an event.
     Result,
+    /// The switch waits for others, and what that means was noted: there may be more to send.
+    Heard,
     /// Nothing changed but a counter.
     Ignored(Ignored),
     /// The job is over: an event says why.
@@ -135,6 +140,7 @@ pub struct Worker {
     /// The network marked the packet that comes next.
     marked: bool,
     descriptors: Descriptors,
+    proof: Proof,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
     /// When a packet of this job last came.
@@ -164,6 +170,7 @@ impl Worker {
             gate: law(config.admission.congestion, slots).map(Gate::new),
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
+            proof: Proof::default(),
             progress_at: Instant::ZERO,
             heard_at: None,
             mismatch: None,
@@ -199,6 +206,7 @@ impl Worker {
         }
         let start = self.stream.end();
         let id = self.stream.submit(spec);
+        self.expect_closings(&spec, id.0);
         // An idle slot is less than a window behind the old end of the stream.
         let reach = self.stream.end().min(start + u64::from(self.slots.count()));
         for position in start..reach {
@@ -230,13 +238,14 @@ impl Worker {
         }
         let index = match self.slots.front(State::Lost) {
             Some(lost) => lost,
-            None => match &self.gate {
+            None => match &mut self.gate {
                 None => self.slots.front(State::Ready)?,
-                Some(gate) => gate.next(&self.slots)?,
+                Some(gate) => gate.next(&self.slots, self.proof.end(self.slots.count()))?,
             },
         };
-        let len = self.emit(index, buffer, codec);
-        self.note_sent(now, index, len);
+        let closes = self.closes_next(self.slots.slot(index));
+        let len = if closes { self.emit_close(index, buffer) } else { self.emit(index, buffer, codec) };
+        self.note_sent(now, index, len, closes);
         Some(len)
     }
 
@@ -252,7 +261,7 @@ impl Worker {
             return;
         }
         self.find_lost(now);
-        let before = self.slots.len(State::Lost);
+        let before = self.lost();
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
         self.tell_lost(now, before);
         self.recovery.probe(now, &mut self.slots, &self.rtt);
@@ -260,15 +269,26 @@ impl Worker {
     }
 
     fn find_lost(&mut self, now: Instant) {
-        let before = self.slots.len(State::Lost);
+        let before = self.lost();
         self.recovery.detect(now, &mut self.slots, &self.rtt);
         self.tell_lost(now, before);
     }
 
+    /// Chunks found lost, without those of which the switch is asked first whether somebody is late.
+    fn lost(&self) -> u32 {
+        let lost = self.slots.len(State::Lost);
+        if self.gate.is_none() || lost == 0 {
+            return lost;
+        }
+        let asked = self.slots.all(State::Lost).filter(|index| self.closes_next(self.slots.slot(*index)));
+        lost - asked.count() as u32
+    }
+
     /// Tells the law that there are more lost chunks than before.
     fn tell_lost(&mut self, now: Instant, before: u32) {
+        let lost = self.lost();
         if let Some(gate) = &mut self.gate
-            && self.slots.len(State::Lost) > before
+            && lost > before
         {
             gate.lost(now);
             self.stats.window = gate.window();
@@ -324,6 +344,7 @@ impl Worker {
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
         (slot.sends, slot.redo, slot.droppable) = (0, None, false);
+        slot.closing = Closing::default();
         let state = match op {
             None => State::Idle,
             Some(op) => {
@@ -339,16 +360,21 @@ impl Worker {
         let slot = *self.slots.slot(index);
         let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
-        let (len, mut flags) = self.shape(&piece, exp);
-        if self.put_at_risk(index, &piece, exp, codec) {
+        let op = self.stream.op(slot.op);
+        let class = op.spec.class;
+        let unfit = piece.data.is_some_and(|chunk| op.is_unfit(chunk));
+        let (mut len, mut flags) = self.shape(&piece, exp);
+        if unfit {
+            (len, flags) = (header::LEN, Flags::TRIMMED.with(Flags::BARE));
+        } else if self.put_at_risk(index, &piece, exp, codec) {
             flags = flags.with(Flags::DROPPABLE);
         }
-        let op = self.stream.op(slot.op);
         let mut packet = Packet::new_unchecked(&mut buffer[..len]);
         let lanes = packet.payload_mut();
         if piece.descriptor {
-            self.descriptors.write(self.config.rank, op.spec.descriptor, lanes);
-        } else if let Some(chunk) = piece.data {
+            let descriptor = self.stream.op(slot.op).spec.descriptor;
+            self.descriptors.write(self.config.rank, descriptor, lanes);
+        } else if let Some(chunk) = piece.data.filter(|_| !unfit) {
             match slot.redo {
                 None => codec.pack(id, chunk, exp, lanes),
                 Some(_) => codec.pack_again(id, chunk, exp, lanes),
@@ -356,13 +382,26 @@ impl Worker {
         }
         let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, chunk));
         self.slots.slot_mut(index).proposed = proposed;
+        self.slots.slot_mut(index).closing.asked = false;
+        Repr {
+            flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
+            count: u16::from(!unfit),
+            ..self.header(index, &piece, exp, class)
+        }
+        .emit(&mut packet);
+        len
+    }
+
+    /// The header of the DATA of a slot, without flags.
+    fn header(&self, index: u16, piece: &Piece, exp: u8, class: u8) -> Repr {
         let chunk = self.slots.chunk(index);
+        let slot = self.slots.slot(index);
         let admission = &self.config.admission;
         Repr {
             kind: Kind::Data,
-            flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
-            op: self.lane_op(&piece, op.spec.lane_op),
-            class: op.spec.class,
+            flags: Flags::default(),
+            op: self.lane_op(piece, self.stream.op(slot.op).spec.lane_op),
+            class,
             reason: Reason::None,
             job: admission.job,
             slot: self.config.share.first as u16 + index,
@@ -374,10 +413,8 @@ impl Worker {
             bitmap: 1 << (self.config.rank % 32),
             count: 1,
             exp,
-            exp_next: proposed,
+            exp_next: slot.proposed,
         }
-        .emit(&mut packet);
-        len
     }
 
     /// Whether the slot's chunk is sent as one that may be trimmed. What an operation tolerates is bounded here, by the rank
@@ -417,14 +454,15 @@ impl Worker {
         if piece.data.is_some() { data } else { self.descriptors.lane_op() }
     }
 
-    fn note_sent(&mut self, now: Instant, index: u16, len: usize) {
+    fn note_sent(&mut self, now: Instant, index: u16, len: usize, closes: bool) {
         if self.outstanding() == 0 {
             self.progress_at = now;
         }
         let slot = self.slots.slot_mut(index);
         match (slot.state(), slot.loss) {
+            _ if closes => self.stats.asked += 1,
             (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
-            (State::Lost, Loss::Overtaken) => self.stats.resent_early += 1,
+            (State::Lost, Loss::Overtaken | Loss::Unheard) => self.stats.resent_early += 1,
             (State::Lost, Loss::Probed) => self.stats.resent_probe += 1,
             (State::Lost, Loss::Saturated) => self.recovery.sent(now),
             _ => self.recovery.sent(now),

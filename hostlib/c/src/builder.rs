@@ -216,8 +216,8 @@ pub unsafe extern "C" fn netfold_builder_set_rounding(
 
 /// How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
 /// all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
-/// multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. The same bits arrive on every
-/// rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+/// multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. With `without_late` ranks also go
+/// on without shares that are late. The same bits arrive on every rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
 ///
 /// # Safety
 ///
@@ -227,20 +227,21 @@ pub unsafe extern "C" fn netfold_builder_set_tolerance(
     builder: *mut netfold_builder,
     tolerance: f64,
     rescale: bool,
+    without_late: bool,
 ) -> netfold_result {
-    let tolerance = tolerated(tolerance, rescale);
+    let tolerance = tolerated(tolerance, rescale, without_late);
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.tolerance(tolerance?))) }
 }
 
 /// A tolerance from what C says.
-pub(crate) fn tolerated(tolerance: f64, rescale: bool) -> Result<Tolerance, Failure> {
+pub(crate) fn tolerated(tolerance: f64, rescale: bool, late: bool) -> Result<Tolerance, Failure> {
     let fraction = Tolerance::fraction(tolerance).ok_or_else(|| {
         Failure::argument(format!(
             "a tolerance of {tolerance} cannot be; give a part of the shares, from 0 to 1"
         ))
     })?;
-    Ok(Tolerance { rescale, ..fraction })
+    Ok(Tolerance { rescale, late, ..fraction })
 }
 
 /// Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.

@@ -188,6 +188,7 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
     comm: *const netfold_comm,
     tolerance: f64,
     rescale: bool,
+    without_late: bool,
     op_class: u8,
     collective: i32,
     send: *const c_void,
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
         if out.is_null() {
             return Err(Failure::null("out"));
         }
-        let tolerance = tolerated(tolerance, rescale)?;
+        let tolerance = tolerated(tolerance, rescale, without_late)?;
         let call = call(collective, count, dtype, op, root)?.in_class(op_class).tolerating(tolerance);
         // SAFETY: by this function's contract.
         let work = unsafe { start(comm, send, recv, &call) }?;

@@ -24,6 +24,7 @@ pub(crate) struct Communicator {
     world: u16,
     /// Of sums that may lack shares.
     rescale: bool,
+    late: bool,
 }
 
 enum State {
@@ -85,13 +86,13 @@ impl Communicator {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = Options::new(rank, world_size, options)?;
-        let rescale = options.rescales();
+        let (rescale, late) = (options.rescales(), options.leaves_late());
         let builder = options.into_builder(py)?;
         let communicator =
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
         let state = State::Open(Arc::new(communicator));
         let state = Home::new(Mutex::new(state));
-        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale })
+        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale, late })
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, where an
@@ -118,7 +119,7 @@ impl Communicator {
         let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
         let mut call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?.in_class(priority);
         if let Some(part) = tolerance {
-            call = call.tolerating(parse_tolerance(py, part, self.rescale)?);
+            call = call.tolerating(parse_tolerance(py, part, self.rescale, self.late)?);
         }
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());

@@ -27,6 +27,7 @@ pub(crate) struct Options {
     seed: Option<u64>,
     tolerance: Option<f64>,
     rescale: Option<bool>,
+    late: bool,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -50,9 +51,13 @@ impl Options {
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
         let builder = Communicator::builder().rank(self.rank).world_size(self.world);
         Ok(match self.tolerance {
-            Some(part) => builder.tolerance(parse_tolerance(py, part, self.rescales())?),
+            Some(part) => builder.tolerance(parse_tolerance(py, part, self.rescales(), self.late)?),
             None => builder,
         })
+    }
+
+    pub(crate) fn leaves_late(&self) -> bool {
+        self.late
     }
 
     /// Reads the keyword arguments. Names that this version does not know are refused.
@@ -72,6 +77,7 @@ impl Options {
             seed: None,
             tolerance: None,
             rescale: None,
+            late: false,
             slots: None,
             classes: None,
             exchange: None,
@@ -103,6 +109,7 @@ impl Options {
                 "slots" => options.slots = Some(value.extract()?),
                 "tolerance" => options.tolerance = Some(value.extract()?),
                 "rescale" => options.rescale = Some(value.extract()?),
+                "late" => options.late = value.extract()?,
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
@@ -197,7 +204,7 @@ fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
 }
 
 /// How many shares may be left out, as a part of all.
-pub(crate) fn parse_tolerance(py: Python<'_>, part: f64, rescale: bool) -> PyResult<Tolerance> {
+pub(crate) fn parse_tolerance(py: Python<'_>, part: f64, rescale: bool, late: bool) -> PyResult<Tolerance> {
     let tolerance = Tolerance::fraction(part).ok_or_else(|| {
         errors::new(
             py,
@@ -205,7 +212,7 @@ pub(crate) fn parse_tolerance(py: Python<'_>, part: f64, rescale: bool) -> PyRes
             &format!("a tolerance of {part} cannot be; give a part of the shares, from 0 to 1"),
         )
     })?;
-    Ok(Tolerance { rescale, ..tolerance })
+    Ok(Tolerance { rescale, late, ..tolerance })
 }
 
 fn parse_rounding(py: Python<'_>, name: &str, seed: u64) -> PyResult<Rounding> {

@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_embedded::{EmbeddedSwitch, Trimming};
+use netfold_embedded::{EmbeddedSwitch, Tampering};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
 const LIMIT: Duration = Duration::from_secs(1500);
@@ -120,7 +120,7 @@ fn pytest(python: &str, site: &Path) {
     command.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"]);
     command.current_dir(here()).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
     // A switch to which packets come trimmed, two of five that may be.
-    let trimming = |io| Ok(Box::new(Trimming::new(io, 0.4, 7)) as _);
+    let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
     let status = run(&mut command);

@@ -339,8 +339,9 @@ def trimming():
     return address
 
 
-def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming):
-    """Every rank's share tells it apart, so that a sum tells whose are in it."""
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming, late):
+    """Every rank's share tells it apart, so that a sum tells whose are in it. With ``late`` a quarter is for what is trimmed."""
     world, count = 3, 100_000
 
     def body(comm):
@@ -353,7 +354,8 @@ def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming):
         assert (whole.wait() == 7).all() and whole.report()["partial"] == 0
         return total, report, scattered, less
 
-    results = ranks(world, body, switch=trimming, tolerance=0.2, rescale=False, fall_back=False, slots=64)
+    options = {"tolerance": 0.2, "rescale": False, "late": late, "fall_back": False, "slots": 64}
+    results = ranks(world, body, switch=trimming, **options)
     sums = set(numpy.unique(results[0][0]))
     assert sums <= set(range(8)) and len(sums) > 1, sums
     for total, report, scattered, less in results:

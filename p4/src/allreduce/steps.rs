@@ -138,8 +138,8 @@ impl Build<'_> {
             Some(_) => probe.either(self.role_is(PARENT)),
             None => probe,
         };
-        let up = match v.share {
-            Some(_) => vec![choose(self.kind_is(Kind::Close), self.close(), self.data())],
+        let up = match v.shares {
+            Some(shares) => vec![choose(self.kind_is(Kind::Close), self.close(shares), self.data())],
             None => self.data(),
         };
         let data = match v.below {
@@ -147,12 +147,12 @@ impl Build<'_> {
             None => up,
         };
         let mut touch = vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)];
-        if v.share.is_some() {
+        if v.shares.is_some() {
             let shut = vec![self.exec(CLAIM, "shut", seen), self.exec(VERSION, "peek", stored)];
             touch = vec![choose(self.kind_is(Kind::Close), shut, touch)];
         }
         let mut steps = vec![self.set(v.index, self.var(v.index) + slot_set)];
-        steps.extend(v.share.iter().flat_map(|share| self.share_in(*share)));
+        steps.extend(v.shares.iter().flat_map(|shares| self.share_in(*shares)));
         steps.extend([
             choose(looks, vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)], touch),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
@@ -181,7 +181,7 @@ impl Build<'_> {
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
         let mut clear = vec![self.exec(EXPONENT, "clear", Output::None)];
         clear.extend(self.clear_lanes());
-        clear.extend(v.share.iter().flat_map(|_| self.store_share(Output::None, Output::None)));
+        clear.extend(v.shares.iter().flat_map(|shares| self.store_share(*shares, false)));
         if v.below.is_some() {
             // So that it stays near the chunk, in serial order, in slots that no job uses.
             clear.insert(0, self.exec(SETTLED, "mark", Output::None));
@@ -200,7 +200,7 @@ impl Build<'_> {
         let exponent = Output::Place(self.nf("exp_next"));
         let mut last = self.fold(exponent, true);
         last.extend(self.completed());
-        let waiting = match v.share {
+        let waiting = match v.shares {
             Some(_) => self.waiting(),
             None => vec![self.reason(Reason::Duplicate)],
         };
@@ -240,10 +240,10 @@ impl Build<'_> {
         let v = self.vars;
         let exponent = Output::Place(self.nf("exp_next"));
         let mut read = vec![self.exec(EXPONENT, "read", exponent)];
-        read.extend(v.share.iter().flat_map(|_| self.read_share()));
+        read.extend(v.shares.iter().flat_map(|shares| self.read_share(*shares)));
         read.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
         read.extend(self.emit());
-        read.push(self.own_flags());
+        read.extend(self.own_flags());
         let mut repeat = self.result();
         repeat.extend(self.answer());
         repeat.push(self.count(answers::REPEATED));
@@ -265,7 +265,7 @@ impl Build<'_> {
     /// The packet, which holds the fold, becomes the RESULT for all children.
     fn finish_fold(&self) -> Vec<Stmt> {
         let mut steps = self.emit();
-        steps.push(self.own_flags());
+        steps.extend(self.own_flags());
         steps.extend(self.finish());
         steps
     }
@@ -284,8 +284,8 @@ impl Build<'_> {
     fn upward(&self, below: Below, counted: u64) -> Vec<Stmt> {
         let v = self.vars;
         let mut steps = self.emit();
-        steps.push(self.own_flags());
-        steps.extend(match v.share {
+        steps.extend(self.own_flags());
+        steps.extend(match v.shares {
             // The registers of shares have said the bitmap and the count.
             Some(_) => vec![self.put("kind", Expr::Const(Kind::Data as u64, 4))],
             None => vec![
@@ -308,7 +308,7 @@ impl Build<'_> {
             self.exec(EXPONENT, "store", Output::None),
             when(Expr::Valid(Part::Lanes), self.store_lanes(false)),
         ];
-        keep.extend(v.share.iter().flat_map(|share| self.share_down(*share)));
+        keep.extend(v.shares.iter().flat_map(|shares| self.share_down(*shares)));
         keep.extend(self.finish());
         let fresh = self.var(below.settled).ne(self.get("chunk"));
         let wanted = self.var(v.diff).eq(zero()).both(self.var(v.missing).eq(zero()));
@@ -342,40 +342,43 @@ impl Build<'_> {
         });
         let (mut store, mut raise) =
             (vec![self.exec(EXPONENT, "store", exponent)], vec![self.exec(EXPONENT, "raise", exponent)]);
-        let Some(share) = self.vars.share else {
+        let Some(shares) = self.vars.shares else {
             store.push(choose(Expr::Valid(Part::Lanes), self.store_lanes(lanes), self.clear_lanes()));
             raise.push(when(Expr::Valid(Part::Lanes), by_op));
             return vec![choose(first, store, raise)];
         };
-        let out = |name| if lanes { Output::Place(self.nf(name)) } else { Output::None };
-        let shared = self.var(share).ne(Expr::Const(0, 32));
-        store.extend(self.store_share(out("bitmap"), out("count")));
+        let shared = self.var(shares.bit).ne(Expr::Const(0, 32));
+        store.extend(self.store_share(shares, lanes));
         let whole = Expr::Valid(Part::Lanes).both(shared.clone());
         store.push(choose(whole, self.store_lanes(lanes), self.clear_lanes()));
-        raise.extend(self.add_share(out("bitmap"), out("count")));
+        raise.extend(self.add_share(shares, lanes));
         let unshared = if lanes { self.read_lanes() } else { vec![] };
         raise.push(when(Expr::Valid(Part::Lanes), vec![choose(shared, by_op, unshared)]));
         vec![choose(first, store, raise)]
     }
 
-    /// The flags that a packet of this switch's own starts with.
-    fn own_flags(&self) -> Stmt {
+    /// The flags of a packet of this switch's own.
+    fn own_flags(&self) -> Vec<Stmt> {
         let mut cleared = Flags::RESEND;
         if self.profile.numerics == Numerics::Saturating {
             cleared = cleared.with(Flags::SATURATED);
         }
-        if self.profile.bounded_loss {
+        let mut told = vec![];
+        if let Some(shares) = self.vars.shares {
             // What a switch sends is whole: a fold has shares of ranks that put nothing at risk.
-            cleared = cleared.with(Flags::TRIMMED).with(Flags::DROPPABLE);
+            cleared = cleared.with(Flags::TRIMMED).with(Flags::DROPPABLE).with(Flags::PARTIAL);
+            told = self.tally_flags(shares);
         }
-        self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))
+        let mut steps = vec![self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))];
+        steps.extend(told);
+        steps
     }
 
     /// Turns the packet into the RESULT of its slot.
     fn result(&self) -> Vec<Stmt> {
         let v = self.vars;
         let kind = self.put("kind", Expr::Const(Kind::Result as u64, 4));
-        if v.share.is_some() {
+        if v.shares.is_some() {
             // The registers of shares have said the bitmap and the count.
             return vec![kind];
         }

@@ -13,6 +13,8 @@ mod crowd;
 mod frames;
 mod hub;
 mod sockets;
+#[cfg(feature = "dpdk")]
+mod testpmd;
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -23,7 +25,8 @@ use serde::Serialize;
 
 pub use backend::{Backend, all, named};
 
-use crowd::{Crowd, Workers};
+use backend::Reference;
+use crowd::{Crowd, PATIENCE, Workers};
 use hub::{Hub, Snapshot, What};
 
 /// Workers of the job.
@@ -82,6 +85,15 @@ pub struct Row {
     pub busy: f64,
     /// Packets that were sent again because nothing came back, in all rounds, of both.
     pub resent: u64,
+    /// Millions of packets a second of `dpdk-testpmd` on the same device, on devices of DPDK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub testpmd_mpps: Option<f64>,
+    /// Median of the rounds' ratios of packets a second, switch to `dpdk-testpmd`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_to_testpmd: Option<f64>,
+    /// Why `dpdk-testpmd` does not stand beside a device of DPDK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub testpmd_absent: Option<String>,
 }
 
 /// Why nothing was measured.
@@ -121,6 +133,7 @@ struct Turn {
 /// [`IoBenchError`].
 pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Result<Row, IoBenchError> {
     let (mut switch, mut forwarder) = (Vec::new(), Vec::new());
+    let (mut testpmd, mut testpmd_absent) = (Vec::new(), None);
     for round in 0..config.rounds {
         // Who is first changes, so that neither always meets a cold machine.
         let order =
@@ -129,10 +142,20 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
             let turn = turn(config, backend, what)?;
             if what == What::Switch { &mut switch } else { &mut forwarder }.push(turn);
         }
+        match backend.testpmd(config, &hub::cores()).filter(|_| testpmd_absent.is_none()) {
+            None => {}
+            Some(reference) => match reference.and_then(|reference| referred(config, reference)) {
+                Ok(mpps) => testpmd.push(mpps),
+                Err(IoBenchError::Absent(why)) => testpmd_absent = Some(why),
+                Err(error) => return Err(error),
+            },
+        }
         tell(round + 1);
     }
     let ratios: Vec<f64> =
         switch.iter().zip(&forwarder).map(|(switch, plain)| switch.mpps / plain.mpps).collect();
+    let to_testpmd: Vec<f64> = switch.iter().zip(&testpmd).map(|(switch, mpps)| switch.mpps / mpps).collect();
+    let measured = testpmd_absent.is_none() && !testpmd.is_empty();
     let of = |turns: &[Turn], figure: fn(&Turn) -> f64| median(&turns.iter().map(figure).collect::<Vec<_>>());
     Ok(Row {
         io: backend.name().to_owned(),
@@ -149,6 +172,34 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
         copies_per_byte: backend.copies_per_byte(),
         busy: of(&switch, |turn| turn.busy),
         resent: switch.iter().chain(&forwarder).map(|turn| turn.resent).sum(),
+        testpmd_mpps: measured.then(|| median(&testpmd)),
+        ratio_to_testpmd: measured.then(|| median(&to_testpmd)),
+        testpmd_absent,
+    })
+}
+
+/// A turn of another program's forwarder, counted by the workers: millions of packets a second.
+fn referred(config: &Config, mut reference: Reference) -> Result<f64, IoBenchError> {
+    let core = hub::cores().of(0);
+    std::thread::scope(|scope| {
+        let turn = scope.spawn(move || {
+            hub::pin(core);
+            let mut crowd = Crowd::new(reference.workers, config.window);
+            let begun = Instant::now();
+            // It starts meanwhile: long enough for what was lost to be sent again.
+            while crowd.returned() == 0 {
+                (reference.check)()?;
+                crowd.drive(3 * crowd::RESEND)?;
+                if begun.elapsed() > 2 * PATIENCE {
+                    return Err(IoBenchError::Silent("testpmd"));
+                }
+            }
+            crowd.drive(config.turn / 4)?;
+            let (before, begun) = (crowd.returned(), Instant::now());
+            crowd.drive(config.turn)?;
+            Ok((crowd.returned() - before) as f64 / begun.elapsed().as_secs_f64() / 1e6)
+        });
+        turn.join().unwrap_or(Err(IoBenchError::Ended("workers' thread")))
     })
 }
 

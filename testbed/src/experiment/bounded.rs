@@ -15,17 +15,17 @@ const EPOCHS: u32 = 8;
 const TARGET: f64 = 0.9;
 const COMPUTE: Duration = Duration::from_millis(1);
 
-/// What is compared: what may be missing in hundredths of a percent, whether sums are rescaled, whether what a rank lacks is added
+/// What is compared: what may be missing in percent, whether sums are rescaled, whether what a rank lacks is added
 /// to its next share.
-const WAYS: [(&str, u16, bool, bool); 8] = [
-    ("exact", 0, true, false),
-    ("1 %, rescaled", 100, true, false),
-    ("3 %, rescaled", 300, true, false),
-    ("10 %, rescaled", 1000, true, false),
-    ("10 %, as it is", 1000, false, false),
-    ("10 %, as it is, fed back", 1000, false, true),
-    ("30 %, rescaled", 3000, true, false),
-    ("30 %, as it is, fed back", 3000, false, true),
+const WAYS: [(&str, f64, bool, bool); 8] = [
+    ("exact", 0.0, true, false),
+    ("1 %, rescaled", 1.0, true, false),
+    ("3 %, rescaled", 3.0, true, false),
+    ("10 %, rescaled", 10.0, true, false),
+    ("10 %, as it is", 10.0, false, false),
+    ("10 %, as it is, fed back", 10.0, false, true),
+    ("30 %, rescaled", 30.0, true, false),
+    ("30 %, as it is, fed back", 30.0, false, true),
 ];
 
 /// Curves that can be told apart.
@@ -112,9 +112,9 @@ struct Trained {
     left_out: f64,
 }
 
-fn train(digits: &Digits, way: (u16, bool, bool), seed: u64) -> Result<Trained, ExperimentError> {
-    let (parts, rescale, feedback) = way;
-    let tolerance = Tolerance { parts, rescale };
+fn train(digits: &Digits, way: (f64, bool, bool), seed: u64) -> Result<Trained, ExperimentError> {
+    let (percent, rescale, feedback) = way;
+    let tolerance = Tolerance { rescale, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
     let trim_above = tolerance.any().then_some(4_000);
     let fabric =
         Fabric { queue_bytes: 60_000, trim_above, others: 0.5, tolerance, seed, ..Fabric::default() };
@@ -179,8 +179,8 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     ];
     let mut table = Table::new("Digits, eight ranks", &head);
     let mut series: Series = Vec::new();
-    for (name, parts, rescale, feedback) in WAYS {
-        let Trained { curve, left_out } = train(&digits, (parts, rescale, feedback), seed)?;
+    for (name, percent, rescale, feedback) in WAYS {
+        let Trained { curve, left_out } = train(&digits, (percent, rescale, feedback), seed)?;
         let reached = curve.iter().position(|(_, point)| point.test_accuracy >= TARGET);
         let or_never = |text: Option<String>| text.unwrap_or_else(|| "not reached".into());
         let (_, last) = curve[curve.len() - 1];

@@ -17,15 +17,15 @@ const TRIM_ABOVE: u32 = 20_000;
 /// What ranks compute between two steps.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What sums may lack, in hundredths of a percent, and by what ranks decide how much to have in flight.
-const WAYS: [(&str, u16, Congestion); 7] = [
-    ("exact", 0, Congestion::Fixed),
-    ("exact, dctcp", 0, Congestion::Dctcp),
-    ("exact, swift", 0, Congestion::Swift),
-    ("1 % may be missing", 100, Congestion::Fixed),
-    ("3 % may be missing", 300, Congestion::Fixed),
-    ("10 % may be missing", 1000, Congestion::Fixed),
-    ("10 % may be missing, swift", 1000, Congestion::Swift),
+/// What sums may lack, in percent, and by what ranks decide how much to have in flight.
+const WAYS: [(&str, f64, Congestion); 7] = [
+    ("exact", 0.0, Congestion::Fixed),
+    ("exact, dctcp", 0.0, Congestion::Dctcp),
+    ("exact, swift", 0.0, Congestion::Swift),
+    ("1 % may be missing", 1.0, Congestion::Fixed),
+    ("3 % may be missing", 3.0, Congestion::Fixed),
+    ("10 % may be missing", 10.0, Congestion::Fixed),
+    ("10 % may be missing, swift", 10.0, Congestion::Swift),
 ];
 
 /// Share of each uplink that others use.
@@ -38,8 +38,8 @@ struct Row {
     left_out: f64,
 }
 
-fn measured(parts: u16, congestion: Congestion, others: f64, seed: u64) -> Result<Row, ExperimentError> {
-    let tolerance = Tolerance { parts, rescale: true };
+fn measured(percent: f64, congestion: Congestion, others: f64, seed: u64) -> Result<Row, ExperimentError> {
+    let tolerance = Tolerance::fraction(percent / 100.0).expect("a percentage");
     let trim_above = tolerance.any().then_some(TRIM_ABOVE);
     let config = Config {
         queue_bytes: QUEUE_BYTES,
@@ -83,8 +83,8 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         let mut table = Table::new(&title, &head);
         let mut bars = Vec::new();
         let mut exact = None;
-        for (name, parts, congestion) in WAYS {
-            let row = measured(parts, congestion, others, seed)?;
+        for (name, percent, congestion) in WAYS {
+            let row = measured(percent, congestion, others, seed)?;
             let base = *exact.get_or_insert(row.mean_ms);
             table.rows.push(vec![
                 name.into(),

@@ -22,17 +22,18 @@ const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
 
 #[derive(Clone, Copy)]
 enum Way {
-    /// By the switch: what may be missing, in hundredths of a percent.
-    Switch(u16, Congestion),
+    /// By the switch: what may be missing, in percent, late shares included.
+    Switch(f64, Congestion),
     /// Among the hosts: bytes of a number.
     Ring(usize),
 }
 
-const WAYS: [(&str, Way); 6] = [
-    ("switch, exact", Way::Switch(0, Congestion::Fixed)),
-    ("switch, exact, dctcp", Way::Switch(0, Congestion::Dctcp)),
-    ("switch, exact, swift", Way::Switch(0, Congestion::Swift)),
-    ("switch, 1 % may be missing", Way::Switch(100, Congestion::Fixed)),
+const WAYS: [(&str, Way); 7] = [
+    ("switch, exact", Way::Switch(0.0, Congestion::Fixed)),
+    ("switch, exact, dctcp", Way::Switch(0.0, Congestion::Dctcp)),
+    ("switch, exact, swift", Way::Switch(0.0, Congestion::Swift)),
+    ("switch, 1 % may be missing", Way::Switch(1.0, Congestion::Fixed)),
+    ("switch, 10 % may be missing", Way::Switch(10.0, Congestion::Fixed)),
     ("ring of hosts, 16-bit numbers", Way::Ring(2)),
     ("ring of hosts", Way::Ring(4)),
 ];
@@ -51,8 +52,8 @@ fn fabric(loss: f64, seed: u64) -> Config {
     Config { uplink_rate, queue_bytes: 1_000_000, loss, seed, ..hosts }
 }
 
-fn by_switch(parts: u16, congestion: Congestion, loss: f64, seed: u64) -> Result<Run, ExperimentError> {
-    let tolerance = Tolerance { parts, rescale: true };
+fn by_switch(percent: f64, congestion: Congestion, loss: f64, seed: u64) -> Result<Run, ExperimentError> {
+    let tolerance = Tolerance::fraction(percent / 100.0).unwrap_or(Tolerance::NONE).without_late();
     let mut racks = Racks::new(Config { tolerance, congestion, ..fabric(loss, seed) })
         .map_err(|source| ExperimentError::Scenario { scenario: "loss", source: Box::new(source) })?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -95,7 +96,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
             let runs = (0..SEEDS).map(|run| {
                 let seed = seed.wrapping_mul(1000) + run;
                 match way {
-                    Way::Switch(parts, congestion) => by_switch(parts, congestion, loss, seed),
+                    Way::Switch(percent, congestion) => by_switch(percent, congestion, loss, seed),
                     Way::Ring(bytes) => Ok(by_ring(bytes, loss, seed)),
                 }
             });

@@ -32,6 +32,8 @@ pub enum Carrier {
     AfXdp,
     /// DPDK, on its devices over packet sockets; in programs that have DPDK.
     Dpdk,
+    /// Rings in shared memory between a switch and the workers beside it, as on one host, and UDP sockets between switches.
+    Shm,
 }
 
 impl Carrier {
@@ -46,6 +48,7 @@ impl Carrier {
         Self::PacketRing,
         Self::AfXdp,
         Self::Dpdk,
+        Self::Shm,
     ];
 
     /// The name in options and reports.
@@ -60,6 +63,7 @@ impl Carrier {
             Self::PacketRing => "packet-ring",
             Self::AfXdp => "af-xdp",
             Self::Dpdk => "dpdk:net_af_packet",
+            Self::Shm => "shm",
         }
     }
 }

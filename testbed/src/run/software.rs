@@ -2,11 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use netfold_controller::tree::{Plan, Site};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_embedded::{LocalDriver, PORTS_MAX};
+use netfold_io::shm::{Hub, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, loopback};
 use netfold_p4::profile::Profile;
@@ -114,6 +116,10 @@ fn ends(config: &Config, carrier: Carrier) -> Result<Ends, RunError> {
             workers: Vec::new(),
             own: vec![None; config.shape.workers.len()],
         }),
+        Carrier::Shm => {
+            let ((ios, addresses), (workers, own)) = shared(config)?;
+            Ok(Ends { namespaces: None, ios, addresses, workers, own })
+        }
         Carrier::Udp => {
             let (ios, addresses) = sockets(config)?;
             let (workers, own) = clients(config, &addresses)?;
@@ -172,6 +178,31 @@ pub(super) fn sockets(config: &Config) -> Result<(Vec<End>, Vec<Option<SocketAdd
         ios.push(Box::new(io));
     }
     Ok((ios, addresses))
+}
+
+/// Ends, and their addresses.
+type Placed = (Vec<End>, Vec<Option<SocketAddr>>);
+
+/// Hosts: each switch has a socket to others, where there are others, and rings to the workers beside it.
+fn shared(config: &Config) -> Result<(Placed, Placed), RunError> {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = format!("testbed-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let longest = datagram_len_max(config);
+    let name =
+        |switch: usize| format!("{run}-{switch}").parse().map_err(|_| IoError::Unsupported("such a name"));
+    let (sockets, addresses) = sockets(config)?;
+    let alone = config.shape.above.len() == 1;
+    let hub = |(switch, socket): (usize, End)| -> Result<End, RunError> {
+        Ok(Box::new(Hub::open(&name(switch)?, LOCAL, longest, (!alone).then_some(socket))?))
+    };
+    let ios = sockets.into_iter().enumerate().map(hub).collect::<Result<Vec<_>, _>>()?;
+    let (mut workers, mut own): Placed = (Vec::new(), Vec::new());
+    for &leaf in &config.shape.workers {
+        let io = Spoke::attach(&name(leaf)?, LOCAL.ip(), longest)?;
+        own.push(io.local_addr());
+        workers.push(Box::new(io));
+    }
+    Ok(((ios, addresses), (workers, own)))
 }
 
 /// One socket for each worker, towards its switch, and its address.

@@ -1,6 +1,6 @@
 //! Watches every packet at every switch and asserts the invariants that no single rank can see.
 
-use netfold_wire::{Kind, Packet};
+use netfold_wire::{Flags, Kind, Packet};
 
 use super::switch::{JobSetup, fold_digest};
 
@@ -95,7 +95,8 @@ impl Referee {
         }
         // Each switch names its own children, in what it sends up alone of its own knowledge.
         let children = if is_fold { packet.bitmap() } else { 0 };
-        let counted = u32::from(packet.count());
+        let partial = u32::from(packet.flags().contains(Flags::PARTIAL));
+        let counted = partial << 16 | u32::from(packet.count());
         let exponents = u32::from(packet.exp()) << 8 | u32::from(packet.exp_next());
         let fields = [u32::from(packet.op()), exponents, counted, children];
         let lanes = packet

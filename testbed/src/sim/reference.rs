@@ -29,6 +29,9 @@ struct Occupant {
     /// Children whose shares are in the lanes, and how many workers'.
     shares: u32,
     counted: u16,
+    /// Somebody was not heard, and somebody's packet met congestion.
+    partial: bool,
+    marked: bool,
 }
 
 /// What a packet brings about.
@@ -58,6 +61,8 @@ impl ReferenceSwitch {
             settled: 0,
             shares: 0,
             counted: 0,
+            partial: false,
+            marked: false,
         };
         let mut places = vec![empty; 2 * slots as usize];
         for job in jobs {
@@ -92,8 +97,10 @@ impl ReferenceSwitch {
             || packet.key() != job.key
         {
             Err(Answer::Nothing)
-        } else if rank.is_none() && (packet.epoch() != job.epoch || u32::from(packet.slot()) >= job.slots) {
-            // The switch above is told nothing.
+        } else if packet.kind() != Kind::Data as u8
+            && (packet.epoch() != job.epoch || u32::from(packet.slot()) >= job.slots)
+        {
+            // The switch above is told nothing, and who closes is by his DATA.
             Err(Answer::Nothing)
         } else if packet.epoch() != job.epoch {
             Err(Answer::Reject(Reason::Epoch))
@@ -115,6 +122,7 @@ impl ReferenceSwitch {
         let place = &mut self.places[at];
         let close = packet.kind() == Kind::Close as u8;
         let shared = if packet.count() > 0 { 1 << rank } else { 0 };
+        let says = |flag| packet.flags().contains(flag);
         let share = || {
             packet
                 .payload()
@@ -128,12 +136,16 @@ impl ReferenceSwitch {
             }
             (place.chunk, place.seen, place.exponent) = (packet.chunk(), 1 << rank, packet.exp_next());
             (place.shares, place.counted) = (shared, packet.count());
+            (place.partial, place.marked) = (says(Flags::PARTIAL), says(Flags::CONGESTION));
             place.lanes.fill(0);
             place.lanes.iter_mut().zip(share()).for_each(|(lane, new)| *lane = new);
         } else if packet.chunk() != place.chunk {
             return Answer::Stale;
         } else if close && place.seen != full {
-            place.seen = full;
+            if place.seen & packet.bitmap() != packet.bitmap() {
+                return Answer::Heard(place.seen);
+            }
+            (place.seen, place.partial) = (full, true);
         } else if close || place.seen >> rank & 1 == 1 {
             return match place.seen == full {
                 false if packet.flags().contains(Flags::DROPPABLE) => Answer::Heard(place.seen),
@@ -145,6 +157,8 @@ impl ReferenceSwitch {
             place.seen |= 1 << rank;
             (place.shares, place.counted) =
                 (place.shares | shared, place.counted.wrapping_add(packet.count()));
+            place.partial |= says(Flags::PARTIAL);
+            place.marked |= says(Flags::CONGESTION);
             place.exponent = place.exponent.max(packet.exp_next());
             for (lane, new) in place.lanes.iter_mut().zip(share()) {
                 *lane = match packet.op() {
@@ -178,6 +192,8 @@ impl ReferenceSwitch {
         // What is left out above is left out, whoever is in it.
         place.shares = if packet.bitmap() & own == 0 { 0 } else { place.shares };
         place.counted = packet.count();
+        place.partial = packet.flags().contains(Flags::PARTIAL);
+        place.marked = packet.flags().contains(Flags::CONGESTION);
         place.exponent = packet.exp_next();
         for (lane, word) in place.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
             *lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
@@ -203,8 +219,16 @@ impl ReferenceSwitch {
         let bare = packet.flags().contains(Flags::BARE) && !cut;
         let saturated = self.saturating && !bare && place.lanes.iter().any(|lane| at_end(*lane));
         let passing = Flags::RESEND.with(Flags::TRIMMED).with(Flags::DROPPABLE);
-        let flags = packet.flags().without(if cut { passing.with(trimmed) } else { passing });
-        result.set_flags(if saturated { flags.with(Flags::SATURATED) } else { flags });
+        let mut flags = packet.flags().without(if cut { passing.with(trimmed) } else { passing });
+        flags = flags.without(Flags::PARTIAL);
+        for (holds, flag) in [
+            (saturated, Flags::SATURATED),
+            (place.partial, Flags::PARTIAL),
+            (place.marked, Flags::CONGESTION),
+        ] {
+            flags = if holds { flags.with(flag) } else { flags };
+        }
+        result.set_flags(flags);
         result.set_bitmap(place.shares);
         result.set_count(place.counted);
         result.set_exp_next(place.exponent);
@@ -249,7 +273,8 @@ impl SimSwitch for ReferenceSwitch {
         places.iter().fold(0, |digest, place| {
             let digest =
                 fold_digest(digest, [place.chunk, place.seen, u32::from(place.exponent), place.settled]);
-            let digest = fold_digest(digest, [place.shares, u32::from(place.counted)]);
+            let tally = [place.shares, u32::from(place.counted), place.partial.into(), place.marked.into()];
+            let digest = fold_digest(digest, tally);
             fold_digest(digest, place.lanes.iter().map(|lane| lane.cast_unsigned()))
         })
     }

@@ -1,20 +1,20 @@
 //! The event loop: plays a scenario against a switch and asserts every invariant.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
 use netfold_proto::{AbortReason, Handled, Instant, OpId, Worker, WorkerConfig, WorkerEvent};
 use netfold_wire::control::{Admission, Numerics};
-use netfold_wire::{Packet, header};
+use netfold_wire::{Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::intruder;
 use super::network::Fate;
 use super::referee::Referee;
-use super::scenario::Scenario;
+use super::scenario::{Laggard, Scenario};
 use super::switch::{JobSetup, SimSwitch};
 use super::tensors::{OpPlan, Tensors};
 
@@ -45,6 +45,8 @@ pub struct Report {
     pub left_out: u64,
     /// Datagrams that ranks ignored.
     pub ignored: u64,
+    /// Of those that lack shares, results of slots that were closed.
+    pub closed: u64,
     /// Forged packets slipped in.
     pub forged: u64,
     /// Ranks that gave up, with a typed reason.
@@ -123,6 +125,8 @@ struct Simulation<'s, 'd> {
     seen_down: Option<(u16, Rc<[u8]>)>,
     out: Vec<(u16, Vec<u8>)>,
     buffer: Vec<u8>,
+    /// Until when the laggard's chunks are held back.
+    late: HashMap<u32, Duration>,
     report: Report,
 }
 
@@ -132,8 +136,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         switches: &'s mut [&'d mut dyn SimSwitch],
         plans: Rc<Vec<OpPlan>>,
     ) -> Self {
-        let job = &scenario.job;
-        let jobs = scenario.jobs();
+        let (job, jobs) = (&scenario.job, scenario.jobs());
         let (ends, seats) = wiring(scenario);
         let admission = Admission {
             job: job.job,
@@ -194,6 +197,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             seen_down: None,
             out: Vec::new(),
             buffer: vec![0; header::LEN + 4 * scenario.lane_words as usize],
+            late: HashMap::new(),
             report: Report::default(),
         }
     }
@@ -318,6 +322,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
             let bytes: Rc<[u8]> = self.scenario.up.trim(&mut self.rng, &mut self.buffer[..len]).into();
             let fate = self.fate(rank, self.scenario.up);
+            let fate = self.hold_back(rank, &bytes, fate);
             let (switch, port) = self.seats[index];
             self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
         }
@@ -362,6 +367,27 @@ impl<'s, 'd> Simulation<'s, 'd> {
             return Fate::default();
         }
         faults.decide(&mut self.rng)
+    }
+
+    /// A laggard's chunk stays away until its time has come, however often it is sent.
+    fn hold_back(&mut self, rank: u16, bytes: &[u8], fate: Fate) -> Fate {
+        let packet = Packet::new_unchecked(bytes);
+        let is_data = packet.kind() == Kind::Data as u8;
+        let Some(Laggard { share, by, .. }) =
+            self.scenario.laggard.filter(|laggard| laggard.rank == rank && is_data)
+        else {
+            return fate;
+        };
+        let until = match self.late.get(&packet.chunk()) {
+            Some(until) => *until,
+            None => {
+                let until = if self.rng.random_bool(share) { self.now + by } else { self.now };
+                self.late.insert(packet.chunk(), until);
+                until
+            }
+        };
+        let wait = until.saturating_sub(self.now);
+        Fate { first: fate.first.map(|at| at + wait), second: fate.second.map(|at| at + wait) }
     }
 
     fn travel(&mut self, fate: Fate, arrival: impl Fn() -> Happening) {
@@ -415,6 +441,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             self.report.saturated += stats.saturated;
             self.report.partial += stats.partial;
             self.report.left_out += stats.left_out;
+            self.report.closed += stats.closed;
             if !rank.alive || self.is_done(index) {
                 continue;
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use netfold_controller::tree::Shape;
+use netfold_proto::Tolerance;
 use netfold_wire::LaneOp;
 use netfold_wire::control::{Congestion, Numerics};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -40,6 +41,17 @@ pub struct Outage {
     pub until: Duration,
 }
 
+/// A rank some of whose chunks are late.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Laggard {
+    /// Which.
+    pub rank: u16,
+    /// Share of its chunks.
+    pub share: f64,
+    /// Nothing of such a chunk arrives sooner after it was first sent.
+    pub by: Duration,
+}
+
 /// One simulation.
 #[derive(Debug)]
 pub struct Scenario {
@@ -73,6 +85,8 @@ pub struct Scenario {
     pub death: Option<Death>,
     /// A link that fails for a while.
     pub outage: Option<Outage>,
+    /// A rank that is late with some of its chunks.
+    pub laggard: Option<Laggard>,
     /// Forged packets to slip in.
     pub intrusions: u32,
     /// Time without progress after which a worker gives up.
@@ -108,10 +122,19 @@ impl Scenario {
     pub fn tolerant(mut self) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ TOLERANT_SEED);
         let plans = std::mem::take(&mut self.plans);
-        let mut tolerance = |plan: OpPlan| plan.tolerant(pick(&mut rng, &[0, 100, 1_000, 5_000, 10_000]));
+        let mut tolerance = |plan: OpPlan| {
+            let parts = pick(&mut rng, &[0, 80, 800, 4_000, Tolerance::PARTS]);
+            plan.tolerant(Tolerance { parts, rescale: true, late: rng.random() })
+        };
         self.plans = plans.into_iter().map(&mut tolerance).collect();
         self.up.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
         self.trunk.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
+        let us = Duration::from_micros;
+        self.laggard = rng.random_bool(0.5).then(|| Laggard {
+            rank: rng.random_range(0..self.world),
+            share: pick(&mut rng, &[0.01, 0.05, 0.3, 1.0]),
+            by: pick(&mut rng, &[us(50), us(1_000), us(20_000)]),
+        });
         self
     }
 
@@ -189,6 +212,7 @@ impl Scenario {
             up,
             death,
             outage,
+            laggard: None,
             intrusions: if rng.random_bool(0.3) { rng.random_range(1..9) } else { 0 },
             stall_timeout: Duration::from_secs(if death.is_some() { 1 } else { 60 }),
         }
@@ -233,6 +257,7 @@ impl Scenario {
             trunk: faults,
             death: None,
             outage: None,
+            laggard: None,
             intrusions: 0,
             stall_timeout: Duration::from_secs(60),
         }

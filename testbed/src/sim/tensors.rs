@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
+use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec, Tolerance};
 use netfold_wire::LaneOp;
 use netfold_wire::control::Mode;
 use rand::RngExt;
@@ -37,6 +37,8 @@ pub struct OpPlan {
     again: RefCell<Vec<Option<bool>>>,
     /// What each chunk came to that lacks shares, on the first rank that was told.
     partial: RefCell<HashMap<u32, (u16, Vec<i32>)>>,
+    /// The exponent of each chunk, as the first rank was told.
+    told: RefCell<HashMap<u32, u8>>,
 }
 
 /// Largest magnitude of values in chunks whose sums may saturate, and in others.
@@ -83,6 +85,7 @@ impl OpPlan {
             expected_again,
             again,
             partial,
+            told: RefCell::default(),
         };
         plan.expected = (0..elements).map(|at| plan.expect(at, lane_words, false)).collect();
         plan
@@ -106,12 +109,23 @@ impl OpPlan {
         self
     }
 
-    /// The same where up to so many shares of each rank may be left out of sums, in hundredths of a percent.
-    pub fn tolerant(mut self, tolerance: u16) -> Self {
+    /// The same where so many shares of each rank may be left out of sums.
+    pub fn tolerant(mut self, tolerance: Tolerance) -> Self {
         if self.spec.descriptor.kind == OpKind::AllReduce && self.spec.lane_op == LaneOp::Sum {
-            self.spec.descriptor.root = tolerance;
+            self.spec.descriptor.root = tolerance.to_word();
         }
         self
+    }
+
+    /// Asserts that an exponent that a rank was told is the agreed one: the largest of all ranks', or of those that were heard, which all
+    /// are told alike.
+    fn check_exponent(&self, chunk: u32, exp: u8) {
+        if !self.spec.descriptor.tolerance().late {
+            assert_eq!(exp, self.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        }
+        let first = *self.told.borrow_mut().entry(chunk).or_insert(exp);
+        assert_eq!(first, exp, "two exponents of chunk {chunk}");
+        assert!(exp <= self.agreed(chunk), "an exponent of chunk {chunk} that nobody proposed");
     }
 
     /// Ranks whose shares are in these lanes of a sum, by their tallies; none where lanes do not tell.
@@ -228,7 +242,10 @@ impl Tensors {
         let op = op.0 as usize;
         assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
         let plan = &self.plans[op];
-        assert_eq!(exp, plan.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        plan.check_exponent(chunk, exp);
+        if let Some(own) = plan.exponents.get(self.rank) {
+            assert!(own[chunk as usize] <= exp, "rank {}'s block of chunk {chunk} does not fit", self.rank);
+        }
         assert!(!again || plan.headroom.is_some(), "nothing saturates here");
         assert_eq!(lanes.len(), 4 * self.lane_words);
         lanes.fill(0);
@@ -247,7 +264,7 @@ impl Tensors {
             "chunk {chunk} is delivered twice"
         );
         let plan = &self.plans[op];
-        assert_eq!(exp, plan.agreed(chunk), "the agreed exponent of chunk {chunk}");
+        plan.check_exponent(chunk, exp);
         let lanes: Vec<i32> = lanes
             .chunks_exact(4)
             .take(self.block(op, chunk).len())

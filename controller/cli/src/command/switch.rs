@@ -55,6 +55,9 @@ Examples:
   netfold switch --port-rate 200M --congestion dctcp
                                                    slow ports, whose queues mark
   netfold switch --threads 4 --cores 2-5            four packet threads, each on a core of its own
+  netfold switch --io shm:gpu                       for workers on this host, through shared memory
+  netfold switch --p4runtime 10.0.0.5:9559 --insecure --listen 10.0.0.5:20038 --io shm:gpu,uplink=udp
+                                                   a host's own switch, below another: one stream leaves the host
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
                                                    empty, for a P4Runtime controller
   netfold switch list                              the switches of a running controller
@@ -79,9 +82,9 @@ pub(crate) struct SwitchCommand {
     /// Cores to keep the packet threads on, as in 0,4-7: one for each thread in turn. Anywhere unless given.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE], the last three with
-    /// [,address=IP][,prefix=BITS][,gateway=IP]; or dpdk:DEVICE, in programs built with DPDK. May be given several times: one for
-    /// each queue in turn.
+    /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
+    /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
+    /// workers on this host, and any but the last two for all others. May be given several times: one for each queue in turn.
     #[arg(long, value_name = "IO", default_values_t = [Choice::default()])]
     io: Vec<Choice>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
@@ -318,6 +321,17 @@ impl SwitchCommand {
         CliError::Program { path: self.program.clone().unwrap_or_default(), source: source.into() }
     }
 
+    /// Where packets go, for people.
+    fn data_path(&self, address: SocketAddr) -> String {
+        match self.io.first() {
+            Some(Choice::Shm(name, None)) => format!("shared memory '{name}', for workers on this host"),
+            Some(Choice::Shm(name, Some(_))) => {
+                format!("shared memory '{name}', and UDP {address} for all others")
+            }
+            _ => format!("UDP {address}"),
+        }
+    }
+
     fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
         let (info, address) = (running.switch.info(), running.switch.data());
         let engine = match running.engine {
@@ -348,7 +362,7 @@ impl SwitchCommand {
             engine: engine.into(),
         }))?;
         output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
-        output.line(format_args!("  data      UDP {address}"))?;
+        output.line(format_args!("  data      {}", self.data_path(address)))?;
         show_queues(output, &queues)?;
         match &server {
             Some(server) => {

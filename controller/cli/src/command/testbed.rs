@@ -87,7 +87,8 @@ struct RunOptions {
     /// Seed of tensors and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What carries the packets: auto, rings or udp (software switches; p4runtime: udp), veth or grpc (bmv2); in network namespaces
+    /// What carries the packets: auto, rings, udp or shm (rings in shared memory between a switch and its workers, udp between switches; all
+    /// for software switches; p4runtime: udp), veth or grpc (bmv2); in network namespaces
     /// (software switches, as root) af-packet, packet-ring, af-xdp, or dpdk:net_af_packet where DPDK is built in.
     #[arg(long, default_value_t = Carrier::Auto)]
     io: Carrier,

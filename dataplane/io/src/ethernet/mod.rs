@@ -414,6 +414,11 @@ impl<L: Link> PacketIo for Ethernet<L> {
         self.link.waker()
     }
 
+    #[cfg(target_os = "linux")]
+    fn wake_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.link.wake_fd()
+    }
+
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
         if matches!(self.upper.role, Role::Connected(_)) {
             return Err(IoError::Unsupported("binding ports of a connected backend"));

@@ -185,6 +185,10 @@ impl Link for AfPacket {
         Waker::from(Arc::clone(&self.bell))
     }
 
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.fd())
+    }
+
     fn counters(&self) -> IoCounters {
         IoCounters { rx_dropped: self.lost.count(self.fd()), ..self.counters }
     }

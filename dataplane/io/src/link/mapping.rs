@@ -1,15 +1,18 @@
-//! Memory that is shared with the kernel.
-#![expect(unsafe_code, reason = "mapped memory is reached by pointers, and the other side is the kernel")]
+//! Memory that is shared with the kernel, or with another process.
+#![expect(
+    unsafe_code,
+    reason = "mapped memory is reached by pointers, and the other side is the kernel or another process"
+)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A mapped area. Every access is checked against its length; the words that pass ownership between the kernel and us are atomic,
-/// and what a link copies out or in between two of them belongs to us then.
+/// A mapped area. Every access is checked against its length; the words that pass ownership between the other side (the kernel, or another
+/// process) and us are atomic, and what is copied out or in between two of them belongs to us then.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -19,12 +22,12 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of what `fd` offers at `offset`, shared.
-    pub(super) fn of(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
+    pub(crate) fn of(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
         Self::map(Some(fd), len, offset, libc::MAP_SHARED | libc::MAP_POPULATE)
     }
 
     /// Maps `len` bytes of fresh memory, zero.
-    pub(super) fn fresh(len: usize) -> io::Result<Self> {
+    pub(crate) fn fresh(len: usize) -> io::Result<Self> {
         Self::map(None, len, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE)
     }
 
@@ -40,12 +43,12 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// The address, for the kernel.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
 
@@ -60,49 +63,50 @@ impl Mapping {
     }
 
     /// Reads a word that passes ownership to us: what the kernel wrote before it is visible after. 0 outside the area.
-    pub(super) fn acquire(&self, offset: usize) -> u32 {
+    pub(crate) fn acquire(&self, offset: usize) -> u32 {
         self.word(offset).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
     /// Writes a word that passes ownership to the kernel: what was done before it is done for the kernel. Ignored outside the area.
-    pub(super) fn release(&self, offset: usize, value: u32) {
+    pub(crate) fn release(&self, offset: usize, value: u32) {
         if let Some(word) = self.word(offset) {
             word.store(value, Ordering::Release);
         }
     }
 
     /// Reads a word of what belongs to us. 0 outside the area.
-    pub(super) fn u32(&self, offset: usize) -> u32 {
+    pub(crate) fn u32(&self, offset: usize) -> u32 {
         self.word(offset).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Reads a half word of what belongs to us. 0 outside the area.
-    pub(super) fn u16(&self, offset: usize) -> u16 {
+    pub(crate) fn u16(&self, offset: usize) -> u16 {
         let mut bytes = [0; 2];
         self.copy_out(offset, &mut bytes);
         u16::from_ne_bytes(bytes)
     }
 
     /// Reads a double word of what belongs to us. 0 outside the area.
-    pub(super) fn u64(&self, offset: usize) -> u64 {
+    pub(crate) fn u64(&self, offset: usize) -> u64 {
         let mut bytes = [0; 8];
         self.copy_out(offset, &mut bytes);
         u64::from_ne_bytes(bytes)
     }
 
     /// Copies bytes that belong to us out; `false`, and nothing, when they do not lie within the area.
-    pub(super) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
+    pub(crate) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
         if offset > self.len || self.len - offset < to.len() {
             return false;
         }
         // SAFETY: the source lies within the area; the destination is a slice of ours, so they do not overlap. Kernel memory never
-        // is a Rust reference, so it does not matter when the kernel breaks its word and writes: garbage is copied, nothing more.
+        // is a Rust reference, so it does not matter when the kernel breaks its word and writes: garbage is copied, nothing more. The same
+        // holds for memory that another process has, too.
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), to.as_mut_ptr(), to.len()) };
         true
     }
 
     /// Copies bytes into what belongs to us; `false`, and nothing, when they do not fit there.
-    pub(super) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
+    pub(crate) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
         if offset > self.len || self.len - offset < from.len() {
             return false;
         }
@@ -116,7 +120,7 @@ impl Mapping {
     /// # Safety
     ///
     /// The kernel must not read or write these bytes as long as the borrow lives: they belong to us by the protocol of the area.
-    pub(super) unsafe fn lend(&mut self, offset: usize, len: usize) -> Option<&mut [u8]> {
+    pub(crate) unsafe fn lend(&mut self, offset: usize, len: usize) -> Option<&mut [u8]> {
         if offset > self.len || self.len - offset < len {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Packet sockets with a receive ring in memory that is shared with the kernel.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -189,6 +189,10 @@ impl Link for PacketRing {
 
     fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.bell))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.fd())
     }
 
     fn counters(&self) -> IoCounters {

@@ -18,7 +18,7 @@ mod transmit;
 mod window;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -200,6 +200,10 @@ impl PacketIo for UdpIo {
 
     fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.bell))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.fd())
     }
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {

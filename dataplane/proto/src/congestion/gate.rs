@@ -10,8 +10,6 @@ use crate::slot::{Slots, State};
 #[derive(Debug)]
 pub(crate) struct Gate {
     law: Box<dyn CongestionControl>,
-    /// The first position whose result is missing.
-    first: u64,
     /// The first position that was never sent.
     next: u64,
     /// Once a position from here on is answered, a round is over.
@@ -23,7 +21,14 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
-        Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), lost: false }
+        Self { law, next: 0, round_end: 0, round: Round::default(), lost: false }
+    }
+
+    /// Begins in the midst of a stream that went on without one.
+    pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
+        let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
+        let first = first.unwrap_or_default();
+        Self { next: first, round_end: first, ..Self::new(law) }
     }
 
     /// Chunks that may be in flight, at least 1.
@@ -32,14 +37,24 @@ impl Gate {
         self.law.window().max(1.0) as u32
     }
 
-    /// The slot whose chunk is next, if it may be sent.
-    pub(crate) fn next(&self, slots: &Slots) -> Option<u16> {
+    /// The slot whose chunk is next, if it may be sent and lies before `end`.
+    pub(crate) fn next(&mut self, slots: &Slots, end: u64) -> Option<u16> {
+        // What was sent before there was a gate is behind it.
+        while self.is_behind(slots) {
+            self.next += 1;
+        }
         let index = slots.at(self.next);
         let slot = slots.slot(index);
         let may = slot.position == self.next
             && slot.state() == State::Ready
-            && self.next - self.first < u64::from(self.window());
+            && self.next < end
+            && slots.len(State::Flying) + slots.len(State::Lost) < self.window();
         may.then_some(index)
+    }
+
+    fn is_behind(&self, slots: &Slots) -> bool {
+        let slot = slots.slot(slots.at(self.next));
+        slot.position > self.next || (slot.position == self.next && (slot.sends > 0 || slot.redo.is_some()))
     }
 
     /// A position was sent, perhaps again.
@@ -49,11 +64,8 @@ impl Gate {
         }
     }
 
-    /// A position was answered, and its slot has stepped on.
-    pub(crate) fn answered(&mut self, position: u64, answer: &Answer, slots: &Slots) {
-        while self.first < self.next && slots.slot(slots.at(self.first)).position > self.first {
-            self.first += 1;
-        }
+    /// A position was answered.
+    pub(crate) fn answered(&mut self, position: u64, answer: &Answer) {
         self.round.answers += 1;
         self.round.marked += u32::from(answer.marked);
         self.law.answered(answer);

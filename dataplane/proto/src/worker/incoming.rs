@@ -11,7 +11,8 @@ use crate::stream::Piece;
 use crate::{AbortReason, Ignored, Instant, OpId};
 
 /// Flags that the network or the switch may set or clear on the way without changing what the lanes mean.
-const PASSING: Flags = Flags::RESEND.with(Flags::CONGESTION).with(Flags::DROPPABLE).with(Flags::SATURATED);
+const PASSING: Flags =
+    Flags::RESEND.with(Flags::CONGESTION).with(Flags::DROPPABLE).with(Flags::SATURATED).with(Flags::PARTIAL);
 
 /// A result that fits the slot's outstanding chunk in every field.
 struct Fitting {
@@ -31,8 +32,8 @@ impl Worker {
     /// [`WorkerStats::ignored`](crate::WorkerStats::ignored) and changes nothing else.
     pub fn handle_packet(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Handled {
         match self.take(now, datagram, codec) {
-            Ok(()) if self.aborted.is_some() => Handled::Aborted,
-            Ok(()) => Handled::Result,
+            Ok(_) if self.aborted.is_some() => Handled::Aborted,
+            Ok(handled) => handled,
             Err(cause) => {
                 self.marked = false;
                 self.stats.ignored[cause as usize] += 1;
@@ -41,7 +42,7 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Result<(), Ignored> {
+    fn take(&mut self, now: Instant, datagram: &[u8], codec: &mut impl Codec) -> Result<Handled, Ignored> {
         if self.aborted.is_some() {
             return Err(Ignored::Closed);
         }
@@ -53,13 +54,13 @@ impl Worker {
             Kind::Result => {
                 let fitting = self.check_result(&repr, packet.payload())?;
                 self.accept(now, &repr, &fitting, packet.payload(), codec);
-                Ok(())
+                Ok(Handled::Result)
             }
             Kind::Stale => {
                 self.check_answer(packet.payload())?;
                 self.current(&repr)?;
                 self.abort(AbortReason::Stale { chunk: repr.chunk });
-                Ok(())
+                Ok(Handled::Aborted)
             }
             // A REJECT of any chunk of this epoch stands for all that follow.
             Kind::Reject => {
@@ -68,9 +69,9 @@ impl Worker {
                     return Err(Ignored::Shape);
                 }
                 self.abort(AbortReason::Rejected(repr.reason));
-                Ok(())
+                Ok(Handled::Aborted)
             }
-            Kind::Heard => Err(Ignored::Waiting),
+            Kind::Heard => self.hear(&repr).map(|()| Handled::Heard),
             Kind::Data | Kind::Close | Kind::Probe | Kind::Advance => Err(Ignored::Kind),
         }
     }
@@ -100,7 +101,7 @@ impl Worker {
     }
 
     /// The slot of the packet, if the packet's chunk is the one that slot has outstanding.
-    fn current(&self, repr: &Repr) -> Result<u16, Ignored> {
+    pub(super) fn current(&self, repr: &Repr) -> Result<u16, Ignored> {
         let index = self.slots.index(repr.chunk);
         let slot = self.slots.slot(index);
         let chunk = self.slots.chunk(index);
@@ -122,10 +123,15 @@ impl Worker {
         let op = self.stream.op(slot.op);
         let (piece, exp) = self.piece(slot);
         let (len, flags) = self.shape(&piece, exp);
-        // The agreed exponent is the largest of all ranks' proposals, this rank's among them.
-        let exp_next_fits =
-            if piece.proposes.is_some() { repr.exp_next >= slot.proposed } else { repr.exp_next == 0 };
-        if !self.is_complete(repr, self.may_lack_shares(slot, &piece)) {
+        let closed = repr.flags.contains(Flags::PARTIAL);
+        // The agreed exponent is the largest of all ranks' proposals, this rank's among them unless it was not heard.
+        let exp_next_fits = match piece.proposes {
+            Some(_) => closed || repr.exp_next >= slot.proposed,
+            None => repr.exp_next == 0,
+        };
+        if !self.is_complete(repr, self.may_lack_shares(slot, &piece))
+            || closed && !self.may_be_closed(slot, &piece, exp)
+        {
             return Err(Ignored::Incomplete);
         }
         let fits = header::LEN + lanes.len() == len
@@ -147,7 +153,7 @@ impl Worker {
         } else {
             repr.bitmap == full && repr.count == self.config.world
         };
-        enough && repr.flags.without(Flags::PARTIAL.with(Flags::TRIMMED)) == repr.flags
+        enough && !repr.flags.contains(Flags::TRIMMED)
     }
 
     /// Counts a result without all shares, and gives this rank's share back to it if it is not in there.
@@ -161,6 +167,20 @@ impl Worker {
         if !within {
             self.stats.left_out += 1;
             codec.left_out(OpId(slot.op), chunk);
+        }
+    }
+
+    /// Whether all ranks were heard is noted; if not, this rank's next block may not fit the exponent that was agreed.
+    fn note_heard(&mut self, slot: &Slot, repr: &Repr, piece: &Piece, codec: &mut impl Codec) {
+        let closed = repr.flags.contains(Flags::PARTIAL);
+        if closed {
+            self.stats.closed += 1;
+        } else {
+            self.proof.heard_all(slot.position);
+        }
+        if let Some(chunk) = piece.proposes.filter(|_| slot.redo.is_none()) {
+            let fits = !closed || codec.exponent(OpId(slot.op), chunk) <= repr.exp_next;
+            self.stream.op_mut(slot.op).note_fit(chunk, fits);
         }
     }
 
@@ -182,6 +202,7 @@ impl Worker {
                 Some(_) => codec.unpack_again(OpId(slot.op), chunk, exp, repr.count, lanes),
             }
         }
+        self.note_heard(&slot, repr, &piece, codec);
         let exp_next = slot.redo.unwrap_or(repr.exp_next);
         if let Some(position) = self.stream.op_mut(slot.op).receive(slot.position, exp_next) {
             self.unblock(position);
@@ -192,17 +213,19 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.tell_answer(now, &slot, repr);
+        self.tell_answer(now, &slot, &piece, repr);
         self.find_lost(now);
     }
 
     /// Tells the law of congestion control that a position was answered.
-    fn tell_answer(&mut self, now: Instant, slot: &Slot, repr: &Repr) {
+    fn tell_answer(&mut self, now: Instant, slot: &Slot, piece: &Piece, repr: &Repr) {
         let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
         if let Some(gate) = &mut self.gate {
-            let once = (slot.sends == 1).then_some(slot.sent_at);
+            // Headers are quicker than packets, and a slot that was closed took as long as somebody waited.
+            let tells = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
+            let once = tells.then_some(slot.sent_at);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
-            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed), &self.slots);
+            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed));
             self.stats.window = gate.window();
         }
     }

@@ -446,14 +446,15 @@ netfold_result netfold_builder_set_rounding(netfold_builder *builder,
 /**
  * How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
  * all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
- * multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. The same bits arrive on every
- * rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+ * multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. With `without_late` ranks also go
+ * on without shares that are late. The same bits arrive on every rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_tolerance(netfold_builder *builder,
                                              double tolerance,
-                                             bool rescale);
+                                             bool rescale,
+                                             bool without_late);
 
 /**
  * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
@@ -633,6 +634,7 @@ netfold_result netfold_comm_start_in_class(const netfold_comm *comm,
 netfold_result netfold_comm_start_tolerating(const netfold_comm *comm,
                                              double tolerance,
                                              bool rescale,
+                                             bool without_late,
                                              uint8_t op_class,
                                              int32_t collective,
                                              const void *send,

@@ -48,7 +48,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_rounding(NULL, NETFOLD_ROUNDING_STOCHASTIC, 1), NULL_POINTER);
     IS(netfold_builder_set_slots(NULL, 64), NULL_POINTER);
     IS(netfold_builder_set_classes(NULL, 2), NULL_POINTER);
-    IS(netfold_builder_set_tolerance(NULL, 0.01, true), NULL_POINTER);
+    IS(netfold_builder_set_tolerance(NULL, 0.01, true, false), NULL_POINTER);
     IS(netfold_builder_set_switch(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_rendezvous(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_exchange(NULL, NULL, NULL), NULL_POINTER);
@@ -94,7 +94,7 @@ static void null_pointers(void)
     IS(netfold_work_wait(NULL, 0), NULL_POINTER);
     IS(netfold_work_test(NULL, &done), NULL_POINTER);
     IS(netfold_work_left_out(NULL, NULL, NULL), NULL_POINTER);
-    IS(netfold_comm_start_tolerating(NULL, 0, true, 0, NETFOLD_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0, 0, &work), NULL_POINTER);
+    IS(netfold_comm_start_tolerating(NULL, 0, true, true, 0, NETFOLD_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0, 0, &work), NULL_POINTER);
     CHECK(work == NULL);
     OK(netfold_set_log(NULL, NULL, NETFOLD_LOG_LEVEL_DEBUG));
     IS(netfold_set_log(NULL, NULL, 17), ARGUMENT);
@@ -148,7 +148,7 @@ static void bad_values(void)
             OK(netfold_builder_set_rounding(builder, NETFOLD_ROUNDING_STOCHASTIC, 7));
             OK(netfold_builder_set_mode(builder, NETFOLD_MODE_HALF));
             break;
-        case 14: result = netfold_builder_set_tolerance(builder, 1.01, true); break;
+        case 14: result = netfold_builder_set_tolerance(builder, 1.01, true, false); break;
         default: OK(netfold_builder_set_switch(builder, "127.0.0.1:9")); break;
         }
         CHECK(which == 12 || which == 14 ? result == NETFOLD_RESULT_ARGUMENT : true);
@@ -266,8 +266,8 @@ static void refused(netfold_comm *comm)
     IS(netfold_comm_start(comm, reduce, NULL, data, 4, f32, sum, 0, &work), ARGUMENT);
     IS(netfold_comm_start(comm, reduce, data, NULL, 4, f32, sum, 0, &work), ARGUMENT);
     CHECK(work == NULL);
-    IS(netfold_comm_start_tolerating(comm, -0.1, true, 0, reduce, data, data, 4, f32, sum, 0, &work), ARGUMENT);
-    IS(netfold_comm_start_tolerating(comm, 0.1, true, 0, reduce, data, data, 4, f32, sum, 0, NULL), NULL_POINTER);
+    IS(netfold_comm_start_tolerating(comm, -0.1, true, true, 0, reduce, data, data, 4, f32, sum, 0, &work), ARGUMENT);
+    IS(netfold_comm_start_tolerating(comm, 0.1, true, true, 0, reduce, data, data, 4, f32, sum, 0, NULL), NULL_POINTER);
     IS(netfold_comm_start_in_class(comm, 2, reduce, data, data, 4, f32, sum, 0, &work), ARGUMENT);
     OK(netfold_comm_failure(comm)); /* none of it ended the job */
 }
@@ -319,7 +319,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
     /* Whatever may be missing, hosts leave nothing out. */
     uint32_t partial = 7, missing = 7;
     gradient[0] = 1;
-    OK(netfold_comm_start_tolerating(comm, 0.5, false, 0, NETFOLD_COLLECTIVE_ALL_REDUCE, gradient, gradient, 3,
+    OK(netfold_comm_start_tolerating(comm, 0.5, false, true, 0, NETFOLD_COLLECTIVE_ALL_REDUCE, gradient, gradient, 3,
                                      NETFOLD_DTYPE_F32, NETFOLD_OP_SUM, 0, &work));
     OK(netfold_work_wait(work, -1));
     OK(netfold_work_left_out(work, &partial, &missing));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use netfold_embedded::{EmbeddedSwitch, Trimming};
+use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
 
 use crate::install::{compile, pkg_config, prefix, source};
@@ -78,7 +78,7 @@ fn what_c_programs_tolerate_is_left_out_and_no_more() {
     let mut flags = pkg_config(&["--cflags", "--libs"]);
     flags.extend(["-std=c11", "-pedantic"].map(str::to_owned));
     let program = compile("gcc", "hostlib/c/tests/programs/tolerance.c", "tolerance", &flags);
-    let trimming = |io| Ok(Box::new(Trimming::new(io, 0.4, 7)) as _);
+    let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     let ranks = (0..3).map(|rank: u16| {
         let mut command = Command::new(&program);

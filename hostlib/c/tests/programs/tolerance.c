@@ -32,7 +32,7 @@ static void sum(netfold_comm *comm, int rank, int ranks, const char *name, doubl
         OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, tensor, tensor, COUNT, NETFOLD_DTYPE_F32,
                               NETFOLD_OP_SUM, 0, &work));
     else
-        OK(netfold_comm_start_tolerating(comm, tolerance, false, 0, NETFOLD_COLLECTIVE_ALL_REDUCE, tensor, tensor, COUNT,
+        OK(netfold_comm_start_tolerating(comm, tolerance, false, false, 0, NETFOLD_COLLECTIVE_ALL_REDUCE, tensor, tensor, COUNT,
                                          NETFOLD_DTYPE_F32, NETFOLD_OP_SUM, 0, &work));
     OK(netfold_work_wait(work, 60000));
     OK(netfold_work_left_out(work, &partial, &left_out));
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     OK(netfold_builder_set_rank(builder, (uint16_t)rank));
     OK(netfold_builder_set_world_size(builder, (uint16_t)ranks));
     OK(netfold_builder_set_slots(builder, 64));
-    OK(netfold_builder_set_tolerance(builder, 0.2, false));
+    OK(netfold_builder_set_tolerance(builder, 0.2, false, false));
     OK(netfold_builder_connect(builder, &comm));
     sum(comm, rank, ranks, "as the builder says", 0.2, true);
     sum(comm, rank, ranks, "more", 0.5, false);

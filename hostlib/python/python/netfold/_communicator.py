@@ -53,6 +53,7 @@ class Communicator:
         classes: Optional[int] = None,
         tolerance: Optional[float] = None,
         rescale: bool = True,
+        late: bool = False,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -75,7 +76,7 @@ class Communicator:
 
         ``tolerance`` (0 to 1, the same on all ranks; default 0, exact) is how many of each rank's shares may be missing from sums and
         averages of floats through a switch, where the network is congested. All ranks get the same. A sum that lacks shares is multiplied by
-        ranks over shares, unless ``rescale=False``; ``Work.report()`` says how many chunks lack any (``partial``), and this rank's
+        ranks over shares, unless ``rescale=False``; with ``late=True`` ranks also go on without shares that are late; ``Work.report()`` says how many chunks lack any (``partial``), and this rank's
         (``left_out``); with a ``residual`` what was missing comes in a later step (then give ``rescale=False``).
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
@@ -105,6 +106,7 @@ class Communicator:
             seed=seed,
             tolerance=tolerance,
             rescale=rescale,
+            late=late,
             slots=slots,
             classes=classes,
             exchange=exchange,

@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::link::Link;
 use netfold_io::link::{AfPacket, PacketRing, Xdp, XdpConfig};
+use netfold_io::shm::Hub;
 use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{IoError, PacketIo};
+use netfold_io::{Cores, IoError, PacketIo};
 use netfold_wire::UDP_PORT;
 
 use super::crowd::Workers;
@@ -35,26 +37,44 @@ pub(super) struct Opened {
 /// Opens both ends; the number is the workers' window.
 type Open = fn(u32) -> Result<Opened, IoBenchError>;
 
+/// Another program's forwarder on the same device, with the workers' end.
+pub(super) struct Reference {
+    pub(super) workers: Box<dyn Workers>,
+    /// An error once the forwarder has ended. What is captured lives as long as the device.
+    pub(super) check: Box<dyn FnMut() -> Result<(), IoBenchError> + Send>,
+}
+
+/// Starts it; the two cores are for what else it does, and for forwarding.
+type Refer = fn(u32, [usize; 2]) -> Result<Reference, IoBenchError>;
+
 /// A way for packets to reach the switch.
 pub struct Backend {
     name: &'static str,
     copies: u32,
     open: Open,
+    /// DPDK's forwarder on it, for devices of DPDK.
+    testpmd: Option<Refer>,
 }
 
 /// Every back end, with how often it has a byte copied, in and out. Sockets: once each way, by the kernel. Links: into the link's memory
 /// and out of it, each way, by the kernel and by us. DPDK's packet socket: once more on the way in, and not by the kernel on the way
-/// out. Two DPDK ports that hand buffers to each other: by us alone.
+/// out. Rings in shared memory, and two DPDK ports that hand buffers to each other: by us alone, once each way.
 const BACKENDS: &[Backend] = &[
-    Backend { name: "udp", copies: 2, open: loopback },
-    Backend { name: "udp-veth", copies: 2, open: kernel },
-    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open) },
-    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open) },
-    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp) },
+    Backend { name: "udp", copies: 2, open: loopback, testpmd: None },
+    Backend { name: "shm", copies: 2, open: shared, testpmd: None },
+    Backend { name: "udp-veth", copies: 2, open: kernel, testpmd: None },
+    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open), testpmd: None },
+    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open), testpmd: None },
+    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp), testpmd: None },
     #[cfg(feature = "dpdk")]
-    Backend { name: "dpdk:net_af_packet", copies: 5, open: |window| raw(window, dpdk::packet_socket) },
+    Backend {
+        name: "dpdk:net_af_packet",
+        copies: 5,
+        open: |window| raw(window, dpdk::packet_socket),
+        testpmd: Some(dpdk::testpmd),
+    },
     #[cfg(feature = "dpdk")]
-    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings },
+    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings, testpmd: Some(dpdk::no_testpmd) },
 ];
 
 /// All back ends that this program has.
@@ -80,12 +100,23 @@ impl Backend {
         self.copies
     }
 
+    /// DPDK's forwarder on the same device; `None` where it is none of DPDK's.
+    pub(super) fn testpmd(&self, config: &Config, cores: &Cores) -> Option<Result<Reference, IoBenchError>> {
+        let start = self.testpmd?;
+        let none = |why: &str| Some(Err(IoBenchError::Absent(why.into())));
+        match (cores.of(0), cores.of(1)) {
+            _ if config.queues > 1 => none("it is measured beside one packet thread"),
+            (Some(first), Some(second)) if first != second => Some(start(config.window, [first, second])),
+            _ => none("it takes two cores"),
+        }
+    }
+
     pub(super) fn open(&self, config: &Config) -> Result<Opened, IoBenchError> {
         (self.open)(config.window)
     }
 }
 
-fn absent(error: &dyn std::error::Error) -> IoBenchError {
+pub(super) fn absent(error: &dyn std::error::Error) -> IoBenchError {
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
     IoBenchError::Absent(format!("{error}{cause}"))
 }
@@ -96,6 +127,16 @@ fn loopback(window: u32) -> Result<Opened, IoBenchError> {
     let hub = UdpIo::bind((Ipv4Addr::LOCALHOST, 0).into(), config)?;
     let at = hub.local_addr().ok_or(IoError::Unsupported("an address"))?;
     let workers = Box::new(Sockets::connect(at, window)?);
+    Ok(Opened { io: Box::new(hub), workers, keep: Box::new(()) })
+}
+
+/// Rings in memory that is mapped for each worker anew, as if it were another process.
+fn shared(window: u32) -> Result<Opened, IoBenchError> {
+    static HUBS: AtomicU32 = AtomicU32::new(0);
+    let name = format!("bench-{}-{}", std::process::id(), HUBS.fetch_add(1, Ordering::Relaxed));
+    let name = name.parse().map_err(|_| IoError::Unsupported("such a name"))?;
+    let hub = Hub::open(&name, (Ipv4Addr::LOCALHOST, 0).into(), DATAGRAM_LEN, None)?;
+    let workers = Box::new(Sockets::attach(&name, window)?);
     Ok(Opened { io: Box::new(hub), workers, keep: Box::new(()) })
 }
 
@@ -176,6 +217,7 @@ fn xdp(interface: &str) -> Result<Xdp, IoError> {
 
 #[cfg(feature = "dpdk")]
 mod dpdk {
+    use super::super::testpmd::Testpmd;
     use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Options, Port, PortConfig, Spec};
 
     use super::*;
@@ -190,6 +232,23 @@ mod dpdk {
             Ok(Dpdk::open(&Spec { options: options(), ..spec })?.remove(0))
         };
         open().map_err(|error| IoError::Os { call: "dpdk", source: std::io::Error::other(error) })
+    }
+
+    /// DPDK's forwarder on the pair's one end.
+    pub(super) fn testpmd(window: u32, cores: [usize; 2]) -> Result<Reference, IoBenchError> {
+        let (namespaces, name) = pair()?;
+        let workers = within(&name, || crowd(window)).map_err(|error| absent(&error))?;
+        let workers = workers.map_err(|error| absent(&error))?;
+        let mut testpmd = Testpmd::start(&name, HUB, &options(), cores)?;
+        let check = Box::new(move || {
+            let _namespaces = &namespaces;
+            testpmd.check()
+        });
+        Ok(Reference { workers, check })
+    }
+
+    pub(super) fn no_testpmd(_: u32, _: [usize; 2]) -> Result<Reference, IoBenchError> {
+        Err(IoBenchError::Absent("both ends of a ring are in one process".into()))
     }
 
     /// Two ports back to back.

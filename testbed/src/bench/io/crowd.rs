@@ -13,7 +13,7 @@ pub(super) const EPOCH: u32 = 7;
 pub(super) const KEY: u32 = 0x6b65_7921;
 
 /// How long nothing comes back before everything under way is sent again.
-const RESEND: Duration = Duration::from_millis(100);
+pub(super) const RESEND: Duration = Duration::from_millis(100);
 /// How long nothing comes back before that is an error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,6 +46,7 @@ pub(super) struct Crowd {
     under_way: Vec<u32>,
     back: Vec<Back>,
     resent: u64,
+    returned: u64,
     started: bool,
 }
 
@@ -53,7 +54,20 @@ impl Crowd {
     pub(super) fn new(workers: Box<dyn Workers>, window: u32) -> Self {
         // A switch that has seen nothing holds chunk 0, so the first are later.
         let under_way = (0..u32::from(WORKERS)).flat_map(|_| 2 * window..3 * window).collect();
-        Self { workers, window, under_way, back: Vec::with_capacity(4096), resent: 0, started: false }
+        Self {
+            workers,
+            window,
+            under_way,
+            back: Vec::with_capacity(4096),
+            resent: 0,
+            returned: 0,
+            started: false,
+        }
+    }
+
+    /// Packets that came back, to whom they were for.
+    pub(super) fn returned(&self) -> u64 {
+        self.returned
     }
 
     pub(super) fn resent(&self) -> u64 {
@@ -101,6 +115,7 @@ impl Crowd {
             else {
                 continue; // what was sent again came back twice
             };
+            self.returned += 1;
             *under_way = chunk.wrapping_add(self.window);
             let next = *under_way;
             self.send(worker, next)?;

@@ -1,8 +1,9 @@
-//! Eight workers with a UDP socket each.
+//! Eight workers with packet I/O of their own each: a UDP socket, or rings.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use netfold_io::shm::{Name, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_wire::header::{self, Packet};
@@ -15,34 +16,45 @@ pub(super) const DATAGRAM_LEN: usize = header::LEN + PAYLOAD_BYTES as usize;
 /// How often a full socket is offered the rest of a burst.
 const OFFERS_MAX: u32 = 1000;
 
-struct Worker {
-    io: UdpIo,
+struct Worker<I> {
+    io: I,
     /// Room for a window of datagrams, the first of which are queued.
     memory: Vec<u8>,
     queued: Vec<Transmit>,
 }
 
-pub(super) struct Sockets {
-    workers: Vec<Worker>,
+pub(super) struct Sockets<I> {
+    workers: Vec<Worker<I>>,
     batch: RxBatch,
     window: u32,
 }
 
-impl Sockets {
+impl Sockets<UdpIo> {
     pub(super) fn connect(to: SocketAddr, window: u32) -> Result<Self, IoError> {
         let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };
+        Self::of(|| UdpIo::connect(to, config), window)
+    }
+}
+
+impl Sockets<Spoke> {
+    pub(super) fn attach(to: &Name, window: u32) -> Result<Self, IoError> {
+        Self::of(|| Spoke::attach(to, Ipv4Addr::LOCALHOST.into(), DATAGRAM_LEN), window)
+    }
+}
+
+impl<I: PacketIo> Sockets<I> {
+    fn of(open: impl Fn() -> Result<I, IoError>, window: u32) -> Result<Self, IoError> {
         let worker = |_| {
-            let io = UdpIo::connect(to, config)?;
             let memory = vec![1; window as usize * DATAGRAM_LEN];
-            Ok(Worker { io, memory, queued: Vec::with_capacity(window as usize) })
+            Ok(Worker { io: open()?, memory, queued: Vec::with_capacity(window as usize) })
         };
-        let workers: Vec<Worker> = (0..WORKERS).map(worker).collect::<Result<_, IoError>>()?;
+        let workers: Vec<Worker<I>> = (0..WORKERS).map(worker).collect::<Result<_, IoError>>()?;
         let batch = workers[0].io.capabilities().batch();
         Ok(Self { workers, batch, window })
     }
 }
 
-impl Workers for Sockets {
+impl<I: PacketIo> Workers for Sockets<I> {
     fn addresses(&self) -> Vec<SocketAddr> {
         self.workers.iter().filter_map(|worker| worker.io.local_addr()).collect()
     }

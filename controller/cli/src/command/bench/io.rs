@@ -19,7 +19,7 @@ Examples:
 /// What packet I/O costs the software switch, beside a plain forwarder on the same device.
 ///
 /// Eight workers send chunks of 1408 bytes from one core; the switch, and in turn a forwarder that sends every packet back unread,
-/// answers them from another. Back ends below IP run on a pair of virtual interfaces in a network namespace that is made for it,
+/// answers them from another. Beside devices of DPDK stands `dpdk-testpmd`, where it is installed. Back ends below IP run on a pair of virtual interfaces in a network namespace that is made for it,
 /// which takes root; what cannot run here is left out with a line that says why.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -77,7 +77,7 @@ impl Io {
             queues: self.threads.into(),
         };
         output.line(format_args!(
-            "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>15}{:>10}{:>7}{:>8}",
+            "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>15}{:>10}{:>7}{:>8}{:>17}",
             "back end",
             "Mpps",
             "cycles/packet",
@@ -87,7 +87,8 @@ impl Io {
             "calls/packet",
             "copies/B",
             "busy",
-            "resent"
+            "resent",
+            "testpmd Mpps"
         ))?;
         for backend in backends {
             let bar = output.bar(u64::from(self.rounds), "{spinner} rounds {pos}/{len}");
@@ -103,7 +104,7 @@ impl Io {
             };
             output.event(&Tagged { event: "io", row: &row })?;
             output.line(format_args!(
-                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>15.3}{:>10}{:>7.2}{:>8}",
+                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>15.3}{:>10}{:>7.2}{:>8}{:>17}",
                 row.io,
                 row.mpps,
                 row.cycles_per_packet,
@@ -113,8 +114,12 @@ impl Io {
                 row.syscalls_per_packet,
                 row.copies_per_byte,
                 row.busy,
-                row.resent
+                row.resent,
+                row.testpmd_mpps.map_or_else(|| "-".into(), |mpps| format!("{mpps:.3}")),
             ))?;
+            if let Some(why) = &row.testpmd_absent {
+                output.line(format_args!("no dpdk-testpmd beside {}: {why}", row.io))?;
+            }
         }
         Ok(())
     }

@@ -121,14 +121,14 @@ fn as_expected(trial: &Trial, outcome: &Outcome) -> bool {
 
 fn show(output: &Output, trial: &Trial, outcome: &Outcome) -> Result<(), CliError> {
     let sums = if trial.tolerance.any() {
-        format!("{} % may be missing", f64::from(trial.tolerance.parts) / 100.0)
+        format!("{} % may be missing", 100.0 * trial.tolerance.as_fraction())
     } else {
         "exact".into()
     };
     let sums = if trial.class > 0 { format!("{sums}, above") } else { sums };
     let mean_ms = outcome.mean.as_secs_f64() * 1e3;
     output.event(&json!({
-        "event": "trimmed", "load": trial.load, "tolerance": f64::from(trial.tolerance.parts) / 1e4, "class": trial.class,
+        "event": "trimmed", "load": trial.load, "tolerance": trial.tolerance.as_fraction(), "class": trial.class,
         "mean_ms": mean_ms, "chunks": outcome.chunks, "partial": outcome.partial, "left_out": outcome.left_out,
         "left_out_max": outcome.left_out_max, "checked": outcome.checked, "wrong": outcome.wrong,
         "trimmed": outcome.seen.trimmed, "whole": outcome.seen.whole, "spared": outcome.seen.spared, "load_frames": outcome.seen.load,

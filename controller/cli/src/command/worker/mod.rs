@@ -23,6 +23,8 @@ Examples, with a switch on the host 'tor':
                                      all-reduces whose every element is checked
   netfold worker --switch tor:20038 --job test --rank 0 --world 2 --trees 4 --cores 2-5
                                      four trees, at a switch of four queues, each with a core of its own here
+  netfold worker --switch 127.0.0.1:20038 --io shm:gpu --job test --rank 0 --world 2
+                                     through memory shared with a switch on this host
   netfold worker --switch tor:20038 --job demo --rank 0 --world 4 --train
                                      the demo's training; the same on ranks 1 to 3";
 
@@ -38,7 +40,7 @@ pub(crate) struct Worker {
     switch: Option<String>,
     #[command(flatten)]
     joining: Joining,
-    /// What carries packets, as for `netfold switch`.
+    /// What carries packets, as for `netfold switch`; shm:NAME to a switch of this host that has this name.
     #[arg(long, value_name = "IO", default_value_t)]
     io: Choice,
     /// Cores to keep the threads of the worker's trees on, as in 0,4-7: one for each tree in turn. Anywhere unless given.

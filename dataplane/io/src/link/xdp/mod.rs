@@ -2,16 +2,18 @@
 
 mod program;
 mod queue;
+mod queues;
 mod ring;
 
 use std::net::SocketAddrV4;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use self::program::{Attachment, Hook};
 use self::queue::Queue;
+pub use self::queues::XdpQueues;
 use super::device::{Device, refused};
 use super::{Link, LinkProperties, socket};
 use crate::event::EventBell;
@@ -62,7 +64,8 @@ impl XdpConfig {
 /// leaves the interface with the last link that uses it, and when the process is killed.
 ///
 /// Datagrams that arrive by queues without a socket go to the kernel. Give the interface one queue (`ethtool -L IFACE combined 1`), steer our
-/// datagrams to ours (`ethtool -N`), or [open all](Self::open_queues).
+/// datagrams to ours (`ethtool -N`), or open all, for a thread each ([`open_queues`](Self::open_queues)) or for one
+/// ([`XdpQueues`]).
 ///
 /// A driver that cannot run the program has it run behind it; [`mode`](Self::mode) and the link's name say so. On pairs of virtual
 /// interfaces frames have checksums that nobody finished ([`ethernet`](crate::ethernet) takes them).
@@ -72,6 +75,10 @@ pub struct Xdp {
     fd: OwnedFd,
     arp: OwnedFd,
     arp_ready: bool,
+    /// ARP is heard by another queue of the same link.
+    arp_left: bool,
+    /// Readable when something has arrived at other queues that this one sleeps for.
+    others: Option<OwnedFd>,
     calls: u32,
     mode: XdpMode,
     bell: Arc<EventBell>,
@@ -137,6 +144,8 @@ impl Xdp {
             fd,
             arp,
             arp_ready: true,
+            arp_left: false,
+            others: None,
             calls: 0,
             mode,
             bell: Arc::new(EventBell::new()?),
@@ -149,6 +158,12 @@ impl Xdp {
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         self.mode
+    }
+
+    /// Hears no ARP from now on: one queue of an interface is enough.
+    fn leave_arp(&mut self) -> Result<(), IoError> {
+        self.arp_left = true;
+        sys::take_nothing(self.arp.as_fd()).map_err(|source| IoError::os("setsockopt", source))
     }
 
     /// Appends ARP frames to the batch.
@@ -201,7 +216,7 @@ impl Link for Xdp {
         batch.clear();
         self.device.check()?;
         self.calls += 1;
-        if self.arp_ready || self.calls >= CALLS_A_LOOK {
+        if !self.arp_left && (self.arp_ready || self.calls >= CALLS_A_LOOK) {
             self.hear_arp(batch)?;
         }
         let longest = self.device.frame_len_max();
@@ -236,17 +251,22 @@ impl Link for Xdp {
             return Ok(true);
         }
         let unsent = self.queue.has_unsent();
-        let Self { device, fd, arp, bell, counters, arp_ready, .. } = self;
+        let Self { device, fd, arp, others, bell, counters, arp_ready, .. } = self;
         let ready = device.sleep(arp.as_fd(), timeout, |nap| {
             let out = if unsent { libc::POLLOUT } else { 0 };
-            let fds =
-                [(fd.as_fd(), libc::POLLIN | out), (arp.as_fd(), libc::POLLIN), (bell.fd(), libc::POLLIN)];
+            let others = others.as_ref().map_or(fd.as_fd(), |others| others.as_fd());
+            let fds = [
+                (fd.as_fd(), libc::POLLIN | out),
+                (arp.as_fd(), libc::POLLIN),
+                (bell.fd(), libc::POLLIN),
+                (others, libc::POLLIN),
+            ];
             counters.sleeps += u64::from(!nap.is_zero());
             let ready = sys::poll(fds, nap);
-            bell.wake_up(matches!(ready, Ok([_, _, true])));
+            bell.wake_up(matches!(ready, Ok([_, _, true, _])));
             let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
             *arp_ready |= ready[1];
-            Ok(ready != [false; 3])
+            Ok(ready != [false; 4])
         })?;
         if unsent {
             self.drive()?;
@@ -256,6 +276,10 @@ impl Link for Xdp {
 
     fn waker(&self) -> Waker {
         Waker::from(Arc::clone(&self.bell))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.fd())
     }
 
     fn counters(&self) -> IoCounters {

@@ -37,6 +37,8 @@ class Options:
     #: Whether a sum that lacks shares is multiplied by ranks over shares (``NETFOLD_RESCALE``). Default yes; for the hook with error
     #: feedback no.
     rescale: Optional[bool] = None
+    #: Whether that includes shares of ranks that are late (``NETFOLD_LATE``). Default no.
+    late: Optional[bool] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
     #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
@@ -73,6 +75,9 @@ class Options:
         tolerance = self.tolerance
         if tolerance is None and os.environ.get("NETFOLD_TOLERANCE"):
             tolerance = _environment.part("NETFOLD_TOLERANCE")
+        late = self.late
+        if late is None and os.environ.get("NETFOLD_LATE"):
+            late = _environment.flag("NETFOLD_LATE", False)
         rescale = self.rescale
         if rescale is None and os.environ.get("NETFOLD_RESCALE"):
             rescale = _environment.flag("NETFOLD_RESCALE", True)
@@ -94,6 +99,7 @@ class Options:
             seed=seed,
             tolerance=tolerance,
             rescale=rescale,
+            late=late,
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,

@@ -100,6 +100,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             seed=options.seed,
             tolerance=options.tolerance,
             rescale=options.rescale is not False,
+            late=bool(options.late),
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,

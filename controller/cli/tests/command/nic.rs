@@ -1,0 +1,346 @@
+//! Switches whose workers are processes of their own host, through shared memory; and such a switch below another, in the role of a card.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::process::{PATIENCE, Process, is_root, netfold_within, number, run, text};
+
+/// A name that no other run of these tests has.
+fn name(of: &str) -> String {
+    format!("test-{}-{of}", std::process::id())
+}
+
+/// A switch for workers of this host, and the address that they join at.
+fn switch(name: &str) -> (Process, String) {
+    Process::switch(&format!("--io shm:{name}"))
+}
+
+fn worker(control: &str, name: &str, job: &str, (rank, world): (u16, u16), more: &str) -> Process {
+    Process::start(&format!(
+        "worker --switch {control} --io shm:{name} --job {job} --rank {rank} --world {world} {more}"
+    ))
+}
+
+#[test]
+fn ranks_of_a_host_are_summed_through_shared_memory() {
+    let name = name("alone");
+    let (mut running, control) = switch(&name);
+    for (job, more) in
+        [("bfp16", "--bytes 100003 --iterations 3"), ("i32", "--bytes 3MiB --iterations 2 --mode i32")]
+    {
+        let mut workers: Vec<_> = (0..3).map(|rank| worker(&control, &name, job, (rank, 3), more)).collect();
+        for worker in &mut workers {
+            let done = worker.event("done");
+            assert_eq!((number(&done, "wrong"), number(&done, "retransmits")), (0.0, 0.0), "{done}");
+            assert!(worker.wait().success());
+        }
+    }
+    // Workers by UDP find nobody there.
+    running.signal("TERM");
+    let counters = running.event("counters");
+    assert_eq!(
+        (number(&counters, "output_dropped"), number(&counters, "unknown_source")),
+        (0.0, 0.0),
+        "{counters}"
+    );
+    assert!(running.wait().success());
+    let (code, lines) = run(&format!("worker --switch {control} --io shm:{name} --job x --rank 0 --world 1"));
+    assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(1), "connect"), "{lines:?}");
+}
+
+#[test]
+fn a_switch_that_is_killed_is_followed_under_its_name() {
+    let name = name("killed");
+    for _ in 0..2 {
+        let (mut running, control) = switch(&name);
+        let endless = "--bytes 64KiB --iterations 1000000";
+        let mut workers: Vec<_> =
+            (0..2).map(|rank| worker(&control, &name, "orphaned", (rank, 2), endless)).collect();
+        workers.iter_mut().for_each(|worker| {
+            worker.event("all_reduce");
+        });
+        // Its name is taken, and says so.
+        let (code, lines) = run(&format!("switch --listen 127.0.0.1:0 --io shm:{name}"));
+        let error = lines.last().unwrap();
+        assert!(
+            code == Some(1) && text(error, "message").contains("data path")
+                || error.to_string().contains("another switch has this name"),
+            "{error}"
+        );
+        running.child.kill().unwrap(); // SIGKILL
+        running.child.wait().unwrap();
+        let killed = Instant::now();
+        for worker in &mut workers {
+            let error = worker.event("error");
+            assert!(killed.elapsed() < Duration::from_secs(5), "took {:?}", killed.elapsed());
+            assert_eq!(text(&error, "kind"), "switch_lost", "{error}");
+        }
+    }
+    let left = std::fs::read_dir("/dev/shm").map(|entries| {
+        entries.flatten().filter(|entry| entry.file_name().to_string_lossy().contains(&name)).count()
+    });
+    assert_eq!(left.unwrap_or(0), 0, "files are left");
+}
+
+#[test]
+fn a_name_that_nobody_has_is_a_clear_error() {
+    let (_switch, control) = switch(&name("there"));
+    let mut stranger = worker(&control, &name("absent"), "x", (0, 1), "");
+    let error = stranger.event("error");
+    assert!(error.to_string().contains("no such switch on this host"), "{error}");
+    assert_eq!(stranger.wait().code(), Some(1));
+    let (code, lines) = run("switch --listen 127.0.0.1:0 --io shm:a,uplink=shm:b");
+    assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(2), "usage"), "{lines:?}");
+}
+
+#[test]
+fn a_tree_over_shared_memory_is_right_under_loss() {
+    for levels in [1, 2] {
+        let (code, lines) = run(&format!(
+            "testbed run --io shm --levels {levels} --workers 6 --loss 0.01 --bytes 256KiB --iterations 2"
+        ));
+        let summary = lines.last().unwrap();
+        assert_eq!((code, text(summary, "event")), (Some(0), "testbed_run"), "{lines:?}");
+        assert_eq!(
+            (number(summary, "wrong"), number(summary, "checked")),
+            (0.0, 2.0 * 6.0 * 65_536.0),
+            "{summary}"
+        );
+        assert!(number(summary, "resent") > 0.0, "losses are on rings too: {summary}");
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(std::path::PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two hosts with three ranks each, a switch on each host, and one above: each host sends one stream.
+#[test]
+fn a_switch_on_each_host_sends_one_stream_up() {
+    let folder = Folder(std::env::temp_dir().join(format!("netfold-{}-nic", std::process::id())));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let file = |name: &str| folder.0.join(name).display().to_string();
+    // 127.0.0.2 and .3 are the hosts, .4 is the switch above.
+    let start = |ip: u8, io: &str| {
+        let mut switch =
+            Process::start(&format!("switch --listen 127.0.0.{ip}:0 --p4runtime 127.0.0.{ip}:0 {io}"));
+        let address = text(&switch.event("listening"), "p4runtime").to_owned();
+        (switch, address)
+    };
+    let names = [2, 3].map(|ip| name(&format!("host{ip}")));
+    let hosts = [2, 3].map(|ip| start(ip, &format!("--io shm:{},uplink=udp", names[usize::from(ip) - 2])));
+    let (mut above, address) = start(4, "");
+    let mut topology = format!("[[switch]]\nname = \"tor\"\nrole = \"spine\"\np4runtime = \"{address}\"\n");
+    for (ip, (_, address)) in [2, 3].iter().zip(&hosts) {
+        let _ = write!(
+            topology,
+            "[[switch]]\nname = \"nic{ip}\"\nrole = \"leaf\"\np4runtime = \"{address}\"\n\
+             [[host]]\nname = \"h{ip}\"\naddresses = [\"127.0.0.{ip}\"]\nswitch = \"nic{ip}\"\n\
+             [[link]]\na = \"nic{ip}\"\nb = \"tor\"\n"
+        );
+    }
+    std::fs::write(file("topology.toml"), topology).unwrap();
+    let any = "127.0.0.1:0";
+    let mut controller = Process::start(&format!(
+        "controller --topology {} --state {} --workers {any} --listen {any} --http {any} --insecure",
+        file("topology.toml"),
+        file("state.redb")
+    ));
+    let controlling = controller.event("controlling");
+    let (joins, grpc) = (text(&controlling, "workers"), text(&controlling, "grpc"));
+    let one = |arguments: &str| -> Value { run(&format!("{arguments} --controller {grpc}")).1.remove(0) };
+    let token = text(&one("tenant add red"), "token").to_owned();
+    let begun = Instant::now();
+    while !["tor", "nic2", "nic3"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
+        assert!(begun.elapsed() < PATIENCE, "the switches do not come up");
+    }
+    // 3 MiB in packets of 1408 bytes, four times.
+    const CHUNKS: f64 = 4.0 * 2235.0;
+    let mut workers: Vec<_> = (0..6)
+        .map(|rank| {
+            let host = rank % 2;
+            Process::start(&format!(
+                "worker --controller {joins} --tenant red --token {token} --bind 127.0.0.{} --io shm:{} --job one \
+                 --rank {rank} --world 6 --bytes 3MiB --iterations 4 --mode i32",
+                host + 2,
+                names[host]
+            ))
+        })
+        .collect();
+    let mut sent = 0.0;
+    for worker in &mut workers {
+        let done = worker.event("done");
+        assert_eq!(number(&done, "wrong"), 0.0, "{done}");
+        sent += number(&done, "packets_sent");
+        assert!(worker.wait().success());
+    }
+    assert!(sent >= 6.0 * CHUNKS, "{sent}");
+    above.signal("TERM");
+    let counters = above.event("counters");
+    let (came, went) = (number(&counters, "packets_in"), number(&counters, "packets_out"));
+    println!("workers sent {sent} packets, two hosts {came}, and were sent {went}");
+    // One stream from each host, and a tenth for what was late and sent again, descriptors and probes.
+    let one_each = 2.0 * CHUNKS..2.2 * CHUNKS;
+    assert!(one_each.contains(&came) && one_each.contains(&went), "{counters}");
+}
+
+/// A host and a rack's switch in network namespaces of their own, with a link of 200 Mbit/s between them. Dropping it removes them.
+struct Rack {
+    host: String,
+    tor: String,
+}
+
+impl Rack {
+    const HOST: [&str; 2] = ["10.81.0.2", "10.81.0.3"];
+    const TOR: &str = "10.81.0.1";
+
+    fn new() -> Self {
+        let name = |what: &str| format!("netfold-{}-nic-{what}", std::process::id());
+        let rack = Self { host: name("host"), tor: name("tor") };
+        let Self { host, tor } = &rack;
+        for namespace in [host, tor] {
+            command(&format!("ip netns add {namespace}"));
+            command(&format!("ip -n {namespace} link set lo up"));
+        }
+        command(&format!("ip link add eth0 netns {host} type veth peer name eth0 netns {tor}"));
+        for (namespace, addresses) in [(host, &Self::HOST[..]), (tor, &[Self::TOR][..])] {
+            for address in addresses {
+                command(&format!("ip -n {namespace} addr add {address}/24 dev eth0"));
+            }
+            command(&format!("ip -n {namespace} link set eth0 up"));
+            command(&format!(
+                "ip netns exec {namespace} tc qdisc add dev eth0 root tbf rate 200mbit burst 80kb latency 100ms"
+            ));
+        }
+        rack
+    }
+
+    /// Bytes that the host has sent and received.
+    fn bytes(&self) -> [f64; 2] {
+        let output = command(&format!("ip -n {} -s -j link show eth0", self.host));
+        let shown: Value = serde_json::from_str(&output).unwrap();
+        ["tx", "rx"].map(|way| number(&shown[0]["stats64"][way], "bytes"))
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for namespace in [&self.host, &self.tor] {
+            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
+        }
+    }
+}
+
+fn command(words: &str) -> String {
+    let mut parts = words.split_whitespace();
+    let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Switches and a controller on a rack, and what they need.
+struct Running<'a> {
+    rack: &'a Rack,
+    /// The name of the host's own switch.
+    own: String,
+    token: String,
+    _processes: [Process; 3],
+    _folder: Folder,
+}
+
+impl<'a> Running<'a> {
+    fn on(rack: &'a Rack) -> Self {
+        let folder = Folder(std::env::temp_dir().join(format!("netfold-{}-rack", std::process::id())));
+        std::fs::create_dir_all(&folder.0).unwrap();
+        let file = |name: &str| folder.0.join(name).display().to_string();
+        let (tor, [folded, direct], own) = (Rack::TOR, Rack::HOST, name("rack"));
+        let start = |namespace: &str, ip: &str, io: &str| {
+            let arguments = format!("switch --listen {ip}:20038 --p4runtime {ip}:9559 --insecure {io}");
+            let mut switch = Process::spawn(netfold_within(namespace, &arguments));
+            switch.event("listening");
+            switch
+        };
+        let above = start(&rack.tor, tor, "");
+        let below = start(&rack.host, folded, &format!("--io shm:{own},uplink=udp"));
+        let topology = format!(
+            "[[switch]]\nname = \"tor\"\np4runtime = \"{tor}:9559\"\n\
+             [[switch]]\nname = \"own\"\nrole = \"leaf\"\np4runtime = \"{folded}:9559\"\n\
+             [[host]]\nname = \"folded\"\naddresses = [\"{folded}\"]\nswitch = \"own\"\n\
+             [[host]]\nname = \"direct\"\naddresses = [\"{direct}\"]\nswitch = \"tor\"\n\
+             [[host]]\nname = \"rack\"\naddresses = [\"{tor}\"]\nswitch = \"tor\"\n\
+             [[link]]\na = \"own\"\nb = \"tor\"\n"
+        );
+        std::fs::write(file("topology.toml"), topology).unwrap();
+        let arguments = format!(
+            "controller --topology {} --state {} --workers {tor}:20041 --insecure",
+            file("topology.toml"),
+            file("state.redb")
+        );
+        let mut controller = Process::spawn(netfold_within(&rack.tor, &arguments));
+        controller.event("controlling");
+        let one = |arguments: &str| {
+            let output = netfold_within(&rack.tor, arguments).arg("--json").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            said.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()).unwrap_or_default()
+        };
+        let token = text(&one("tenant add red"), "token").to_owned();
+        let begun = Instant::now();
+        while !["tor", "own"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
+            assert!(begun.elapsed() < PATIENCE, "the switches do not come up");
+        }
+        Self { rack, own, token, _processes: [controller, below, above], _folder: folder }
+    }
+
+    /// All-reduces by four ranks of the host, at `bind` over `io`, and one beside the rack's switch: megabytes that the host sent and received,
+    /// and the median of the times in milliseconds.
+    fn job(&self, job: &str, bind: &str, io: &str) -> [f64; 3] {
+        let (Self { rack, token, .. }, tor) = (self, Rack::TOR);
+        let before = rack.bytes();
+        let worker = |rank: usize| {
+            let (namespace, bind, io) = if rank < 4 { (&rack.host, bind, io) } else { (&rack.tor, tor, "") };
+            let arguments = format!(
+                "worker --controller {tor}:20041 --tenant red --token {token} --bind {bind} {io} --job {job} --rank {rank} \
+                 --world 5 --bytes 4MiB --iterations 5 --slots 64"
+            );
+            Process::spawn(netfold_within(namespace, &arguments))
+        };
+        let mut workers: Vec<_> = (0..5).map(worker).collect();
+        let mut times: Vec<_> =
+            (0..5).map(|_| number(&workers[0].event("all_reduce"), "time_us") / 1000.0).collect();
+        for worker in &mut workers {
+            let done = worker.event("done");
+            assert_eq!(number(&done, "wrong"), 0.0, "{done}");
+            assert!(worker.wait().success());
+        }
+        times.sort_by(f64::total_cmp);
+        let after = rack.bytes();
+        let [sent, received] = [0, 1].map(|way| (after[way] - before[way]) / 1e6);
+        let (least, median, most) = (times[0], times[2], times[4]);
+        println!(
+            "{job}: {sent:.1} MB sent, {received:.1} MB received, {median:.0} ms ({least:.0} to {most:.0})"
+        );
+        [sent, received, median]
+    }
+}
+
+/// Four ranks of a host behind its own switch beside four that send to the rack's switch each: what crosses the link, and how long it takes.
+#[test]
+fn four_ranks_take_one_ranks_share_of_the_link() {
+    if !is_root() {
+        return;
+    }
+    let rack = Rack::new();
+    let running = Running::on(&rack);
+    let [folded, direct] = Rack::HOST;
+    let direct = running.job("direct", direct, "");
+    let folded = running.job("folded", folded, &format!("--io shm:{}", running.own));
+    assert!(folded[0] < 0.35 * direct[0] && folded[1] < 0.35 * direct[1], "{folded:?}, {direct:?}");
+}

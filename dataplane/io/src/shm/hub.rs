@@ -1,0 +1,416 @@
+//! A switch's end: a pair of rings for each worker beside it, and an uplink for all others.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::meet::{self, Terms};
+use super::meeting::{self, Guest, Meeting};
+use super::{DATAGRAM_LEN_MAX, LOCAL_PORTS, NAME, Name};
+use crate::event::EventBell;
+use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit, sys};
+
+/// Datagrams a call beyond which more gain nothing.
+const BURST: usize = 256;
+
+/// Memory of a batch that is worth having: enough for a burst, small enough to stay in the cache.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The end of a switch whose workers are processes of this host ([`Spoke`](super::Spoke)), perhaps with an uplink to those that are not.
+///
+/// Workers may come and go as they like. One that has gone leaves its port without a peer; one that writes nonsense into its rings is
+/// sent away and counted in [`IoCounters::malformed`].
+pub struct Hub {
+    /// By seat.
+    guests: Vec<Option<Seat>>,
+    /// By port.
+    ports: Vec<Way>,
+    uplink: Option<Box<dyn PacketIo>>,
+    /// Where it is without an uplink.
+    own: SocketAddr,
+    /// Of whoever sleeps without an uplink.
+    bell: Arc<EventBell>,
+    meeting: Meeting,
+    /// Whether the uplink is looked at first, so that neither side starves the other.
+    uplink_first: bool,
+    /// The seat that is served first.
+    first: usize,
+    datagram_len_max: usize,
+    counters: IoCounters,
+}
+
+#[derive(Debug)]
+struct Seat {
+    guest: Guest,
+    port: Option<PortId>,
+    /// Something was written into its ring in this call.
+    touched: bool,
+}
+
+/// Where a port leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Nowhere,
+    Guest(usize),
+    /// To a worker that has gone.
+    Gone,
+    Uplink,
+}
+
+impl Hub {
+    /// Takes the name, for workers that are processes of this host. `own` is where the switch is for its control plane where there is no
+    /// uplink; with one, that is the uplink's address.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Link`] when another switch has the name; [`IoError::Unsupported`] for an uplink that no other process can wake;
+    /// [`IoError::Os`].
+    pub fn open(
+        name: &Name,
+        own: SocketAddr,
+        datagram_len_max: usize,
+        uplink: Option<Box<dyn PacketIo>>,
+    ) -> Result<Self, IoError> {
+        let longest = uplink.as_ref().map_or(DATAGRAM_LEN_MAX, |io| io.capabilities().datagram_len_max);
+        let datagram_len_max = datagram_len_max.clamp(1, DATAGRAM_LEN_MAX).min(longest);
+        let bell = Arc::new(EventBell::new()?);
+        let wake = match &uplink {
+            Some(io) => {
+                io.wake_fd().ok_or(IoError::Unsupported("being woken by other processes, as an uplink is"))?
+            }
+            None => bell.fd(),
+        };
+        let wake = wake.try_clone_to_owned().map_err(|source| IoError::os("dup", source))?;
+        let lossless = uplink.as_ref().is_none_or(|io| io.capabilities().lossless);
+        let terms = Terms { port: 0, datagram_len_max, lossless };
+        let meeting = Meeting::start(meet::listen(name)?, terms, wake)?;
+        Ok(Self {
+            guests: Vec::new(),
+            ports: Vec::new(),
+            uplink,
+            own,
+            bell,
+            meeting,
+            uplink_first: false,
+            first: 0,
+            datagram_len_max,
+            counters: IoCounters::default(),
+        })
+    }
+
+    /// Workers that are attached.
+    #[must_use]
+    pub fn workers(&mut self) -> usize {
+        self.look();
+        self.guests.iter().flatten().count()
+    }
+
+    /// Takes in who has come, and sees off who has gone and left nothing to read.
+    fn look(&mut self) {
+        if !self.meeting.has_news() {
+            return;
+        }
+        for guest in self.meeting.arrived() {
+            let seat = Some(Seat { guest, port: None, touched: false });
+            match self.guests.iter_mut().find(|seat| seat.is_none()) {
+                Some(free) => *free = seat,
+                None => self.guests.push(seat),
+            }
+        }
+        let is_gone =
+            |seat: &Option<Seat>| seat.as_ref().is_some_and(|seat| seat.guest.gone.load(Ordering::Acquire));
+        for seat in 0..self.guests.len() {
+            // Nobody can tell whom its last datagrams were for once its port is another's; a worker that has left has its sums.
+            if is_gone(&self.guests[seat]) {
+                self.see_off(seat);
+            }
+        }
+    }
+
+    fn see_off(&mut self, seat: usize) {
+        if let Some(Seat { port: Some(port), .. }) = self.guests[seat].take() {
+            self.ports[usize::from(port.0)] = Way::Gone;
+        }
+    }
+
+    /// Sends a worker away that wrote what it cannot mean.
+    fn send_away(&mut self, seat: usize) {
+        self.counters.malformed += 1;
+        if let Some(Seat { guest, .. }) = &self.guests[seat] {
+            let _ = guest.line.shutdown(std::net::Shutdown::Both);
+        }
+        self.see_off(seat);
+    }
+
+    fn hear_guests(&mut self, batch: &mut RxBatch) {
+        let count = self.guests.len();
+        let first = self.first.min(count);
+        self.first = if first + 1 < count { first + 1 } else { 0 };
+        for index in (first..count).chain(0..first) {
+            let Some(seat) = &mut self.guests[index] else { continue };
+            let rings = &mut seat.guest.rings;
+            let (port, wanted) = (seat.port.unwrap_or(PortId(0)), seat.port.is_some());
+            let received = rings.receive(port, wanted, batch, &mut self.counters);
+            if rings.give_back() {
+                self.counters.rx_calls += 1;
+                meeting::ring(seat.guest.bell.as_fd());
+            }
+            if received.is_err() {
+                self.send_away(index);
+            }
+        }
+    }
+
+    /// Sends to a worker; `false` where there is no room.
+    fn send(&mut self, index: usize, bytes: &[u8]) -> bool {
+        let Some(seat) = &mut self.guests[index] else { return true };
+        match seat.guest.rings.push(bytes) {
+            Ok(true) => {
+                seat.touched = true;
+                self.counters.tx_packets += 1;
+                self.counters.tx_bytes += bytes.len() as u64;
+                true
+            }
+            Ok(false) => false,
+            Err(_) => {
+                self.send_away(index);
+                self.counters.unbound_port += 1;
+                true
+            }
+        }
+    }
+
+    /// Hands over what was written, and wakes who sleeps.
+    fn tell(&mut self) {
+        for seat in self.guests.iter_mut().flatten() {
+            if std::mem::take(&mut seat.touched) && seat.guest.rings.tell() {
+                self.counters.tx_calls += 1;
+                meeting::ring(seat.guest.bell.as_fd());
+            }
+        }
+    }
+
+    fn way(&self, port: PortId) -> Way {
+        self.ports.get(usize::from(port.0)).copied().unwrap_or(Way::Nowhere)
+    }
+
+    fn transmit_some(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        let mut taken = 0;
+        while let Some(packet) = packets.get(taken) {
+            match (self.way(packet.port), packet.bytes(memory)) {
+                (Way::Guest(seat), Some(bytes)) => {
+                    if !self.send(seat, bytes) {
+                        self.counters.backpressure += 1;
+                        break;
+                    }
+                    taken += 1;
+                }
+                (Way::Uplink, Some(_)) => {
+                    let rest = &packets[taken..];
+                    let up = |packet: &&Transmit| self.way(packet.port) == Way::Uplink;
+                    let run = rest.iter().take_while(up).count();
+                    let Some(uplink) = &mut self.uplink else { break };
+                    let sent = uplink.transmit(memory, &rest[..run])?;
+                    taken += sent;
+                    if sent < run {
+                        break;
+                    }
+                }
+                _ => {
+                    self.counters.unbound_port += 1;
+                    taken += 1;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn ready(&self) -> bool {
+        self.guests.iter().flatten().any(|seat| seat.guest.rings.ready())
+    }
+
+    fn set_sleeping(&mut self, sleeping: bool) {
+        for seat in self.guests.iter_mut().flatten() {
+            seat.guest.rings.set_sleeping(sleeping);
+        }
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        if let Some(uplink) = &mut self.uplink {
+            return uplink.wait(timeout);
+        }
+        if !self.bell.fall_asleep() {
+            return Ok(true);
+        }
+        self.counters.sleeps += u64::from(!timeout.is_zero());
+        let ready = sys::poll([(self.bell.fd(), libc::POLLIN)], timeout);
+        self.bell.wake_up(matches!(ready, Ok([true])));
+        Ok(ready.map_err(|source| IoError::os("ppoll", source))?[0])
+    }
+
+    fn bind_guest(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        let seats = self
+            .guests
+            .iter()
+            .position(|seat| seat.as_ref().is_some_and(|seat| seat.guest.number == peer.port()));
+        let problem =
+            "no worker of this host is attached by that number (any more); have it attach and join again";
+        let seat = seats.ok_or(IoError::Address { address: peer, problem })?;
+        let guest = self.guests[seat].as_mut();
+        match guest.as_ref().and_then(|seat| seat.port) {
+            Some(other) if other != port => return Err(IoError::PeerBound { peer, port: other }),
+            _ => {}
+        }
+        if let Some(seat) = guest {
+            seat.port = Some(port);
+        }
+        self.set_way(port, Way::Guest(seat));
+        Ok(())
+    }
+
+    fn set_way(&mut self, port: PortId, way: Way) {
+        let index = usize::from(port.0);
+        if index >= self.ports.len() {
+            self.ports.resize(index + 1, Way::Nowhere);
+        }
+        if let Way::Guest(seat) = std::mem::replace(&mut self.ports[index], way)
+            && way != Way::Guest(seat)
+            && let Some(seat) = &mut self.guests[seat]
+        {
+            seat.port = None;
+        }
+    }
+}
+
+impl PacketIo for Hub {
+    fn capabilities(&self) -> Capabilities {
+        let up = self.uplink.as_ref().map(|io| io.capabilities());
+        Capabilities {
+            name: NAME,
+            datagram_len_max: self.datagram_len_max,
+            burst_max: up.map_or(BURST, |up| up.burst_max.max(BURST)),
+            batch_bytes: up.map_or(BATCH_BYTES, |up| up.batch_bytes.max(BATCH_BYTES)),
+            lossless: up.is_none_or(|up| up.lossless),
+        }
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        self.look();
+        batch.clear();
+        self.uplink_first = !self.uplink_first;
+        if self.uplink_first
+            && let Some(uplink) = &mut self.uplink
+            && uplink.receive(batch)? > 0
+        {
+            return Ok(batch.len());
+        }
+        self.hear_guests(batch);
+        if batch.is_empty()
+            && !self.uplink_first
+            && let Some(uplink) = &mut self.uplink
+        {
+            uplink.receive(batch)?;
+        }
+        Ok(batch.len())
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        check_transmit(memory, packets, self.datagram_len_max)?;
+        self.look();
+        let taken = self.transmit_some(memory, packets);
+        self.tell();
+        taken
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        self.look();
+        let mut woken = Ok(true);
+        if !self.ready() {
+            self.set_sleeping(true);
+            fence(Ordering::SeqCst);
+            if !self.ready() {
+                woken = self.sleep(timeout);
+            }
+            self.set_sleeping(false);
+        }
+        for seat in self.guests.iter_mut().flatten() {
+            seat.guest.rings.relieved();
+        }
+        woken
+    }
+
+    fn waker(&self) -> Waker {
+        match &self.uplink {
+            Some(uplink) => uplink.waker(),
+            None => Waker::from(Arc::clone(&self.bell)),
+        }
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.uplink {
+            Some(uplink) => uplink.wake_fd(),
+            None => Some(self.bell.fd()),
+        }
+    }
+
+    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        self.look();
+        if peer.port() < LOCAL_PORTS && peer.port() > 0 {
+            if self.way(port) == Way::Uplink {
+                self.unbind_port(port)?;
+            }
+            return self.bind_guest(port, peer);
+        }
+        let problem = "it is no worker of this host, and this switch has no uplink; name one, as in shm:NAME,uplink=udp";
+        let uplink = self.uplink.as_mut().ok_or(IoError::Address { address: peer, problem })?;
+        uplink.bind_port(port, peer)?;
+        self.set_way(port, Way::Uplink);
+        Ok(())
+    }
+
+    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
+        self.look();
+        match self.way(port) {
+            Way::Nowhere => return Err(IoError::UnknownPort(port)),
+            Way::Uplink => self.uplink.as_mut().map_or(Ok(()), |uplink| uplink.unbind_port(port))?,
+            Way::Guest(_) | Way::Gone => {}
+        }
+        self.set_way(port, Way::Nowhere);
+        Ok(())
+    }
+
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        let none = IoError::Unsupported("ECN bits");
+        self.uplink.as_mut().map_or(Err(none), |uplink| uplink.set_ecn_capable(capable))
+    }
+
+    fn peer(&self, port: PortId) -> Option<SocketAddr> {
+        match self.way(port) {
+            Way::Guest(seat) => {
+                let number = self.guests[seat].as_ref()?.guest.number;
+                Some(SocketAddr::new(self.local_addr()?.ip(), number))
+            }
+            Way::Uplink => self.uplink.as_ref()?.peer(port),
+            Way::Nowhere | Way::Gone => None,
+        }
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.uplink.as_ref().map_or(Some(self.own), |uplink| uplink.local_addr())
+    }
+
+    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
+        self.uplink.as_ref().filter(|_| peer.port() >= LOCAL_PORTS)?.path_mtu(peer)
+    }
+
+    fn counters(&self) -> IoCounters {
+        let mut counters = self.counters;
+        if let Some(uplink) = &self.uplink {
+            counters.add(&uplink.counters());
+        }
+        counters
+    }
+}

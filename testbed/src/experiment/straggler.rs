@@ -1,0 +1,135 @@
+//! One rank that is late with some of its chunks: exact sums wait for it, others close slots without it.
+
+use std::time::Duration;
+
+use netfold_proto::Tolerance;
+use netfold_wire::control::Congestion;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::{Bars, ExperimentError, Groups, Plot, Report, Table};
+use crate::racks::{Config, Racks, Step, Taken};
+use crate::sim::Laggard;
+
+const STEPS: u32 = 10;
+const ELEMENTS: usize = 400_000;
+const UPLINK_RATE: u64 = 5_000_000_000;
+const PAUSE: Duration = Duration::from_millis(2);
+const RANK: u16 = 3;
+/// Share of the rank's chunks that are late.
+const SHARE: f64 = 0.05;
+/// How late, in round trips of a fabric where nobody is.
+const ROUND_TRIPS: u32 = 10;
+/// By what ranks decide how much to have in flight, and slots.
+const LAWS: [(Congestion, u32); 3] =
+    [(Congestion::Swift, 64), (Congestion::Swift, 256), (Congestion::Fixed, 64)];
+const SEEDS: u64 = 5;
+
+/// What sums may lack, in percent, and whether that includes late shares.
+const WAYS: [(&str, f64, bool); 4] = [
+    ("exact", 0.0, false),
+    ("20 % may be trimmed, not late", 20.0, false),
+    ("10 % may be missing", 10.0, true),
+    ("20 % may be missing", 20.0, true),
+];
+
+fn played(config: Config) -> Result<Taken, ExperimentError> {
+    let mut racks = Racks::new(config)
+        .map_err(|source| ExperimentError::Scenario { scenario: "straggler", source: Box::new(source) })?;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+    let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
+    let mut all = Taken::default();
+    for _ in 0..STEPS {
+        let mut step = Step::new((0..racks.world()).map(|_| vec![tensor()]).collect(), false);
+        let taken = racks.all_reduce(&mut step, PAUSE);
+        all.elapsed += taken.elapsed;
+        all.chunks += taken.chunks / racks.world() as u64;
+        all.closed += taken.closed;
+        all.resent += taken.resent;
+        all.left_out += taken.left_out;
+        all.round_trip = all.round_trip.max(taken.round_trip);
+        all.most_left_out = all.most_left_out.max(taken.most_left_out);
+    }
+    Ok(all)
+}
+
+fn ms(taken: &Taken) -> f64 {
+    taken.elapsed.as_secs_f64() * 1e3 / f64::from(STEPS)
+}
+
+/// Median, least and most of as many as there are seeds.
+fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
+}
+
+/// Every way with every window.
+pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
+    let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
+    for (congestion, slots) in LAWS {
+        let plain = |seed| Config { uplink_rate: UPLINK_RATE, slots, congestion, seed, ..Config::default() };
+        let undisturbed = played(plain(seed))?;
+        let by = undisturbed.round_trip * ROUND_TRIPS;
+        let title = format!(
+            "{}, {slots} slots: a step takes {:.2} ms undisturbed, late chunks {:.2} ms",
+            congestion.name(),
+            ms(&undisturbed),
+            by.as_secs_f64() * 1e3
+        );
+        let head =
+            ["sums", "step, median", "least to most", "of undisturbed", "slots closed", "lacking, at most"];
+        let mut table = Table::new(&title, &head);
+        let mut bars = vec![("nobody late".to_owned(), 1e3 / ms(&undisturbed))];
+        for (name, percent, late) in WAYS {
+            let tolerance = Tolerance { late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
+            let laggard = Laggard { rank: RANK, share: SHARE, by };
+            let runs: Vec<Taken> = (seed..seed + SEEDS)
+                .map(|seed| played(Config { tolerance, late: Some(laggard), ..plain(seed) }))
+                .collect::<Result<_, _>>()?;
+            let (median, least, most) = spread(runs.iter().map(ms).collect());
+            let closed: u64 = runs.iter().map(|run| run.closed).sum();
+            let chunks: u64 = runs.iter().map(|run| run.chunks).sum();
+            let most_left_out = runs.iter().map(|run| run.most_left_out).max().unwrap_or_default();
+            let step_chunks = (undisturbed.chunks / u64::from(STEPS)) as f64;
+            table.rows.push(vec![
+                name.into(),
+                format!("{median:.2} ms"),
+                format!("{least:.2} to {most:.2}"),
+                format!("{:.2}", median / ms(&undisturbed)),
+                format!("{:.1} %", 100.0 * closed as f64 / chunks as f64),
+                format!("{:.1} %", 100.0 * most_left_out as f64 / step_chunks),
+            ]);
+            bars.push((name.to_owned(), 1e3 / median));
+        }
+        groups.push((title, bars));
+        tables.push(table);
+    }
+    let Config { hosts, .. } = Config::default();
+    Ok(Report {
+        title: "A rank that is late".into(),
+        setting: vec![format!(
+            "Two racks of {hosts} hosts, one rank each, at 1 Gbit/s, with uplinks of {:.0} Gbit/s to the switch that folds. A step sums {ELEMENTS} \
+             numbers over all ranks as `bfp16`; {STEPS} steps, {SEEDS} seeds. One rank is late with {:.0} % of its chunks, by chance: nothing of such a \
+             chunk leaves its host before {ROUND_TRIPS} round trips have passed, however often it is sent. Real workers and the real pipeline, in \
+             virtual time.",
+            UPLINK_RATE as f64 / 1e9,
+            SHARE * 100.0
+        )],
+        tables,
+        reading: vec![
+            "*Of undisturbed* is the median step over that with nobody late. *Slots closed* are those that ranks finished without the late \
+             one, over all chunks; *lacking, at most* is the largest share of a step's chunks that any rank's share was missing from: never more \
+             than the tensor tolerates."
+                .into(),
+            "Exact sums wait, and each slot stands still for as long as its chunk is late. Trimming does not help: nothing is trimmed. Where late \
+             shares may be left out, ranks ask the switch whom it has heard once later chunks were answered, and close the slot. With `swift` \
+             fewer chunks are under way than there are slots, so a chunk that waits to be closed holds up no other."
+                .into(),
+            "With a fixed window all slots are under way, in the hosts' own queues: a round trip is as long as that queue, what is late is late by \
+             ten of those, and to ask takes another. There closing gains less, and once a rank may close no more, sums that are \
+             sent in order wait longer than exact ones, which are not."
+                .into(),
+        ],
+        plots: vec![Plot::Bars(Bars { title: "Steps a second, without the time between them".into(), groups })],
+    })
+}
