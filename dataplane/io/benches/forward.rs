@@ -4,6 +4,7 @@
 //! payload in one direction, and system calls per datagram. Client and forwarder have a thread each, so a machine of
 //! two cores shows the rate of one core at each end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::forward::Forwarder;
 use netfold_io::link::{AfPacket, Link, PacketRing, RingVersion, Xdp, XdpConfig};
+use netfold_io::shm::{Hub, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, PortId, Transmit, loopback};
 use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
@@ -28,6 +30,8 @@ fn main() {
     for len in LENGTHS {
         let (hub, mut spokes) = loopback::star(1, WINDOW, len);
         report("loopback", len, hub, spokes.remove(0), time);
+        let (hub, spoke) = shared(len);
+        report("shm", len, hub, spoke, time);
         for (name, gso, gro) in [
             ("udp, gso and gro", true, true),
             ("udp, gso", true, false),
@@ -42,6 +46,16 @@ fn main() {
         }
         raw(len, time);
     }
+}
+
+/// Rings in memory that is mapped twice, as by two processes.
+fn shared(len: usize) -> (Hub, Spoke) {
+    let name = format!("bench-{}-{len}", std::process::id()).parse().expect("a name");
+    let here = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut hub = Hub::open(&name, here, len, None).expect("a name of its own");
+    let spoke = Spoke::attach(&name, here.ip(), len).expect("it is there");
+    hub.bind_port(PortId(0), spoke.local_addr().expect("the hub says")).expect("bind_port");
+    (hub, spoke)
 }
 
 /// Links on the two ends of a pair of virtual interfaces.
