@@ -40,5 +40,4 @@ fn what_may_go_missing_is_trimmed_under_load_and_all_ranks_have_the_same() {
     // The class of an operation arrives in its packets, spread over all there are.
     assert!(above.seen.above >= above.seen.whole && whole.seen.above == 0, "{above:?}, {whole:?}");
     println!("exact under load: {:?} in its class, {:?} above it", whole.mean, above.mean);
-    assert!(above.mean < whole.mean, "packets of a higher class wait behind fewer");
 }
