@@ -7,7 +7,7 @@
 //! TCP is as in Linux, as far as it matters here: selective acknowledgements; what was sent before something that has been heard of is lost (RACK), at
 //! once, since nothing overtakes here; a window
 //! that shrinks to 0.7 for a round with losses and grows by one a round trip; a probe of the last segment when nothing has come for two round trips and
-//! [`PROBE_MARGIN`]; a time-out of at least [`RTO_MIN`], doubled each time. Acknowledgements come for each segment, and are lost as well.
+//! `PROBE_MARGIN`; a time-out of at least `RTO_MIN`, doubled each time. Acknowledgements come for each segment, and are lost as well.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
