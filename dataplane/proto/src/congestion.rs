@@ -20,6 +20,7 @@
 mod aimd;
 mod dcqcn;
 mod dctcp;
+mod fixed;
 mod gate;
 mod mltcp;
 mod swift;
@@ -30,6 +31,7 @@ use core::time::Duration;
 pub use aimd::Aimd;
 pub use dcqcn::{Clocks, Dcqcn};
 pub use dctcp::Dctcp;
+pub(crate) use fixed::Fixed;
 pub(crate) use gate::Gate;
 pub use mltcp::{Favour, Mltcp};
 pub use swift::Swift;

@@ -39,6 +39,8 @@ pub(crate) enum Loss {
 pub(crate) struct Closing {
     /// The last packet was a CLOSE, and the switch has not told whom it has heard since.
     pub(crate) asked: bool,
+    /// How often it was asked about.
+    pub(crate) asks: u32,
     /// The position is counted among those that this rank closed.
     pub(crate) counted: bool,
     /// Children whom the switch has heard, enough to close; 0 while it has not told.

@@ -15,13 +15,15 @@ pub(crate) struct Gate {
     /// Once a position from here on is answered, a round is over.
     round_end: u64,
     round: Round,
+    /// Chunks that may be in flight whatever the law allows.
+    most: u32,
     /// A loss of this round was told.
     lost: bool,
 }
 
 impl Gate {
     pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
-        Self { law, next: 0, round_end: 0, round: Round::default(), lost: false }
+        Self { law, next: 0, round_end: 0, round: Round::default(), most: u32::MAX, lost: false }
     }
 
     /// Begins in the midst of a stream that went on without one.
@@ -34,7 +36,12 @@ impl Gate {
     /// Chunks that may be in flight, at least 1.
     pub(crate) fn window(&self) -> u32 {
         // Windows are far below 2^32.
-        self.law.window().max(1.0) as u32
+        (self.law.window().max(1.0) as u32).min(self.most)
+    }
+
+    /// Has no more than `most` chunks in flight from now on, which is above 0.
+    pub(crate) fn bound(&mut self, most: u32) {
+        self.most = self.most.min(most);
     }
 
     /// The slot whose chunk is next, if it may be sent and lies before `end`.

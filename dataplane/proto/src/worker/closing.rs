@@ -16,8 +16,8 @@
 //! # How much is left out
 //!
 //! The number of slots that may be closed is shared out evenly among the children of a switch, and a rank counts each CLOSE that it sends
-//! against its part. Who closes a chunk goes round among those heard, by the chunk's number. So no rank lacks more than was tolerated,
-//! without any agreement.
+//! against its part. Who closes a chunk goes round among those heard, by the chunk's number and by how often it was asked about: if the
+//! first may close no more, the second does. So no rank lacks more than was tolerated, without any agreement.
 //!
 //! A rank that was not heard has not proposed the exponent of a later block, either. If its block there does not fit the one that was agreed, it
 //! sends that chunk's header alone, as if it had been trimmed.
@@ -26,7 +26,7 @@ use netfold_wire::control::Numerics;
 use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
 
 use super::{NOT_FINITE, Worker};
-use crate::congestion::{Gate, Swift};
+use crate::congestion::{Fixed, Gate};
 use crate::slot::{Closing, Loss, Slot, State};
 use crate::stream::Piece;
 use crate::{Ignored, OpSpec};
@@ -53,15 +53,16 @@ impl Proof {
 }
 
 impl Worker {
-    /// Makes ready for an operation whose slots may be closed. A stream without a law gets one, which sends in order and keeps fewer
-    /// chunks under way than there are slots: else the first that is late would stop all the others.
+    /// Makes ready for an operation whose slots may be closed. From then on the stream goes in order, and has no more under way than a
+    /// quarter of its slots: it takes about three round trips to close a slot, and what is behind it goes on meanwhile.
     pub(super) fn expect_closings(&mut self, spec: &OpSpec, number: u64) {
         let (full, own) = (self.config.admission.bitmap, self.config.admission.share);
         if !spec.descriptor.tolerance().late {
             return;
         }
         let window = self.slots.count();
-        self.gate.get_or_insert_with(|| Gate::resume(Box::new(Swift::new(window)), &self.slots));
+        let gate = self.gate.get_or_insert_with(|| Gate::resume(Box::new(Fixed(window)), &self.slots));
+        gate.bound((window / 4).max(1));
         if own != 0 {
             let (children, elders) = (full.count_ones(), (full & (own - 1)).count_ones());
             self.stream.op_mut(number).allow_closings((spec.closings() + children - 1 - elders) / children);
@@ -98,7 +99,11 @@ impl Worker {
         missing > 0
             && missing <= (full.count_ones() / 4).max(1)
             && slot.position + 1 < self.proof.end(self.slots.count())
-            && own == in_turn(seen & full, self.slots.chunk(index))
+            && own
+                == in_turn(
+                    seen & full,
+                    self.slots.chunk(index).wrapping_add(slot.closing.asks.saturating_sub(1)),
+                )
     }
 
     /// Counts the slot among those that this rank closes; false when it may close no more.
@@ -120,7 +125,7 @@ impl Worker {
             heard => heard,
         };
         let closing = &mut self.slots.slot_mut(index).closing;
-        *closing = Closing { asked: true, quorum: 0, ..*closing };
+        *closing = Closing { asked: true, quorum: 0, asks: closing.asks.saturating_add(1), ..*closing };
         let (piece, exp) = self.piece(&slot);
         let op = self.stream.op(slot.op);
         let packet = self.header(index, &piece, exp, op.spec.class);
