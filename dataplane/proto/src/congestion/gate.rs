@@ -10,6 +10,8 @@ use crate::slot::{Slots, State};
 #[derive(Debug)]
 pub(crate) struct Gate {
     law: Box<dyn CongestionControl>,
+    /// The first position whose result is missing, as of the last look.
+    first: u64,
     /// The first position that was never sent.
     next: u64,
     /// Once a position from here on is answered, a round is over.
@@ -23,14 +25,14 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
-        Self { law, next: 0, round_end: 0, round: Round::default(), most: u32::MAX, lost: false }
+        Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), most: u32::MAX, lost: false }
     }
 
     /// Begins in the midst of a stream that went on without one.
     pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
         let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
         let first = first.unwrap_or_default();
-        Self { next: first, round_end: first, ..Self::new(law) }
+        Self { first, next: first, round_end: first, ..Self::new(law) }
     }
 
     /// Chunks that may be in flight, at least 1.
@@ -52,10 +54,15 @@ impl Gate {
         }
         let index = slots.at(self.next);
         let slot = slots.slot(index);
+        while self.first < self.next && slots.slot(slots.at(self.first)).position > self.first {
+            self.first += 1;
+        }
+        // What was sent before there was a gate may fill the window; the first that is missing may be sent all the same.
+        let in_flight = slots.len(State::Flying) + slots.len(State::Lost);
         let may = slot.position == self.next
             && slot.state() == State::Ready
             && self.next < end
-            && slots.len(State::Flying) + slots.len(State::Lost) < self.window();
+            && (self.next == self.first || in_flight < self.window());
         may.then_some(index)
     }
 
