@@ -114,6 +114,8 @@ fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
     };
     let mut job = bench("one", 3_000);
     wait_for(first.grpc, "job describe red/one", "state", &"running".into());
+    // What is written down is told to the workers a moment later; who was not told cannot take its place up again.
+    std::thread::sleep(Duration::from_millis(700));
     first.process.signal("KILL");
     let killed = Instant::now();
     second.process.event("controlling");
