@@ -165,16 +165,9 @@ pub unsafe extern "C" fn netfold_comm_start_in_class(
     root: u16,
     out: *mut *mut netfold_work,
 ) -> netfold_result {
-    guard(|| {
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
-        let call = call(collective, count, dtype, op, root)?.in_class(op_class);
-        // SAFETY: by this function's contract.
-        let work = unsafe { start(comm, send, recv, &call) }?;
-        // SAFETY: by this function's contract.
-        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
-    })
+    let call = || Ok(call(collective, count, dtype, op, root)?.in_class(op_class));
+    // SAFETY: by this function's contract.
+    unsafe { begin(comm, send, recv, call, out) }
 }
 
 /// The same as netfold_comm_start_in_class, with another tolerance than that of the builder (see netfold_builder_set_tolerance): 0 for a
@@ -199,14 +192,32 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
     root: u16,
     out: *mut *mut netfold_work,
 ) -> netfold_result {
+    let call = || {
+        let tolerance = tolerated(tolerance, rescale, without_late)?;
+        Ok(call(collective, count, dtype, op, root)?.in_class(op_class).tolerating(tolerance))
+    };
+    // SAFETY: by this function's contract.
+    unsafe { begin(comm, send, recv, call, out) }
+}
+
+/// Starts what `call` says, and writes its handle to `out`.
+///
+/// # Safety
+///
+/// As for [`netfold_comm_start`].
+unsafe fn begin(
+    comm: *const netfold_comm,
+    send: *const c_void,
+    recv: *mut c_void,
+    call: impl FnOnce() -> Result<Call, Failure>,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
     guard(|| {
         if out.is_null() {
             return Err(Failure::null("out"));
         }
-        let tolerance = tolerated(tolerance, rescale, without_late)?;
-        let call = call(collective, count, dtype, op, root)?.in_class(op_class).tolerating(tolerance);
         // SAFETY: by this function's contract.
-        let work = unsafe { start(comm, send, recv, &call) }?;
+        let work = unsafe { start(comm, send, recv, &call()?) }?;
         // SAFETY: by this function's contract.
         unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
     })
