@@ -1,25 +1,21 @@
 //! Ranks that do without a switch: in shared memory, in a ring, and in both.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Element, Error, Mode, Network, ReduceOp, bf16, f16};
+use netfold_io::vacant_address;
 
 /// A free address to meet at.
-fn meeting_place() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 /// Runs `rank` on every rank of a job of threads, each built by `build`.
 fn job<R: Send>(
     world: u16,
     build: impl Fn(u16, Builder) -> Builder + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..world)
             .map(|number| {
@@ -291,7 +287,7 @@ fn groups_work_side_by_side_and_with_the_whole() {
 
 #[test]
 fn ranks_that_are_built_differently_are_refused() {
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     let errors: Vec<Error> = thread::scope(|scope| {
         let ranks: Vec<_> = (0..2u16)
             .map(|rank| {
@@ -312,9 +308,9 @@ fn ranks_that_are_built_differently_are_refused() {
 
 #[test]
 fn a_switch_that_is_not_there_is_explained_or_refused() {
-    let nowhere = meeting_place();
+    let nowhere = vacant_address().unwrap();
     for fall_back in [true, false] {
-        let at = meeting_place();
+        let at = vacant_address().unwrap();
         let outcomes: Vec<Result<Network, Error>> = thread::scope(|scope| {
             let ranks: Vec<_> = (0..3u16)
                 .map(|rank| {

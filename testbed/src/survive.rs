@@ -13,12 +13,12 @@ mod jobs;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use netfold_io::vacant_address;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -155,17 +155,13 @@ impl Rig {
     /// # Errors
     /// [`SurviveError`], with nothing left running.
     pub fn start(config: Config) -> Result<Self, SurviveError> {
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|port| port.local_addr());
-        let tcp =
-            || free().map(|at| at.port()).map_err(|source| SurviveError::Prepare { what: "a port", source });
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|port| port.local_addr());
-        let data = udp.map_err(|source| SurviveError::Prepare { what: "a port", source })?.port();
-        let ports = Ports { data, p4runtime: tcp()?, workers: tcp()?, control: tcp()? };
+        let vacant = || vacant_address().map_err(|source| SurviveError::Prepare { what: "a port", source });
+        let port = || vacant().map(|address| address.port());
+        let ports = Ports { data: port()?, p4runtime: port()?, workers: port()?, control: port()? };
         let (sender, news) = mpsc::channel();
-        let meeting = || Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, tcp()?)));
         let jobs = [
-            Job::new("red", "train", config.workers, config.bytes, meeting()?),
-            Job::new("blue", "train", config.workers, config.bytes, meeting()?),
+            Job::new("red", "train", config.workers, config.bytes, vacant()?),
+            Job::new("blue", "train", config.workers, config.bytes, vacant()?),
         ];
         let mut rig = Self {
             rng: StdRng::seed_from_u64(config.seed),

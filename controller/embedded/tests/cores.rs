@@ -10,7 +10,7 @@ use std::time::Duration;
 use netfold::{Communicator, Error, Mode, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QUEUES_MAX};
 use netfold_io::fault::{FaultConfig, Faulty};
-use netfold_io::{CoreError, Cores, cores};
+use netfold_io::{CoreError, Cores, cores, vacant_address};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -243,7 +243,7 @@ fn what_queues_cannot_be_is_an_error() {
     assert!(matches!(refused, Err(EmbeddedError::Core(CoreError::Absent { core: 1023, .. }))), "{refused:?}");
 
     // A later queue's failure leaves nothing of the earlier ones: the ports can be had again.
-    let free = EmbeddedSwitch::builder().start().unwrap().data();
+    let free = vacant_address().unwrap();
     let mut calls = 0;
     let fails = start(queues(2).listen(free).middleware(move |io| {
         calls += 1;

@@ -1,21 +1,17 @@
 //! Ranks at a switch that goes away, that refuses them, and that serves one stream a host.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, Network, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
-use netfold_io::PacketIo;
 use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_io::{PacketIo, vacant_address};
 
 /// A free address to meet at.
-fn meeting_place() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 /// Runs `rank` on every rank of a job of threads at a switch, each built by `build`.
 fn job<R: Send>(
     world: u16,
@@ -23,7 +19,7 @@ fn job<R: Send>(
     build: impl Fn(u16, Builder) -> Builder + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..world)
             .map(|number| {
@@ -255,7 +251,7 @@ fn other_numbers_of_classes_are_refused() {
         kinds.iter().any(|error: &Error| error.to_string().contains("classes of operations")),
         "{kinds:?}"
     );
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     thread::scope(|scope| {
         for rank in 0..2u16 {
             scope.spawn(move || {

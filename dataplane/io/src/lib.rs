@@ -63,6 +63,7 @@ pub mod shm;
 mod sys;
 #[cfg(target_os = "linux")]
 pub mod udp;
+mod vacant;
 
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
@@ -72,3 +73,4 @@ pub use counters::IoCounters;
 pub use error::IoError;
 pub use loopback::Loopback;
 pub use null::Null;
+pub use vacant::vacant_address;

@@ -1,6 +1,6 @@
 //! Error feedback and rounding by chance, over rings that lose, double and reorder, and over every other path.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Waker;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use netfold::quantize::Rounding;
 use netfold::{Builder, Call, Collective, Communicator, DType, Error, Mode, Network, ReduceOp};
 use netfold_io::fault::{FaultConfig, Faulty};
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit};
+use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit, vacant_address};
 
 use crate::support::{builder, job, switch};
 
@@ -257,10 +257,6 @@ fn the_untyped_call_adds_and_keeps_the_same() {
     });
 }
 
-fn meeting_place() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 fn met(at: SocketAddr, rank: u16, world: u16) -> Builder {
     let builder = Communicator::builder().job("fed").rank(rank).world_size(world).mode(Mode::Bfp16);
     builder
@@ -279,7 +275,7 @@ fn paths_that_lose_nothing_leave_nothing() {
         |rank, builder| builder.host(format!("host {}", rank / 2)),
     ];
     for shape in shapes {
-        let at = meeting_place();
+        let at = vacant_address().unwrap();
         thread::scope(|scope| {
             for rank in 0..4u16 {
                 scope.spawn(move || {
@@ -305,7 +301,7 @@ fn the_leader_keeps_what_its_host_leaves_out() {
     let (spokes, switch) = switch(2);
     let (idle_hub, idle) = netfold_io::loopback::star(2, 4, 2048);
     let mut spokes = spokes.into_iter().zip(idle).flat_map(|(used, idle)| [used, idle]);
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     let runs: Vec<Run> = thread::scope(|scope| {
         let ranks: Vec<_> = (0..4u16)
             .map(|rank| {
@@ -378,7 +374,7 @@ fn nothing_is_lost_with_the_switch() {
     let len = 6000; // 47 chunks, of which 16 are under way
     for cut in [40, 97, 150, 211, 260, 333] {
         let (spokes, switch) = switch(3);
-        let at = meeting_place();
+        let at = vacant_address().unwrap();
         let (left, gone) = (Arc::new(AtomicU32::new(cut)), Arc::new(AtomicBool::new(false)));
         let runs: Vec<Run> = thread::scope(|scope| {
             let ranks: Vec<_> = (0..3u16)

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
+use netfold_io::vacant_address;
 use netfold_wire::control::{Event, Join, Refusal, Request, Resume};
 
 use crate::support;
@@ -222,7 +223,7 @@ fn refusals_and_closed_doors_are_told_at_connect() {
     assert!(matches!(error, Error::Config(_)), "an admission that makes no sense: {error}");
     thread.join().unwrap();
 
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = vacant_address().unwrap();
     let nobody = Communicator::builder().job("x").rank(0).world_size(1).switch(address).unwrap();
     let error = nobody.connect().unwrap_err();
     assert!(

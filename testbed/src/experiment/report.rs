@@ -71,7 +71,31 @@ impl Report {
         svg(&self.plots)
     }
 
-    /// Writes the page and the drawing, `NAME.md` and `NAME.svg`, into a folder, which is made if it is not there.
+    /// Makes the folder if it is not there and finds out whether [`Report::write`] will be able to write there, so that nobody
+    /// computes for minutes first.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError::Write`] names the folder or the file.
+    pub fn prepare(experiment: &Experiment, folder: &Path) -> Result<(), ExperimentError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            |source| ExperimentError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        for ending in ["md", "svg"] {
+            let path = folder.join(format!("{}.{ending}", experiment.name));
+            let existed = path.exists();
+            let mut open = std::fs::OpenOptions::new();
+            open.append(true).create(true).open(&path).map_err(failed(&path))?;
+            if !existed {
+                std::fs::remove_file(&path).map_err(failed(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the page and the drawing, `NAME.md` and `NAME.svg`, into a folder that is [prepared](Report::prepare).
     ///
     /// # Errors
     ///
@@ -81,7 +105,6 @@ impl Report {
             let path = path.to_owned();
             |source| ExperimentError::Write { path, source }
         };
-        std::fs::create_dir_all(folder).map_err(failed(folder))?;
         let page = folder.join(format!("{}.md", experiment.name));
         std::fs::write(&page, self.markdown(experiment, seed)).map_err(failed(&page))?;
         let drawing = folder.join(format!("{}.svg", experiment.name));

@@ -1,15 +1,13 @@
 //! Two controllers over one etcd: the one in charge is killed in the midst of a job, the other takes over, and nobody notices.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::process::{PATIENCE, Process, number, run, text};
+use netfold_io::vacant_address;
 
-fn free() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
+use crate::process::{PATIENCE, Process, number, run, text};
 
 /// A folder of this test alone, and the etcd that has its data there.
 struct Etcd {
@@ -25,7 +23,10 @@ impl Etcd {
             return None;
         }
         let folder = std::env::temp_dir().join(format!("netfold-standby-{}", std::process::id()));
-        let (url, peer) = (format!("http://{}", free()), format!("http://{}", free()));
+        let (url, peer) = (
+            format!("http://{}", vacant_address().unwrap()),
+            format!("http://{}", vacant_address().unwrap()),
+        );
         let child = Command::new("etcd")
             .args(["--name", "one", "--data-dir"])
             .arg(folder.join("etcd"))
@@ -57,7 +58,7 @@ struct Controller {
 
 impl Controller {
     fn start(etcd: &Etcd, topology: &str) -> Self {
-        let (workers, grpc) = (free(), free());
+        let (workers, grpc) = (vacant_address().unwrap(), vacant_address().unwrap());
         let process = Process::start(&format!(
             "controller --topology {topology} --etcd {} --etcd-lease 4 --insecure --workers {workers} --listen {grpc} \
              --http 127.0.0.1:0",
@@ -82,7 +83,7 @@ fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) 
 #[test]
 fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
     let Some(etcd) = Etcd::start() else { return };
-    let (data, p4runtime) = (free(), free());
+    let (data, p4runtime) = (vacant_address().unwrap(), vacant_address().unwrap());
     let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
     switch.event("listening");
     let file = etcd.folder.join("topology.toml");

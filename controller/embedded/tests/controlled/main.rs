@@ -9,17 +9,14 @@ mod stand_in;
 mod tls;
 mod trees;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use netfold::{Builder, Communicator};
+use netfold_io::vacant_address;
 
 /// A free address to meet at.
-fn meeting_place() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 /// Runs `rank` on every rank of a job of threads, each built by `build`.
 fn job<R: Send>(
     world: u16,
@@ -45,7 +42,7 @@ fn linked_job<R: Send>(
     build: impl Fn(Builder) -> Builder + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    let at = meeting_place();
+    let at = vacant_address().unwrap();
     job(world, controller, |builder| build(builder.rendezvous(at).unwrap()), rank)
 }
 

@@ -1,11 +1,11 @@
 //! Records in a real etcd, and the election of who may change them.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_controller::record::{Change, Kept, Store};
+use netfold_io::vacant_address;
 use netfold_service::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
 
 use crate::PATIENCE;
@@ -28,8 +28,7 @@ impl Etcd {
             return None;
         }
         let folder = std::env::temp_dir().join(format!("netfold-etcd-{test}-{}", std::process::id()));
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let (clients, peers) = (free(), free());
+        let (clients, peers) = (vacant_address().unwrap(), vacant_address().unwrap());
         let url = format!("http://{clients}");
         let child = Command::new("etcd")
             .args(["--name", "test", "--log-level", "error", "--data-dir"])
@@ -198,7 +197,7 @@ fn what_is_wrong_is_said() {
     assert!(matches!(wrong, EtcdError::Endpoint(_)), "{wrong}");
     let wrong = Contender::new(config("http://127.0.0.1:2379", Duration::ZERO)).unwrap_err();
     assert!(matches!(wrong, EtcdError::Lease(_)), "{wrong}");
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let free = vacant_address().unwrap();
     let contender = Contender::new(config(&format!("http://{free}"), LEASE)).unwrap();
     let mut told = None;
     let none = contender.wait(|waiting, _| {

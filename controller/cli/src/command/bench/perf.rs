@@ -1,12 +1,13 @@
 //! `netfold bench perf`.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 use netfold::{Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
+use netfold_io::vacant_address;
 use netfold_testbed::bench::perf::{self, Config, Row, Timing};
 use serde::Serialize;
 
@@ -282,7 +283,10 @@ impl Perf {
         };
         let meeting = match &self.rendezvous {
             Some(address) => address.clone(),
-            None => free_address()?.to_string(),
+            None => {
+                let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                vacant_address().map_err(|source| CliError::Listen { address: any, source })?.to_string()
+            }
         };
         let mut children = Vec::new();
         for rank in 0..self.ranks {
@@ -430,12 +434,6 @@ fn show(output: &Output, row: &Row) -> Result<(), CliError> {
         timing(&row.out_of_place),
         timing(&row.in_place)
     ))
-}
-
-fn free_address() -> Result<SocketAddr, CliError> {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let bound = TcpListener::bind(any).and_then(|listener| listener.local_addr());
-    bound.map_err(|source| CliError::Listen { address: any, source })
 }
 
 fn dtype(text: &str) -> Result<DType, String> {

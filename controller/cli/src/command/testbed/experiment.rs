@@ -72,6 +72,9 @@ impl Experiment {
             return list(output);
         };
         let seed = self.seed.unwrap_or(experiment.seed);
+        if let Some(folder) = &self.out {
+            Report::prepare(experiment, folder)?;
+        }
         let report = (experiment.run)(seed)?;
         if let Some(folder) = &self.out {
             report.write(experiment, seed, folder)?;
