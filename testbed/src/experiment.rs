@@ -37,6 +37,12 @@ pub struct Experiment {
     pub long: bool,
 }
 
+/// Median, least and most of as many values as there are seeds.
+fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
+}
+
 /// All of them.
 pub const ALL: &[Experiment] = &[
     Experiment {

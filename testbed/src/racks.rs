@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use netfold::quantize::Lanes;
 use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
-use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
+use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
 use netfold_wire::control::{Admission, Congestion};
 use netfold_wire::{Flags, Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -37,7 +37,8 @@ const OTHERS: u16 = 999;
 const LANE_WORDS: u32 = 352;
 
 /// Bytes of a whole packet.
-const PACKET: usize = header::LEN + 4 * LANE_WORDS as usize;
+/// Bytes of a chunk as it is queued.
+pub(crate) const PACKET: usize = header::LEN + 4 * LANE_WORDS as usize;
 
 /// One fabric.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +53,8 @@ pub struct Config {
     pub queue_bytes: u32,
     /// Bytes in a queue above which packets are trimmed that may be; `None`: never.
     pub trim_above: Option<u32>,
+    /// Bytes in a queue above which packets are marked, as DCTCP has it; `None`: never.
+    pub mark_above: Option<u32>,
     /// Time on a wire.
     pub wire: Duration,
     /// Share of each uplink, up, that others use on average.
@@ -81,6 +84,7 @@ impl Default for Config {
             uplink_rate: 1_000_000_000,
             queue_bytes: 100_000,
             trim_above: None,
+            mark_above: None,
             wire: Duration::from_micros(5),
             others: 0.0,
             burst: 40,
@@ -144,6 +148,8 @@ pub struct Racks {
     /// Of each rack, the queue up and the queue down.
     up: Vec<Queues>,
     down: Vec<Queues>,
+    /// When each of them is served next, by rack and whether upward: once for all packets that join it meanwhile.
+    due: [[Option<Duration>; 2]; RACKS],
     agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
     serial: u64,
     now: Duration,
@@ -214,6 +220,7 @@ impl Racks {
             switch: PipelineSwitch::new(LANE_WORDS, std::slice::from_ref(&job)).expect("a generated size"),
             up: queues()?,
             down: queues()?,
+            due: [[None; 2]; RACKS],
             agenda: BinaryHeap::new(),
             serial: 0,
             now: Duration::ZERO,
@@ -353,8 +360,12 @@ impl Racks {
             }
         }
         let queues = if up { &self.up[rack] } else { &self.down[rack] };
-        if let Some(at) = queues.ready_at() {
-            self.plan(at.max(now + Duration::from_nanos(1)), Happening::Serve(rack, up));
+        let Some(at) = queues.ready_at() else { return };
+        let at = at.max(now + Duration::from_nanos(1));
+        let due = &mut self.due[rack][usize::from(up)];
+        if due.is_none_or(|due| due <= now || at < due) {
+            *due = Some(at);
+            self.plan(at, Happening::Serve(rack, up));
         }
     }
 
@@ -443,6 +454,7 @@ fn queue(config: &Config) -> Result<Queues, QueueConfigError> {
     let class = ClassConfig {
         bytes_max: config.queue_bytes,
         trim_above: config.trim_above,
+        ecn: config.mark_above.map(|bytes| Ecn { k_min: bytes, k_max: bytes, p_max: 1.0 }),
         ..ClassConfig::default()
     };
     let rate = Rate { bits_per_second: config.uplink_rate, burst_bytes: PACKET as u32 };

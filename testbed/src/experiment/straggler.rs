@@ -7,7 +7,7 @@ use netfold_wire::control::Congestion;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::{Bars, ExperimentError, Groups, Plot, Report, Table};
+use super::{Bars, ExperimentError, Groups, Plot, Report, Table, spread};
 use crate::racks::{Config, Racks, Step, Taken};
 use crate::sim::Laggard;
 
@@ -55,12 +55,6 @@ fn played(config: Config) -> Result<Taken, ExperimentError> {
 
 fn ms(taken: &Taken) -> f64 {
     taken.elapsed.as_secs_f64() * 1e3 / f64::from(STEPS)
-}
-
-/// Median, least and most of as many as there are seeds.
-fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 /// Every way with every window.
