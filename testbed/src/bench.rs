@@ -3,8 +3,10 @@
 pub mod admission;
 pub mod all_reduce;
 pub mod fold;
+pub mod host;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod peers;
 pub mod perf;
 pub mod quantize;
 pub mod star;

@@ -59,6 +59,9 @@ pub(crate) enum CliError {
     /// The comparison with peers could not be made.
     #[error("the star of hosts could not be measured")]
     Star(#[source] netfold_testbed::bench::star::StarError),
+    /// A program of a comparison failed.
+    #[error("the comparison could not be made")]
+    Peer(#[source] netfold_testbed::bench::peers::PeerError),
     /// A worker's job failed.
     #[error("rank {rank} stopped")]
     Job { rank: u16, source: netfold::Error },
@@ -181,7 +184,7 @@ impl CliError {
             Self::Job { source, .. } => source.kind(),
             Self::Length | Self::Digits(_) => "bug",
             Self::Bench(error) => error.kind(),
-            Self::Star(_) => "bench",
+            Self::Star(_) | Self::Peer(_) => "bench",
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
             Self::Unmet { .. } => "unmet",

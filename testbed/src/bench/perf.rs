@@ -159,12 +159,13 @@ impl Memory {
     /// Fills the input, in place or apart, and returns where it and the output begin.
     fn prepare(&mut self, call: &Call, in_place: bool) -> (*const u8, *mut u8) {
         let own = usize::from(self.rank) * call.count * call.dtype.size();
-        fill(call, &mut self.input, self.rank);
         if !in_place {
+            fill(call, &mut self.input, self.rank);
             return (self.input.as_ptr(), self.output.as_mut_ptr());
         }
+        // Nothing else is touched: caches hold what the call works on, as they do for a trainer.
         let at = if call.collective == Collective::AllGather { own } else { 0 };
-        self.output[at..at + self.input.len()].copy_from_slice(&self.input);
+        fill(call, &mut self.output[at..at + self.input.len()], self.rank);
         let start = self.output.as_mut_ptr();
         match call.collective {
             Collective::AllGather => (start.wrapping_add(own), start),

@@ -6,18 +6,18 @@
 //! whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce algorithms; the fastest counts.
 
 mod network;
-mod processes;
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use netfold::Mode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::peers::{
+    Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,
+    keep_fastest_algorithms,
+};
 use network::Star;
-use processes::Process;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -56,10 +56,6 @@ pub enum System {
     OpenMpi(u8),
 }
 
-/// Open MPI's names of its all-reduce algorithms.
-const ALGORITHMS: [&str; 7] =
-    ["default", "linear", "nonoverlapping", "recursive doubling", "ring", "segmented ring", "rabenseifner"];
-
 impl System {
     /// The name in tables.
     pub fn name(self) -> String {
@@ -67,9 +63,7 @@ impl System {
             Self::Netfold(mode) => format!("netfold {mode}"),
             Self::Ring => "netfold ring".into(),
             Self::Gloo => "gloo".into(),
-            Self::OpenMpi(algorithm) => {
-                format!("open mpi, {}", ALGORITHMS.get(usize::from(algorithm)).copied().unwrap_or("?"))
-            }
+            Self::OpenMpi(algorithm) => algorithm_name(algorithm),
         }
     }
 
@@ -130,108 +124,17 @@ pub enum StarError {
     /// The machine gives no namespaces.
     #[error("the star of namespaces cannot be built; it needs root, iproute2 and tbf")]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A program cannot be started.
-    #[error("cannot start {name}")]
-    Start {
-        /// Which.
-        name: String,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// A program failed.
-    #[error("{name} {what}{}", if .said.is_empty() { String::new() } else { format!(": {said}") })]
-    Process {
-        /// Which.
-        name: String,
-        /// How.
-        what: String,
-        /// Its last words.
-        said: String,
-    },
-    /// A file for a peer cannot be written.
-    #[error("cannot write {}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
+    /// A peer, or one of Netfold's own programs, failed.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
 }
 
-/// Longest time for one turn of one system.
-const TURN_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// Peers that can be measured on this machine, and why not the others.
-#[derive(Debug, Default)]
-pub struct Peers {
-    python: Option<PathBuf>,
-    script: PathBuf,
-    mpi: Option<PathBuf>,
-    agent: PathBuf,
-    folder: Option<PathBuf>,
-    /// One line for each peer that is absent.
-    pub absent: Vec<String>,
-}
-
-impl Peers {
-    /// Looks for a Python with torch and gloo, and for Open MPI; compiles its program.
-    pub fn find() -> Result<Self, StarError> {
-        let folder = std::env::temp_dir().join(format!("netfold-star-{}", std::process::id()));
-        let write = |name: &str, text: &str| {
-            let path = folder.join(name);
-            let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));
-            written.map(|()| path.clone()).map_err(|source| StarError::File { path, source })
-        };
-        let mut peers = Self::default();
-        peers.script = write("gloo.py", include_str!("star/gloo.py"))?;
-        let source = write("mpi.c", include_str!("star/mpi.c"))?;
-        peers.agent = write("agent", "#!/bin/sh\n")?;
-        let has_gloo = |python: &str| {
-            let probe = "import torch.distributed as d; assert d.is_gloo_available()";
-            Command::new(python).args(["-c", probe]).output().is_ok_and(|output| output.status.success())
-        };
-        let pythons = std::env::var("NETFOLD_TEST_TORCH")
-            .into_iter()
-            .chain(["/usr/bin/python3".into(), "python3".into()]);
-        peers.python = pythons.map(PathBuf::from).find(|python| has_gloo(&python.to_string_lossy()));
-        if peers.python.is_none() {
-            peers.absent.push("gloo: no Python with torch (python3-torch on Debian)".into());
-        }
-        let program = folder.join("mpi");
-        let compiled = Command::new("mpicc").args(["-O2", "-o"]).arg(&program).arg(&source).output();
-        match compiled {
-            Ok(output) if output.status.success() => peers.mpi = Some(program),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                peers.absent.push(format!("open mpi: mpicc failed: {said}"));
-            }
-            Err(_) => {
-                peers.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into())
-            }
-        }
-        peers.folder = Some(folder);
-        Ok(peers)
-    }
-
-    /// Every system that can be measured.
-    pub fn systems(&self) -> Vec<System> {
-        let mut systems = vec![System::Netfold(Mode::Bfp32), System::Netfold(Mode::Bfp16), System::Ring];
-        systems.extend(self.python.is_some().then_some(System::Gloo));
-        if self.mpi.is_some() {
-            systems.extend((0..ALGORITHMS.len() as u8).map(System::OpenMpi));
-        }
-        systems
-    }
-}
-
-impl Drop for Peers {
-    fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
-            let _ = std::fs::remove_dir_all(folder);
-        }
-    }
+/// Every system that can be measured.
+pub fn systems(peers: &Peers) -> Vec<System> {
+    let mut systems = vec![System::Netfold(Mode::Bfp32), System::Netfold(Mode::Bfp16), System::Ring];
+    systems.extend(peers.torch.is_some().then_some(System::Gloo));
+    systems.extend(peers.algorithms().map(System::OpenMpi));
+    systems
 }
 
 /// Measures `systems` on one star; `progress` is told each turn before it begins.
@@ -248,50 +151,21 @@ pub fn measure(
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<Row>, StarError> {
     let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
-    let mut rows: Vec<Measured> = systems.iter().map(|system| Measured::new(*system)).collect();
+    let mut rows: Vec<Measured<System>> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {
         if round == 1 {
-            keep_fastest_algorithms(&mut rows);
+            keep_fastest_algorithms(&mut rows, algorithm_of);
         }
         for row in &mut rows {
             progress(&format!("{} hosts, round {}: {}", config.hosts, round + 1, row.system.name()));
             let turn = turn(&star, config, peers, row.system)?;
-            row.turn.times.extend(turn.times);
-            row.turn.wrong += turn.wrong;
-            row.turn.resent += turn.resent;
-            row.turn.sent += turn.sent;
+            row.turn.add(turn);
         }
     }
     Ok(rows.into_iter().map(|measured| row(config, measured)).collect())
 }
 
-/// A system and what all its turns gave.
-struct Measured {
-    system: System,
-    turn: Turn,
-}
-
-impl Measured {
-    fn new(system: System) -> Self {
-        Self { system, turn: Turn { times: Vec::new(), wrong: 0, resent: 0, sent: 0 } }
-    }
-
-    fn median(&self) -> f64 {
-        let mut times = self.turn.times.clone();
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
-    }
-}
-
-fn keep_fastest_algorithms(rows: &mut Vec<Measured>) {
-    let algorithms = rows.iter().filter(|row| matches!(row.system, System::OpenMpi(_)));
-    let mut best: Vec<f64> = algorithms.map(Measured::median).collect();
-    best.sort_by(f64::total_cmp);
-    let limit = best.get(1).copied().unwrap_or(f64::INFINITY);
-    rows.retain(|row| !matches!(row.system, System::OpenMpi(1..)) || row.median() <= limit);
-}
-
-fn row(config: &Config, measured: Measured) -> Row {
+fn row(config: &Config, measured: Measured<System>) -> Row {
     let median = measured.median();
     let Measured { system, turn: Turn { mut times, wrong, resent, sent } } = measured;
     times.sort_by(f64::total_cmp);
@@ -317,15 +191,9 @@ fn row(config: &Config, measured: Measured) -> Row {
     }
 }
 
-/// What a turn gave.
-#[derive(Debug, Deserialize)]
-struct Turn {
-    times: Vec<f64>,
-    wrong: u64,
-    #[serde(default)]
-    resent: u64,
-    #[serde(default)]
-    sent: u64,
+/// Which of Open MPI's algorithms a system is.
+fn algorithm_of(system: &System) -> Option<u8> {
+    if let System::OpenMpi(algorithm) = system { Some(*algorithm) } else { None }
 }
 
 fn turn(star: &Star, config: &Config, peers: &Peers, system: System) -> Result<Turn, StarError> {
@@ -375,21 +243,21 @@ fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, Sta
     let turn = ranks[0].expect(deadline, |line| serde_json::from_str::<Turn>(line).ok());
     drop(ranks);
     drop(switch);
-    turn
+    Ok(turn?)
 }
 
 fn gloo(star: &Star, config: &Config, peers: &Peers) -> Result<Turn, StarError> {
-    let python = peers.python.as_deref().unwrap_or(Path::new("python3")).to_string_lossy().into_owned();
+    let python = peers.torch.as_deref().unwrap_or(Path::new("python3")).to_string_lossy().into_owned();
     let meeting = format!("{}:20041", Star::address_of(0));
     let mut ranks = Vec::new();
     for rank in 0..star.hosts() {
         let mut command = star.on_host(rank, &python);
-        command.arg(&peers.script).args([rank.to_string(), star.hosts().to_string(), meeting.clone()]);
+        command.arg(&peers.gloo).args([rank.to_string(), star.hosts().to_string(), meeting.clone()]);
         command.args([config.bytes.to_string(), config.iterations.to_string(), config.warmup.to_string()]);
         command.env("GLOO_SOCKET_IFNAME", "eth0").env("OMP_NUM_THREADS", "1");
         ranks.push(Process::start(&format!("gloo rank {rank}"), &mut command)?);
     }
-    ranks[0].expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())
+    Ok(ranks[0].expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())?)
 }
 
 fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Result<Turn, StarError> {
@@ -404,7 +272,7 @@ fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Resul
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&peers.agent, std::fs::Permissions::from_mode(0o755))
     });
-    written.map_err(|source| StarError::File { path: peers.agent.clone(), source })?;
+    written.map_err(|source| PeerError::File { path: peers.agent.clone(), source })?;
     let hosts: Vec<String> = (0..star.hosts()).map(|host| format!("{}:1", Star::address_of(host))).collect();
     let mut words = format!(
         "hostname h0; exec mpirun --allow-run-as-root -np {} --host {} --mca plm_rsh_agent {} --mca btl tcp,self \
@@ -413,17 +281,16 @@ fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Resul
         hosts.join(","),
         peers.agent.display()
     );
-    if algorithm > 0 {
-        words += &format!(
-            " --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm {algorithm}"
-        );
+    for word in algorithm_words(algorithm) {
+        words += " ";
+        words += &word;
     }
     let program = peers.mpi.clone().unwrap_or_default();
     words += &format!(" {} {} {} {}", program.display(), config.bytes, config.iterations, config.warmup);
     let mut command = star.on_host(0, "unshare");
     command.args(["--uts", "sh", "-c", &words]);
     let mut process = Process::start("mpirun", &mut command)?;
-    process.expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())
+    Ok(process.expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())?)
 }
 
 #[cfg(test)]
@@ -444,7 +311,7 @@ mod tests {
         }
     }
 
-    fn measured(system: System, median: f64) -> Measured {
+    fn measured(system: System, median: f64) -> Measured<System> {
         let mut measured = Measured::new(system);
         measured.turn.times.push(median);
         measured
@@ -458,16 +325,5 @@ mod tests {
         assert!((bound(System::Netfold(Mode::Bfp32), 0.667_811_84) - 1.0).abs() < 1e-9);
         assert!((bound(System::Netfold(Mode::Bfp16), 0.332_267_52) - 1.0).abs() < 1e-9);
         assert!((bound(System::Gloo, 1.003_356_16) - 1.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_default_and_the_fastest_algorithms_stay() {
-        let mut rows: Vec<Measured> = (0..4u8)
-            .map(|algorithm| measured(System::OpenMpi(algorithm), 4.0 - f64::from(algorithm)))
-            .collect();
-        rows.push(measured(System::Gloo, 100.0));
-        keep_fastest_algorithms(&mut rows);
-        let left: Vec<System> = rows.iter().map(|row| row.system).collect();
-        assert_eq!(left, [System::OpenMpi(0), System::OpenMpi(2), System::OpenMpi(3), System::Gloo]);
     }
 }

@@ -116,3 +116,22 @@ fn tables_are_for_people_and_a_closed_pipe_is_no_error() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.code().is_some(), "no signal, no panic");
 }
+
+/// Netfold's own rows, which need nothing but this program; peers are measured where they are installed.
+#[test]
+fn ranks_of_one_host_sum_rightly_in_shared_memory_and_at_a_switch() {
+    let (code, lines) = run("bench host --ranks 2 --bytes 4K,64K --rounds 1 --iterations 2 --no-peers");
+    assert_eq!(code, Some(0), "{lines:?}");
+    let rows: Vec<_> = lines.iter().filter(|line| text(line, "event") == "host").collect();
+    for how in ["netfold, shared memory", "netfold, switch"] {
+        for bytes in [4096.0, 65536.0] {
+            let of = |line: &&&serde_json::Value| text(line, "name") == how && number(line, "bytes") == bytes;
+            let row = rows.iter().find(of).expect("a row for each system and size");
+            assert_eq!((number(row, "wrong"), number(row, "ranks")), (0.0, 2.0), "{row}");
+            assert!(number(row, "min_s") <= number(row, "median_s"), "{row}");
+        }
+    }
+    let (code, lines) = run("bench host --ranks 2 --bytes 4K --svg /nowhere/at/all.svg");
+    assert_eq!((code, lines.len()), (Some(1), 1), "{lines:?}");
+    assert!(text(&lines[0], "message").contains("/nowhere/at/all.svg"), "{lines:?}");
+}

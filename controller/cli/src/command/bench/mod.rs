@@ -3,6 +3,7 @@
 mod admission;
 mod all_reduce;
 mod fold;
+mod host;
 mod io;
 mod perf;
 mod quantize;
@@ -29,6 +30,7 @@ enum What {
     Admission(admission::Admission),
     AllReduce(all_reduce::AllReduce),
     Fold(fold::Fold),
+    Host(host::Host),
     Io(io::Io),
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
@@ -49,6 +51,7 @@ impl Bench {
             What::Admission(bench) => bench.run(output),
             What::AllReduce(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
+            What::Host(bench) => bench.run(output),
             What::Io(bench) => bench.run(output),
             What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use netfold_testbed::bench::star::{self, Config, Peers, Row};
+use netfold_testbed::bench::peers::Peers;
+use netfold_testbed::bench::star::{self, Config, Row, StarError};
 use serde::Serialize;
 
 use super::Tagged;
@@ -80,7 +81,7 @@ impl Star {
             let written = std::fs::OpenOptions::new().append(true).create(true).open(path);
             written.map_err(|source| CliError::File { path: path.clone(), source })?;
         }
-        let peers = Peers::find().map_err(CliError::Star)?;
+        let peers = Peers::find().map_err(|error| CliError::Star(StarError::Peer(error)))?;
         for absent in &peers.absent {
             output.line(format_args!("# not measured: {absent}"))?;
         }
@@ -97,7 +98,7 @@ impl Star {
                 program: program.clone(),
                 peers: !self.no_peers,
             };
-            let mut systems = peers.systems();
+            let mut systems = star::systems(&peers);
             systems.retain(|system| config.peers || !system.is_peer());
             let bar = output.bar(1, "{spinner} {msg}");
             let rows = star::measure(&config, &peers, &systems, |turn| {

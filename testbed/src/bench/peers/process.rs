@@ -7,10 +7,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::StarError;
+use super::PeerError;
 
 /// A process, and all that it started in its process group, killed when this is dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     /// Held open as long as the process is to live.
@@ -20,10 +20,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(name: &str, command: &mut Command) -> Result<Self, StarError> {
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Self, PeerError> {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawned = piped.process_group(0).spawn();
-        let mut child = spawned.map_err(|source| StarError::Start { name: name.into(), source })?;
+        let mut child = spawned.map_err(|source| PeerError::Start { name: name.into(), source })?;
         let stdin = child.stdin.take();
         let lines = reader(child.stdout.take());
         let errors = reader(child.stderr.take());
@@ -31,11 +31,11 @@ impl Process {
     }
 
     /// The next line of output for which `pick` gives something.
-    pub(super) fn expect<T>(
+    pub(crate) fn expect<T>(
         &mut self,
         deadline: Instant,
         pick: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, StarError> {
+    ) -> Result<T, PeerError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -50,14 +50,14 @@ impl Process {
         }
     }
 
-    fn failed(&mut self, what: &str) -> StarError {
+    fn failed(&mut self, what: &str) -> PeerError {
         // What it said last; it may be writing still.
         let mut said = Vec::new();
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {
             said.push(line);
         }
         let said = said.split_off(said.len().saturating_sub(4)).join("; ");
-        StarError::Process { name: self.name.clone(), what: what.into(), said }
+        PeerError::Process { name: self.name.clone(), what: what.into(), said }
     }
 }
 

@@ -1,0 +1,236 @@
+//! Whom Netfold is compared with: PyTorch's gloo and Open MPI, and its own Python package beside its Rust one.
+//!
+//! Each peer is a program of a page that times all-reduces as `netfold bench perf` does: a barrier, the call, as long as the slowest rank
+//! takes, and a barrier, so that no rank's check of the result takes the processor from one that is not done. It prints one line, a
+//! [`Turn`].
+
+mod process;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub(crate) use process::Process;
+
+/// Longest time for one turn of one system.
+pub(crate) const TURN_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Open MPI's names of its all-reduce algorithms.
+const ALGORITHMS: [&str; 7] =
+    ["default", "linear", "nonoverlapping", "recursive doubling", "ring", "segmented ring", "rabenseifner"];
+
+/// Why a program of a comparison gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// A program cannot be started.
+    #[error("cannot start {name}")]
+    Start {
+        /// Which.
+        name: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("{name} {what}{}", if .said.is_empty() { String::new() } else { format!(": {said}") })]
+    Process {
+        /// Which.
+        name: String,
+        /// How.
+        what: String,
+        /// Its last words.
+        said: String,
+    },
+    /// A file for a peer cannot be written.
+    #[error("cannot write {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Peers that can be measured on this machine, and why not the others.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// A Python with torch and gloo, and its program.
+    pub(crate) torch: Option<PathBuf>,
+    pub(crate) gloo: PathBuf,
+    /// A Python with netfold and numpy, and its program.
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) bindings: PathBuf,
+    /// The program for Open MPI.
+    pub(crate) mpi: Option<PathBuf>,
+    /// Where a remote shell for it may be written.
+    pub(crate) agent: PathBuf,
+    folder: Option<PathBuf>,
+    /// One line for each peer that is absent.
+    pub absent: Vec<String>,
+}
+
+impl Peers {
+    /// Looks for a Python with torch and gloo, and for Open MPI; compiles its program.
+    ///
+    /// # Errors
+    /// [`PeerError::File`]
+    pub fn find() -> Result<Self, PeerError> {
+        let folder = std::env::temp_dir().join(format!("netfold-peers-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));
+            written.map(|()| path.clone()).map_err(|source| PeerError::File { path, source })
+        };
+        let mut peers = Self::default();
+        peers.folder = Some(folder.clone());
+        peers.gloo = write("gloo.py", include_str!("peers/gloo.py"))?;
+        peers.bindings = write("bindings.py", include_str!("peers/bindings.py"))?;
+        let source = write("mpi.c", include_str!("peers/mpi.c"))?;
+        peers.agent = write("agent", "#!/bin/sh\n")?;
+        peers.torch =
+            python_that("import torch.distributed as d; assert d.is_gloo_available()", "NETFOLD_TEST_TORCH");
+        if peers.torch.is_none() {
+            peers.absent.push("gloo: no Python with torch (python3-torch on Debian)".into());
+        }
+        peers.compile(&source, folder.join("mpi"));
+        Ok(peers)
+    }
+
+    /// Looks for a Python with this package as well: `NETFOLD_TEST_PYTHON`, then those of the system.
+    #[must_use]
+    pub fn with_python(mut self) -> Self {
+        self.python = python_that("import numpy, netfold; netfold.Communicator", "NETFOLD_TEST_PYTHON");
+        if self.python.is_none() {
+            let how = "pip install ./hostlib/python, and name that Python in NETFOLD_TEST_PYTHON if it is not on PATH";
+            self.absent.push(format!("python: no Python with netfold and numpy ({how})"));
+        }
+        self
+    }
+
+    /// Open MPI's algorithms that can be measured, 0 for its own choice.
+    pub(crate) fn algorithms(&self) -> std::ops::Range<u8> {
+        0..if self.mpi.is_some() { ALGORITHMS.len() as u8 } else { 0 }
+    }
+
+    fn compile(&mut self, source: &Path, program: PathBuf) {
+        let compiled = Command::new("mpicc").args(["-O2", "-o"]).arg(&program).arg(source).output();
+        match compiled {
+            Ok(output) if output.status.success() => self.mpi = Some(program),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                self.absent.push(format!("open mpi: mpicc failed: {said}"));
+            }
+            Err(_) => {
+                self.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into());
+            }
+        }
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// A Python that runs this: the one that a variable names, or one of the system's.
+fn python_that(runs: &str, variable: &str) -> Option<PathBuf> {
+    let named = std::env::var(variable).into_iter();
+    let pythons = named.chain(["/usr/bin/python3".into(), "python3".into()]);
+    let works = |python: &String| {
+        Command::new(python).args(["-c", runs]).output().is_ok_and(|output| output.status.success())
+    };
+    pythons.into_iter().find(works).map(PathBuf::from)
+}
+
+/// A name in tables.
+pub(crate) fn algorithm_name(algorithm: u8) -> String {
+    format!("open mpi, {}", ALGORITHMS.get(usize::from(algorithm)).copied().unwrap_or("?"))
+}
+
+/// What `mpirun` is told so that it takes this algorithm.
+pub(crate) fn algorithm_words(algorithm: u8) -> Vec<String> {
+    let words = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm"];
+    match algorithm {
+        0 => Vec::new(),
+        _ => words.into_iter().map(str::to_owned).chain([algorithm.to_string()]).collect(),
+    }
+}
+
+/// What a turn gave.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Turn {
+    /// Seconds of each iteration.
+    pub(crate) times: Vec<f64>,
+    /// Wrong elements.
+    pub(crate) wrong: u64,
+    /// Packets that were sent again, and all that were sent, of rank 0.
+    #[serde(default)]
+    pub(crate) resent: u64,
+    #[serde(default)]
+    pub(crate) sent: u64,
+}
+
+impl Turn {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.times.extend(other.times);
+        self.wrong += other.wrong;
+        self.resent += other.resent;
+        self.sent += other.sent;
+    }
+}
+
+/// A system and what all its turns gave.
+pub(crate) struct Measured<S> {
+    pub(crate) system: S,
+    pub(crate) turn: Turn,
+}
+
+impl<S> Measured<S> {
+    pub(crate) fn new(system: S) -> Self {
+        Self { system, turn: Turn::default() }
+    }
+
+    /// Seconds; infinite before the first turn.
+    pub(crate) fn median(&self) -> f64 {
+        let mut times = self.turn.times.clone();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
+    }
+}
+
+/// Of Open MPI's algorithms the default and the fastest two.
+pub(crate) fn keep_fastest_algorithms<S>(rows: &mut Vec<Measured<S>>, algorithm: impl Fn(&S) -> Option<u8>) {
+    let algorithms = rows.iter().filter(|row| algorithm(&row.system).is_some());
+    let mut best: Vec<f64> = algorithms.map(Measured::median).collect();
+    best.sort_by(f64::total_cmp);
+    let limit = best.get(1).copied().unwrap_or(f64::INFINITY);
+    rows.retain(|row| matches!(algorithm(&row.system), None | Some(0)) || row.median() <= limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_and_the_fastest_algorithms_stay() {
+        let measured = |system: Option<u8>, median| {
+            let mut measured = Measured::new(system);
+            measured.turn.times.push(median);
+            measured
+        };
+        let mut rows: Vec<_> =
+            (0..4u8).map(|algorithm| measured(Some(algorithm), 4.0 - f64::from(algorithm))).collect();
+        rows.push(measured(None, 100.0));
+        keep_fastest_algorithms(&mut rows, |system| *system);
+        let left: Vec<_> = rows.iter().map(|row| row.system).collect();
+        assert_eq!(left, [Some(0), Some(2), Some(3), None]);
+    }
+}
