@@ -369,6 +369,9 @@ impl Coordinator {
                 ),
             (Request::Join(join), Stage::Greeting) => self.join(now, id, join),
             (Request::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
+            (Request::Band {}, _) => {
+                self.refuse(id, Refused::protocol("no classes of packets are given to jobs here"));
+            }
             (Request::Alive {}, Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LaneOp;
+use crate::{Band, LaneOp};
 
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -245,6 +245,9 @@ pub enum Request {
     Resume(Resume),
     /// A sign of life.
     Alive {},
+    /// Asks for the job's classes of packets, now and whenever they change: answered by [`Event::Band`], any number of times. Of an
+    /// admission that names a [`band`](Admission::band) alone; others are of a server that does not know it.
+    Band {},
     /// The worker has finished and goes in peace; the job goes on until its last member has left.
     Leave {},
 }
@@ -381,6 +384,8 @@ pub enum Event {
     },
     /// The session goes on where it broke.
     Resumed {},
+    /// The job has these classes of packets from now on, for what it begins to send. Only for who has asked.
+    Band(Band),
     /// The job has lost its switch, or its place there. What is under way can be finished without it; another place, in another
     /// epoch, is had by joining again, all ranks.
     SwitchLost {
@@ -426,6 +431,10 @@ pub struct Admission {
     /// By what to decide how much of the slots to use.
     #[serde(default)]
     pub congestion: Congestion,
+    /// Which classes of packets are the job's, and what their IP headers say. Without it all are, and these say nothing; and the server
+    /// does not tell of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub band: Option<Band>,
 }
 
 /// Why a worker may not join.
@@ -525,6 +534,11 @@ mod tests {
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        let event = Event::Band(Band::new(8, 4).unwrap());
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"type":"band","first":8,"classes":4}"#);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        assert!(serde_json::from_str::<Event>(r#"{"type":"band","first":15,"classes":4}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"type":"join"}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"type":"alive","x":1}"#).is_err());
     }

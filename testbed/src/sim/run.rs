@@ -152,6 +152,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             switch: None,
             grace_ms: 0,
             congestion: Default::default(),
+            band: None,
         };
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
