@@ -88,6 +88,48 @@ impl Congestion {
     }
 }
 
+/// What a job does again and again, for whoever decides which of several jobs goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Iteration {
+    /// Work, in any unit that all jobs share: GPU milliseconds, or floating point operations by the billion.
+    pub work: u64,
+    /// Time that it computes, in microseconds.
+    pub compute_us: u64,
+    /// Into the computing, when there is something to send, in microseconds; `compute_us` where nothing overlaps.
+    pub send_after_us: u64,
+    /// Bytes that each worker sends.
+    pub bytes: u64,
+}
+
+impl Iteration {
+    /// Most work, and most bytes: what a `f64` counts exactly.
+    pub const MOST: u64 = 1 << 53;
+    /// Longest computing, in microseconds: a day.
+    pub const COMPUTE_US_MAX: u64 = 86_400_000_000;
+
+    /// What is wrong with it, if anything: one sentence, with what to do.
+    pub fn fault(&self) -> Option<String> {
+        let Self { work, compute_us, send_after_us, bytes } = *self;
+        if !(1..=Self::MOST).contains(&work) || !(1..=Self::MOST).contains(&bytes) {
+            return Some(format!(
+                "an iteration of work {work} that sends {bytes} bytes: give 1 to 2^53 of each"
+            ));
+        }
+        if !(1..=Self::COMPUTE_US_MAX).contains(&compute_us) {
+            return Some(format!(
+                "an iteration that computes for {compute_us} us: give 1 to {} (a day)",
+                Self::COMPUTE_US_MAX
+            ));
+        }
+        (send_after_us > compute_us).then(|| {
+            format!(
+                "an iteration that sends after {send_after_us} us of {compute_us} us of computing: give as much at most"
+            )
+        })
+    }
+}
+
 /// How a switch folds lanes: a property of the program that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
