@@ -223,6 +223,7 @@ fn profile(iteration: Iteration, trees: &[Vec<usize>]) -> crux::Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn text(bands: &str) -> String {
         match bands.parse::<Bands>() {
@@ -258,6 +259,44 @@ mod tests {
 
     fn firsts(banding: &Banding, jobs: &[Contender]) -> Vec<Option<u8>> {
         banding.of(jobs, &[8_000_000_000; 4]).iter().map(|band| band.map(|band| band.first())).collect()
+    }
+
+    fn anything() -> impl Strategy<Value = Contender> {
+        let number =
+            || (0_u32..54, any::<u64>()).prop_map(|(bits, number)| 1 + (number >> (64 - bits).min(63)));
+        let iteration = (number(), number(), number(), number()).prop_map(|(work, compute, after, bytes)| {
+            let compute_us = compute.min(Iteration::COMPUTE_US_MAX);
+            Iteration {
+                work: work.min(Iteration::MOST),
+                compute_us,
+                send_after_us: after.min(compute_us),
+                bytes: bytes.min(Iteration::MOST),
+            }
+        });
+        let trees = prop::collection::vec(prop::collection::vec(0_usize..6, 0..4), 0..3);
+        (any::<u8>(), prop::option::weighted(0.9, iteration), trees)
+            .prop_map(|(priority, iteration, trees)| Contender { priority, iteration, trees })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn whatever_jobs_declare_each_has_a_band(
+            jobs in prop::collection::vec(anything(), 0..6),
+            rates_bps in prop::collection::vec(any::<u64>(), 6),
+            bands in prop::sample::select(vec!["1", "4", "16", "15,3-7"]),
+        ) {
+            prop_assert!(jobs.iter().filter_map(|job| job.iteration).all(|iteration| iteration.fault().is_none()));
+            let banding = Banding { ranking: Ranking::Crux, bands: bands.parse().unwrap(), ..Banding::default() };
+            let given = banding.of(&jobs, &rates_bps);
+            prop_assert_eq!(given.len(), jobs.len());
+            for (job, band) in jobs.iter().zip(&given) {
+                let place = banding.bands.all().iter().position(|all| Some(*all) == *band);
+                prop_assert!(place.is_some_and(|at| job.iteration.is_some() || at + 1 == banding.bands.all().len()));
+            }
+            prop_assert_eq!(banding.of(&jobs, &rates_bps), given, "the same again");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ fn banded(ranking: Ranking) -> Config {
 fn dscp() -> Dscp {
     let mut points = [0; 16];
     points.iter_mut().zip(20..).for_each(|(point, value)| *point = value);
-    Dscp::new(&points).unwrap()
+    Dscp::new(&points).expect("16 code points below 64")
 }
 
 fn bench(config: Config) -> Bench {

@@ -315,12 +315,12 @@ fn marks(io: &mut UdpIo, receiver: &UdpSocket, classes: &[u8]) -> Vec<(u8, u8)> 
     let packets: Vec<Transmit> = (0..classes.len())
         .map(|at| Transmit { port: PortId(0), offset: (at * LEN) as u32, len: LEN as u32 })
         .collect();
-    assert_eq!(io.transmit(&memory, &packets).unwrap(), packets.len());
+    assert_eq!(io.transmit(&memory, &packets).expect("a socket sends"), packets.len());
     let arrived = (0..classes.len()).map(|_| {
         let mut datagram = [0; 2 * LEN];
         let (len, tos) = receive_with_tos(receiver, &mut datagram);
         assert_eq!(len, LEN);
-        (Packet::new_checked(&datagram[..len]).unwrap().class(), tos)
+        (Packet::new_checked(&datagram[..len]).expect("as it was sent").class(), tos)
     });
     arrived.collect()
 }

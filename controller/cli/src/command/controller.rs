@@ -18,9 +18,8 @@ use netfold_service::dev::{Dev, DevConfig, DevError, TENANTS};
 use netfold_service::{
     Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
 };
-use netfold_wire::class::DSCP_MAX;
+use netfold_wire::Dscp;
 use netfold_wire::control::Congestion;
-use netfold_wire::{CLASSES_MAX, Dscp};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
@@ -106,7 +105,7 @@ pub(crate) struct ControllerCommand {
     bands: Bands,
     /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
     /// the 16 classes.
-    #[arg(long, value_name = "LIST", default_value = "0", value_parser = dscp)]
+    #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
     dscp: Dscp,
     /// Rate of hosts' links, of which a topology does not speak, for `--ranking crux`.
     #[arg(long, value_name = "RATE", default_value = "100G")]
@@ -370,20 +369,6 @@ fn ranking(name: &str) -> Result<Ranking, String> {
     Ranking::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
-/// One code point for each class, from a list of which each is for as many.
-fn dscp(list: &str) -> Result<Dscp, String> {
-    let wrong = || format!("'{list}' is no list of 1, 2, 4, 8 or 16 code points of 0 to {DSCP_MAX}");
-    let points = list.split(',').map(|point| point.trim().parse::<u8>());
-    let points: Vec<u8> = points.collect::<Result<_, _>>().map_err(|_| wrong())?;
-    let classes = usize::from(CLASSES_MAX);
-    if !points.len().is_power_of_two() || points.len() > classes {
-        return Err(wrong());
-    }
-    let each = classes / points.len();
-    let all: Vec<u8> = points.into_iter().flat_map(|point| std::iter::repeat_n(point, each)).collect();
-    Dscp::new(&all).map_err(|_| wrong())
-}
-
 fn topology_in(path: &Path) -> Result<Topology, CliError> {
     let unfit = |source: Box<dyn std::error::Error + Send + Sync>| CliError::Topology {
         path: path.to_owned(),
@@ -423,20 +408,5 @@ fn dev_failed(error: DevError) -> CliError {
     match error {
         DevError::Controller(error) => failed(error),
         other => CliError::Controller(Box::new(other)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn code_points_are_for_as_many_classes_each() {
-        assert_eq!(dscp("0").unwrap(), Dscp::NONE);
-        let four = dscp("8, 0,10,46").unwrap();
-        assert_eq!([0, 3, 4, 8, 11, 12, 15].map(|class| four.of(class)), [8, 8, 0, 10, 10, 46, 46]);
-        for wrong in ["", "64", "1,2,3", "a", "0,", "-1", &"0,".repeat(31)] {
-            assert!(dscp(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -276,19 +276,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     ))?;
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;
-    if let Some(band) = &job.band {
-        let (classes, dscp) = band_words(band);
-        output.line(format_args!("  packets   of classes {classes}, DSCP {dscp}"))?;
-    }
-    if let Some(iteration) = &spec.iteration {
-        output.line(format_args!(
-            "  iteration work {}, {} us of computing, {} bytes after {} us",
-            grouped(iteration.work),
-            grouped(iteration.compute_us),
-            grouped(iteration.bytes),
-            grouped(iteration.send_after_us.unwrap_or(iteration.compute_us))
-        ))?;
-    }
+    rank_among_jobs(output, job)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
     }
@@ -325,6 +313,22 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         members.print(output, "  no workers yet")?;
     }
     Ok(())
+}
+
+/// Its classes of packets, and what they are given by.
+fn rank_among_jobs(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    if let Some(band) = &job.band {
+        let (classes, dscp) = band_words(band);
+        output.line(format_args!("  packets   of classes {classes}, DSCP {dscp}"))?;
+    }
+    let Some(iteration) = job.spec.and_then(|spec| spec.iteration) else { return Ok(()) };
+    output.line(format_args!(
+        "  iteration work {}, {} us of computing, {} bytes after {} us",
+        grouped(iteration.work),
+        grouped(iteration.compute_us),
+        grouped(iteration.bytes),
+        grouped(iteration.send_after_us.unwrap_or(iteration.compute_us))
+    ))
 }
 
 /// A band's classes, as in `8-11`, and the code points in them, lowest class first.
