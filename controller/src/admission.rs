@@ -13,6 +13,7 @@
 //! - What a job held is given to nobody else before the switch has confirmed that it is withdrawn.
 //! - A job that ends, however it ends, changes nothing of another job.
 
+mod bands;
 mod blame;
 mod command;
 mod join;
@@ -28,6 +29,7 @@ pub use switches::Up;
 
 use self::blame::Blame;
 use self::sharing::Shares;
+use crate::bands::Banding;
 use crate::executor::Task;
 use crate::fleet::Fleet;
 use crate::jobs::{Active, Forming, JobEvent, Phase, TreeName};
@@ -84,6 +86,8 @@ pub struct Config {
     pub switch_patience: Duration,
     /// By what workers decide how much to have in flight.
     pub congestion: Congestion,
+    /// Which classes of packets jobs have.
+    pub banding: Banding,
     /// How jobs share slots that there are too few of.
     pub sharing: Sharing,
     /// How long a job is left in peace: one that has a place before it is moved to grow, and one of lower priority that was moved
@@ -118,6 +122,7 @@ impl Config {
             resume: Duration::ZERO,
             switch_patience: Duration::ZERO,
             congestion: Congestion::Dctcp,
+            banding: Banding::default(),
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
             tenants: false,
@@ -217,6 +222,8 @@ struct Session {
     /// Requests since `counted`.
     requests: u32,
     counted: Duration,
+    /// It wants to be told of its job's classes of packets.
+    banded: bool,
 }
 
 /// What a job name stands for at the moment.
@@ -329,7 +336,15 @@ impl Coordinator {
         self.sessions_opened += 1;
         self.sessions.insert(
             id,
-            Session { peer, endpoint: None, stage: Stage::Greeting, heard: now, requests: 0, counted: now },
+            Session {
+                peer,
+                endpoint: None,
+                stage: Stage::Greeting,
+                heard: now,
+                requests: 0,
+                counted: now,
+                banded: false,
+            },
         );
         self.timers.arm(now + self.config.lease, Timer::Lease(id));
         if !self.heartbeat_armed {
@@ -369,6 +384,13 @@ impl Coordinator {
                 ),
             (Request::Join(join), Stage::Greeting) => self.join(now, id, join),
             (Request::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
+            (Request::Band {}, Stage::Active { job, .. }) => self.tell_band(id, job),
+            (Request::Band {}, _) => {
+                self.refuse(
+                    id,
+                    Refused::protocol("classes of packets are told to workers of a job that runs"),
+                );
+            }
             (Request::Alive {}, Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }

@@ -338,6 +338,11 @@ impl Fleet {
         self.links.iter().zip(self.loads.iter().copied())
     }
 
+    /// Bits a second of a link, if that is known.
+    pub(crate) fn link_rate(&self, link: usize) -> Option<u64> {
+        self.links.get(link)?.rate
+    }
+
     /// Switches.
     pub fn len(&self) -> usize {
         self.switches.len()

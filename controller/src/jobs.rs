@@ -12,6 +12,7 @@
 use crate::admission::SessionId;
 use crate::fleet::{Placement, Ranges, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
+use netfold_wire::Band;
 use netfold_wire::control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -113,6 +114,8 @@ pub(crate) struct Active {
     /// Since when it has this place.
     pub(crate) since: Duration,
     pub(crate) first_chunk: Option<u32>,
+    /// Its classes of packets while it runs, where it has others than all jobs.
+    pub(crate) band: Option<Band>,
     /// Members that have not left.
     pub(crate) members: BTreeMap<u16, Presence>,
     /// Members that have left in peace.
@@ -168,6 +171,13 @@ pub enum JobEvent {
         placement: Arc<Placement>,
         /// First chunk number of its stream.
         first_chunk: u32,
+    },
+    /// A job has other classes of packets than before, or its first.
+    Banded {
+        /// Job name.
+        name: JobName,
+        /// The classes.
+        band: Band,
     },
     /// A member has left in peace; the job goes on.
     Left {

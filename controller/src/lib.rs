@@ -55,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod bands;
 pub mod bfrt;
 pub mod command;
 pub mod driver;

@@ -5,7 +5,7 @@
 //! resume, what switches hold by reading it.
 
 use crate::tree::{Shape, Site};
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Iteration, Mode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -96,6 +96,9 @@ pub struct JobSpec {
     pub classes: u8,
     /// Number of trees.
     pub trees: u8,
+    /// What it does in an iteration, by its own account. Workers do not say it: who declares the job does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<Iteration>,
 }
 
 /// How a job stands.

@@ -13,7 +13,8 @@
 //! | [`cassini`] | by how much is each job to be shifted, and how well does a placement interleave? | circles and their overlap |
 //! | [`affinity`] | which shifts satisfy all links at once? | a walk over the graph of jobs and links |
 //!
-//! Nothing here talks to jobs: the control plane does not order paths, priorities or shifts of workers yet.
+//! Nothing here talks to jobs. The levels of [`crux`] become classes of packets by [`crate::bands`]; its paths, and shifts in time, the
+//! control plane does not order yet.
 //!
 //! # Sources
 //!

@@ -345,6 +345,7 @@ impl Plan {
             switch: None,
             grace_ms: 0,
             congestion: Default::default(),
+            band: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What people and programs see of a control plane: one moment of it, as plain data.
 
 use crate::record::{JobName, JobSpec, JobState, Quota};
+use netfold_wire::Band;
 use netfold_wire::control::Numerics;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -58,6 +59,8 @@ pub struct JobView {
     pub changed_s: u64,
     /// Why it ended, or came to nothing, the last time.
     pub last: Option<String>,
+    /// Its classes of packets while it runs, where jobs have different ones.
+    pub band: Option<Band>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
 }
@@ -181,7 +184,7 @@ pub struct Occurrence {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
     /// `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.

@@ -19,7 +19,8 @@ use crate::route::Route;
 use crate::session::Line;
 use crate::streams::Streams;
 use crate::tensors::Submission;
-use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Capabilities, IoError, PacketIo, PortId, RxBatch, Transmit};
+use netfold_wire::Band;
 
 use silence::Silence;
 
@@ -304,7 +305,7 @@ impl Engine {
         if let Some(question) = self.silence.question()?
             && let Some(spare) = self.tx.spare()
         {
-            let len = question.write(spare);
+            let len = question.write(self.streams.band().first(), spare);
             self.tx.commit(len);
         }
         if let Some(peers) = &self.peers
@@ -333,6 +334,10 @@ impl Engine {
     /// Takes operations and orders out of the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
         let order = self.mailbox.collect(self.streams.room(), &mut self.inbox, self.news.verdict());
+        if let Some(band) = self.news.take_band() {
+            self.streams.set_band(band);
+            say_dscp(&mut *self.io, &band);
+        }
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
         if self.departed.is_none()
@@ -401,6 +406,17 @@ impl Engine {
 
     fn post_stats(&self) {
         self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() });
+    }
+}
+
+/// Has IP headers say what the classes of a job's packets are to equipment that sees nothing else. Best effort: queues without it are
+/// those of a job that has no band.
+pub(crate) fn say_dscp(io: &mut dyn PacketIo, band: &Band) {
+    match io.set_dscp(band.dscp()) {
+        Ok(()) => {}
+        // Rings in memory have no IP header.
+        Err(IoError::Unsupported(_)) => {}
+        Err(error) => log::warn!("packets have no DSCP: {error}"),
     }
 }
 

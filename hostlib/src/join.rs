@@ -11,7 +11,7 @@ use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
 use netfold_wire::header;
 
 use crate::carry_on::Peers;
-use crate::engine::{Engine, Ties, Tree};
+use crate::engine::{Engine, Ties, Tree, say_dscp};
 use crate::error::Error;
 use crate::fate::Fate;
 use crate::grove::{Grove, LastLine, TreeSide};
@@ -203,6 +203,9 @@ impl Admitted {
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
         // Best effort: without it queues drop where they could mark.
         let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
+        if let Some(band) = &admission.band {
+            say_dscp(&mut *io, band);
+        }
         io.bind_port(PortId(0), switch)?;
         check_mtu(&*io, switch, &admission)?;
         let io = wrapped(io, middleware);

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use netfold_wire::Band;
+
 use crate::error::Error;
 use crate::mailbox::Mailbox;
 use crate::tensors::Submission;
@@ -22,6 +24,8 @@ struct Board {
 struct Heard {
     verdict: Option<Error>,
     departed: Option<u16>,
+    /// Told, and not yet taken.
+    band: Option<Band>,
 }
 
 impl News {
@@ -43,6 +47,17 @@ impl News {
     pub(crate) fn note_departure(&self, rank: u16) {
         self.lock().departed.get_or_insert(rank);
         self.0.engine.ring_bell();
+    }
+
+    /// The job has other classes of packets.
+    pub(crate) fn note_band(&self, band: Band) {
+        self.lock().band = Some(band);
+        self.0.engine.ring_bell();
+    }
+
+    /// The classes of packets that were told last, once.
+    pub(crate) fn take_band(&self) -> Option<Band> {
+        self.lock().band.take()
     }
 
     /// Why the place is lost, if it is.

@@ -67,6 +67,8 @@ pub(crate) struct Session {
 struct Membership {
     resume: Resume,
     grace: Duration,
+    /// The control port has the job's classes of packets change.
+    banded: bool,
 }
 
 /// How a connection came to its end.
@@ -141,6 +143,7 @@ impl Session {
                     self.membership = Some(Membership {
                         resume: Resume { version, job, epoch, key, rank },
                         grace: Duration::from_millis(admission.grace_ms.into()),
+                        banded: admission.band.is_some(),
                     });
                     return Ok(admission);
                 }
@@ -195,7 +198,9 @@ impl Session {
     fn attend(&mut self, news: &News) -> Outcome {
         let mut heard = Instant::now();
         let mut beat = Instant::now();
-        let mut broken = false;
+        // Also after a resumption: what has changed meanwhile is not told by itself.
+        let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
+        let mut broken = banded && self.line.send(&Request::Band {}).is_err();
         loop {
             match self.line.ending() {
                 None => {}
@@ -210,10 +215,14 @@ impl Session {
             match self.events.next(HEARTBEAT.saturating_sub(beat.elapsed())) {
                 Ok(Heard::Event(event)) => {
                     heard = Instant::now();
-                    if let Event::PeerLeft { rank } = event {
-                        news.note_departure(rank);
-                    } else if let Some(verdict) = verdict_of(event) {
-                        return Outcome::Lost(verdict);
+                    match event {
+                        Event::PeerLeft { rank } => news.note_departure(rank),
+                        Event::Band(band) => news.note_band(band),
+                        event => {
+                            if let Some(verdict) = verdict_of(event) {
+                                return Outcome::Lost(verdict);
+                            }
+                        }
                     }
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
@@ -252,7 +261,7 @@ impl Session {
 
     /// Connects again until the session goes on, the grace time is over or nobody wants it any more.
     fn resume(&mut self, what: &'static str, news: &News, counters: &ControlCounters) -> Outcome {
-        let Some(Membership { resume, grace }) = self.membership.clone() else { return Outcome::Done };
+        let Some(Membership { resume, grace, .. }) = self.membership.clone() else { return Outcome::Done };
         let start = Instant::now();
         log::warn!(
             "rank {}: the control session of job {} broke ({what}); packets go on, and it is resumed within {grace:?}",
@@ -344,7 +353,11 @@ fn connect(
 /// The end of the job, if the event is one.
 fn verdict_of(event: Event) -> Option<Error> {
     match event {
-        Event::Alive {} | Event::Admitted(_) | Event::Resumed {} | Event::PeerLeft { .. } => None,
+        Event::Alive {}
+        | Event::Admitted(_)
+        | Event::Resumed {}
+        | Event::PeerLeft { .. }
+        | Event::Band(_) => None,
         Event::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
         Event::Refused { reason, message } => Some(Error::Refused { reason, message }),
         Event::SwitchLost { message } => Some(Error::switch_lost(message)),

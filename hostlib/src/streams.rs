@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use netfold_proto::{
     Instant, OpId, OpSpec, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats,
 };
-use netfold_wire::{CLASSES_MAX, Packet};
+use netfold_wire::{Band, Packet};
 
 use crate::carry_on::{self, Peers};
 use crate::error::Error;
@@ -23,6 +23,8 @@ pub(crate) struct Streams {
     share: u32,
     /// Number of the next operation, over all classes.
     next: u64,
+    /// What the classes are in packets.
+    band: Band,
 }
 
 /// An operation whose results are all there.
@@ -57,7 +59,19 @@ impl Streams {
             Ok(Stream { worker: Worker::new(config)?, tensors, order: VecDeque::new() })
         };
         let all = (0..classes.max(1)).map(stream).collect::<Result<Vec<_>, Error>>()?;
-        Ok(Self { all, share, next: 0 })
+        let band = config.admission.band.unwrap_or_default();
+        Ok(Self { all, share, next: 0, band })
+    }
+
+    /// What is submitted from now on is of these classes of packets. What is under way stays as it is: each packet counts for itself, so
+    /// ranks may change at different moments.
+    pub(crate) fn set_band(&mut self, band: Band) {
+        self.band = band;
+    }
+
+    /// The classes of packets of what is submitted now.
+    pub(crate) fn band(&self) -> Band {
+        self.band
     }
 
     /// From now on keeps what other ranks may lack when the switch is lost.
@@ -122,12 +136,12 @@ impl Streams {
         self.next += 1;
         // Operations are made before it is known at which place they are done.
         submission.spec.data_chunks = submission.chunks(self.lane_bytes());
-        let classes = self.all.len();
+        let classes = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
         let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
             // Not reached: classes are checked where operations are submitted.
             return submission.parcel.finish(Err(Error::EngineFailed));
         };
-        let class = importance(submission.spec.class, classes);
+        let class = self.band.class_of(submission.spec.class, classes);
         match stream.worker.submit(OpSpec { class, ..submission.spec }) {
             Ok(op) => {
                 let starts = stream.worker.starts(op).unwrap_or_default();
@@ -249,26 +263,5 @@ impl Streams {
     /// Gives all tensors back, as failed.
     pub(crate) fn fail(&mut self, error: &Error) {
         self.all.iter_mut().for_each(|stream| stream.tensors.fail(error));
-    }
-}
-
-/// What a class of a job's operations is in packets: the job's classes are spread over all that there are, so that whatever queues a
-/// switch has for those, evenly, higher ones of a job get higher ones.
-fn importance(class: u8, classes: usize) -> u8 {
-    let classes = u8::try_from(classes).unwrap_or(CLASSES_MAX).clamp(1, CLASSES_MAX);
-    class.min(classes - 1) * (CLASSES_MAX / classes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::importance;
-
-    #[test]
-    fn classes_of_a_job_are_spread_over_those_of_packets() {
-        let spread =
-            |classes: usize| (0..classes as u8).map(|class| importance(class, classes)).collect::<Vec<_>>();
-        assert_eq!((spread(1), spread(2), spread(4)), (vec![0], vec![0, 8], vec![0, 4, 8, 12]));
-        assert_eq!(spread(16), (0..16).collect::<Vec<_>>());
-        assert_eq!(importance(200, 16), 15);
     }
 }

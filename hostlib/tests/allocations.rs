@@ -81,6 +81,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         switch: None,
         grace_ms: 0,
         congestion: Default::default(),
+        band: None,
     };
     let comm = Communicator::builder()
         .rank(0)

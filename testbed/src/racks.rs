@@ -201,6 +201,7 @@ impl Racks {
             switch: None,
             grace_ms: 0,
             congestion: config.congestion,
+            band: None,
         };
         let rank = |rank: u16| {
             let mut own = WorkerConfig::new(Admission { share: 1 << rank, ..admission.clone() }, rank, world);

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use netfold_io::{IoError, Opening, PacketIo, cores};
 use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
-use netfold_wire::header;
+use netfold_wire::{Dscp, header};
 
 use crate::error::EmbeddedError;
 
@@ -28,6 +28,8 @@ pub(crate) struct Makers {
     pub(crate) egress: Option<QueueConfig>,
     /// Slots that the control port shares out; `None` where there is none.
     pub(crate) slots: Option<u32>,
+    /// What the IP headers of packets say of their class.
+    pub(crate) dscp: Dscp,
 }
 
 /// A queue that runs.
@@ -110,6 +112,9 @@ impl Makers {
         let mut io = (self.open)(&opening).map_err(EmbeddedError::Data)?;
         // Results may be marked in place of being dropped; jobs without congestion control take no notice.
         let _ = io.set_ecn_capable(true);
+        if self.dscp != Dscp::NONE {
+            io.set_dscp(&self.dscp).map_err(EmbeddedError::Data)?;
+        }
         let data = io.local_addr().unwrap_or(listen);
         let io = match &mut self.middleware {
             Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,

@@ -12,6 +12,7 @@ use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
+use netfold_wire::Dscp;
 use netfold_wire::control::Congestion;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
@@ -44,6 +45,7 @@ pub struct Builder {
     ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
     congestion: Congestion,
+    dscp: Dscp,
     egress: Option<QueueConfig>,
     open: Open,
     middleware: Option<Middleware>,
@@ -132,6 +134,14 @@ impl Builder {
     #[must_use]
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
         self.join_timeout = timeout;
+        self
+    }
+
+    /// What the IP headers of results, and of sums on their way up, say of their class, to equipment that sees nothing else. Needs packet
+    /// I/O that has IP headers. Default [`Dscp::NONE`].
+    #[must_use]
+    pub fn dscp(mut self, dscp: Dscp) -> Self {
+        self.dscp = dscp;
         self
     }
 
@@ -240,6 +250,7 @@ impl Builder {
             middleware: self.middleware.take(),
             egress: self.egress.take(),
             slots: self.controlled.then_some(self.slots),
+            dscp: self.dscp,
         }
     }
 
@@ -338,6 +349,7 @@ impl EmbeddedSwitch {
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
             congestion: Congestion::Dctcp,
+            dscp: Dscp::NONE,
             egress: None,
             open: over_udp(),
             middleware: None,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use netfold_controller::admission::Config;
+use netfold_controller::bands::Banding;
 use netfold_controller::p4runtime::{ConnectError, ELECTION_ID};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Store;
@@ -43,12 +44,14 @@ pub enum State {
 }
 
 /// How a controller treats jobs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct JobConfig {
     /// How long a job waits for its workers, from the first.
     pub join_timeout: Duration,
     /// By what workers decide how much to have in flight.
     pub congestion: Congestion,
+    /// Which classes of packets jobs have.
+    pub banding: Banding,
     /// How jobs share slots that there are too few of.
     pub sharing: Sharing,
     /// How long a job is left in peace before slots are taken from it again, or it is moved to have more.
@@ -61,6 +64,7 @@ impl Default for JobConfig {
         Self {
             join_timeout: Duration::from_secs(30),
             congestion: Congestion::Dctcp,
+            banding: Banding::default(),
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
         }
@@ -112,6 +116,7 @@ impl Controller {
         let admission = Config {
             join_timeout: config.jobs.join_timeout,
             congestion: config.jobs.congestion,
+            banding: config.jobs.banding,
             sharing: config.jobs.sharing,
             settle: config.jobs.settle,
             // The database has the next epoch; its floor is what a lost one would begin at.

@@ -118,6 +118,7 @@ impl Dev {
                 (folder.0.join("state.redb"), Some(folder))
             }
         };
+        let sharing = config.jobs.sharing;
         let controller = Controller::start(ControllerConfig {
             topology,
             state: State::File(state.clone()),
@@ -126,7 +127,7 @@ impl Dev {
             jobs: config.jobs,
         })?;
         let dev = Self { controller, server, switch, state, _folder: folder };
-        dev.ready(config.jobs.sharing)?;
+        dev.ready(sharing)?;
         Ok(dev)
     }
 

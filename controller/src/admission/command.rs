@@ -72,6 +72,8 @@ impl Coordinator {
         self.tenants.insert(name.clone(), record.clone());
         self.keep(Change::Tenant(record));
         self.changed("tenant", name, message);
+        // Its priority may be another.
+        self.reband();
         Ok(())
     }
 
@@ -205,6 +207,9 @@ fn check_spec(spec: &JobSpec) -> Result<(), CommandError> {
     }
     if !(1..=TREES_MAX).contains(&spec.trees) {
         return invalid(format!("{} trees: a job has 1 to {TREES_MAX}", spec.trees));
+    }
+    if let Some(fault) = spec.iteration.and_then(|iteration| iteration.fault()) {
+        return invalid(fault);
     }
     Ok(())
 }

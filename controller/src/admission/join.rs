@@ -69,7 +69,7 @@ impl Asked for Join {
 
     fn spec(&self) -> JobSpec {
         let Self { world, mode, slots, classes, trees, .. } = *self;
-        JobSpec { world, mode, slots, classes, trees }
+        JobSpec { world, mode, slots, classes, trees, iteration: None }
     }
 }
 
@@ -212,7 +212,10 @@ impl Coordinator {
         // Nothing is refused from here on.
         let formation = match named {
             Some(Named::Forming(formation)) => formation,
-            _ => self.new_formation(now, name, join.spec()),
+            _ => {
+                let iteration = self.declared(&name.name).and_then(|spec| spec.iteration);
+                self.new_formation(now, name, JobSpec { iteration, ..join.spec() })
+            }
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
@@ -236,8 +239,7 @@ impl Coordinator {
             };
             debug_assert_ne!(other.tree, name.tree, "a tree that is there does not begin");
         }
-        let declared = self.jobs.get(&name.name).filter(|job| job.declared).map(|job| job.spec);
-        if let Some(agreed) = sibling.or(declared) {
+        if let Some(agreed) = sibling.or(self.declared(&name.name)) {
             agree(&name.name, &agreed, spec)?;
         }
         if sibling.is_none() {
@@ -249,6 +251,11 @@ impl Coordinator {
             return Err(Refused::new(Refusal::Busy, message));
         }
         Ok(())
+    }
+
+    /// What was said of a job beforehand.
+    fn declared(&self, name: &JobName) -> Option<JobSpec> {
+        self.jobs.get(name).filter(|job| job.declared).map(|job| job.spec)
     }
 
     fn new_formation(&mut self, now: Duration, name: TreeName, spec: JobSpec) -> u64 {

@@ -28,6 +28,7 @@ impl Coordinator {
         for record in kept.places.into_values() {
             self.restore_place(record);
         }
+        self.reband();
         for switch in 0..self.fleet.len() {
             if self.fleet.down(switch).is_some() {
                 self.timers.arm(self.config.resume, Timer::Switch(switch));
@@ -72,6 +73,7 @@ impl Coordinator {
             movable: record.movable,
             since: self.now,
             first_chunk: Some(first_chunk),
+            band: None,
             members: awaited.map(|rank| (rank, away)).collect(),
             released: left.clone(),
             left,
@@ -168,8 +170,8 @@ impl Coordinator {
             return;
         }
         let now = self.unix_s();
-        let spec =
-            JobSpec { world: 0, mode: netfold_wire::control::Mode::I32, slots: 1, classes: 1, trees: 1 };
+        let mode = netfold_wire::control::Mode::I32;
+        let spec = JobSpec { world: 0, mode, slots: 1, classes: 1, trees: 1, iteration: None };
         let job = self.jobs.entry(name.clone()).or_insert_with(|| JobRecord {
             name: name.clone(),
             spec,

@@ -86,6 +86,7 @@ impl Coordinator {
             movable,
             since: self.now,
             first_chunk: None,
+            band: None,
             members: members.into_iter().map(|(rank, id)| (rank, Presence::Here(id))).collect(),
             left: BTreeSet::new(),
             released: BTreeSet::new(),
@@ -163,6 +164,8 @@ impl Coordinator {
             active.members.iter().filter_map(|(rank, presence)| Some((*rank, presence.session()?))).collect();
         self.keep_place(job);
         self.remember_start(&name.name, spec, placement.job().epoch);
+        self.reband();
+        let band = self.active.get(&job).and_then(|active| active.band);
         for (rank, id) in members {
             self.sessions.get_mut(&id).expect("members have sessions").heard = now;
             let (at, _) = placement.plan.workers()[usize::from(rank)];
@@ -171,6 +174,7 @@ impl Coordinator {
             let mut admission = placement.plan.admission(rank, first_chunk, udp_port);
             admission.switch = info.data.map(|data| data.ip());
             admission.congestion = self.config.congestion;
+            admission.band = band;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
             self.outputs.push_back(Output::Send { session: id, event: Event::Admitted(admission) });
         }
@@ -271,6 +275,7 @@ impl Coordinator {
         self.remember_end(&name.name, &reason.to_string());
         self.log(JobEvent::Ended { name: name.name, job, reason });
         self.withdraw(job, 0);
+        self.reband();
     }
 
     pub(super) fn shut_down_job(&mut self, job: u16) {

@@ -55,6 +55,10 @@ impl Coordinator {
             state => state.unwrap_or(JobState::Ended),
         };
         let epoch = trees.iter().filter_map(|tree| tree.epoch).max();
+        let band = self.trees_of(name).find_map(|(_, named)| match named {
+            Named::Active(job) => self.active[&job].band,
+            Named::Forming(_) => None,
+        });
         let known = |get: fn(&JobRecord) -> u64| record.map_or(0, get);
         Some(JobView {
             name: name.clone(),
@@ -64,6 +68,7 @@ impl Coordinator {
             epoch: epoch.unwrap_or(known(|record| record.epoch.into()) as u32),
             changed_s: known(|record| record.changed_s),
             last: record.and_then(|record| record.last.clone()),
+            band,
             trees,
         })
     }

@@ -17,6 +17,9 @@ use super::link::{Rhythm, strict};
 pub const ORDERS: u32 = 10;
 /// Iterations of the slower job over which two jobs are compared.
 pub const ITERATIONS_COMPARED: u64 = 50;
+/// Iterations of the faster job at which a comparison ends all the same: the paper has no jobs that differ so much, and whatever
+/// jobs say of themselves is answered in bounded time.
+pub const ITERATIONS_MAX: u64 = 5_000;
 /// Bounds of a correction factor. The paper names none; without one a job that gains nothing at all would be infinitely unimportant.
 pub const FACTOR_MAX: f64 = 16.0;
 
@@ -118,15 +121,17 @@ fn add(job: &Job, paths: &[usize], to: &mut [f64], scale: f64) {
 /// Each job meets that one on a link of its own, once ahead of it and once behind it; the factor is the time of sending that it gains by
 /// being ahead, over what the other gains. Where neither gains it is 1. Within `1 / FACTOR_MAX` and [`FACTOR_MAX`].
 ///
-/// The horizon is [`ITERATIONS_COMPARED`] iterations of the slower one; see [`factor`] for one of the caller's.
+/// The horizon is [`ITERATIONS_COMPARED`] iterations of the slower one, [`ITERATIONS_MAX`] of the faster one at most; see [`factor`] for one of the caller's.
 pub fn factors(rhythms: &[Rhythm]) -> Vec<f64> {
     let busy = |rhythm: &Rhythm| rhythm.send_us as f64 / period_us(rhythm).max(1) as f64;
     let most =
         (0..rhythms.len()).max_by(|one, other| busy(&rhythms[*one]).total_cmp(&busy(&rhythms[*other])));
     let Some(reference) = most else { return Vec::new() };
     let one = |(job, rhythm): (usize, &Rhythm)| {
-        let slower = period_us(rhythm).max(period_us(&rhythms[reference]));
-        if job == reference { 1.0 } else { factor(rhythm, &rhythms[reference], ITERATIONS_COMPARED * slower) }
+        let periods = [rhythm, &rhythms[reference]].map(|rhythm| period_us(rhythm).max(1));
+        let (faster, slower) = (periods[0].min(periods[1]), periods[0].max(periods[1]));
+        let horizon_us = (ITERATIONS_COMPARED * slower).min(ITERATIONS_MAX.saturating_mul(faster));
+        if job == reference { 1.0 } else { factor(rhythm, &rhythms[reference], horizon_us) }
     };
     rhythms.iter().enumerate().map(one).collect()
 }

@@ -30,6 +30,10 @@ pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrenc
                 placement.switches.len()
             );
         }
+        JobEvent::Banded { name, band } => {
+            (seen.kind, seen.job) = ("job_banded", job(name));
+            seen.message = format!("job '{name}' has classes {band} of packets");
+        }
         JobEvent::Left { name, rank } => {
             (seen.kind, seen.job) = ("member_left", job(name));
             seen.message = format!("rank {rank} of job '{name}' has left in peace");

@@ -272,7 +272,7 @@ impl Bench {
             }
             Event::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
             Event::Refused { .. } => assert_eq!(heard.refusal(), None),
-            Event::PeerLeft { .. } => assert!(heard.takes_part()),
+            Event::PeerLeft { .. } | Event::Band(_) => assert!(heard.takes_part()),
             Event::Alive {} | Event::Resumed {} | Event::SwitchLost { .. } => {}
         }
         heard.events.push(event);

@@ -3,6 +3,7 @@
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
 use netfold_controller::admission::SessionId;
+use netfold_controller::bands::Ranking;
 use netfold_controller::policy::Sharing;
 use netfold_wire::control::{Join, Mode, Request};
 use proptest::prelude::*;
@@ -27,6 +28,7 @@ enum Step {
     },
     Leave(prop::sample::Index),
     Alive(prop::sample::Index),
+    Band(prop::sample::Index),
     Close(prop::sample::Index),
     /// Every open session shows that it lives.
     AllAlive,
@@ -47,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(name, rank, world, slots, port)| Step::One { name, rank, world, slots, port }),
         3 => index().prop_map(Step::Leave),
         1 => index().prop_map(Step::Alive),
+        1 => index().prop_map(Step::Band),
         2 => index().prop_map(Step::Close),
         3 => Just(Step::AllAlive),
         4 => Just(Step::RunTask),
@@ -91,6 +94,11 @@ impl History {
                     self.bench.say(id, Request::Alive {});
                 }
             }
+            Step::Band(index) => {
+                if let Some(id) = self.take(index) {
+                    self.bench.say(id, Request::Band {});
+                }
+            }
             Step::Close(index) => {
                 if let Some(id) = self.take(index) {
                     self.bench.drop_session(id);
@@ -131,6 +139,7 @@ proptest! {
         let mut config = config();
         config.sharing = sharing;
         config.settle = Duration::from_secs(3);
+        config.banding.ranking = Ranking::Priority;
         config.sessions_max = 24;
         config.jobs_max = 4;
         config.pending_joins_max = 10;

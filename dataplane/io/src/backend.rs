@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::task::Waker;
 use std::time::Duration;
 
+use netfold_wire::Dscp;
+
 use crate::{IoCounters, IoError, PortId, RxBatch, Transmit};
 
 /// What a backend can do. Constant for the life of the backend.
@@ -113,6 +115,16 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("ECN bits"))
     }
 
+    /// Says in the IP header of all that is sent from now on what is said of its class, by the Netfold header (RFC 2474). 0 at first.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] where there is no IP header; [`IoError::Os`] when the system refuses.
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        let _ = dscp;
+        Err(IoError::Unsupported("DSCP"))
+    }
+
     /// The address of the peer of `port`, where the backend knows addresses.
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         let _ = port;
@@ -172,6 +184,10 @@ impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
 
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         (**self).set_ecn_capable(capable)
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        (**self).set_dscp(dscp)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

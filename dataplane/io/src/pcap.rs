@@ -11,8 +11,8 @@ use std::path::Path;
 use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use netfold_wire::UDP_PORT;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
+use netfold_wire::{Dscp, UDP_PORT};
 
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 
@@ -254,6 +254,10 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
 
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         self.inner.set_ecn_capable(capable)
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        self.inner.set_dscp(dscp)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use netfold_io::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
 use netfold_io::{IoError, Null, PacketIo, PortId, RxBatch, Transmit, loopback};
+use netfold_wire::{Dscp, Packet, VERSION};
 
 const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -300,6 +301,101 @@ fn ecn_bits_arrive() {
     set_tos(&marked, 3);
     marked.send_to(b"marked", address(&hub)).unwrap();
     assert_eq!(burst(&mut hub).packets()[0].ecn, 3);
+}
+
+/// Datagrams of several classes in one burst, as they arrive: the class and what the IP header says.
+fn marks(io: &mut UdpIo, receiver: &UdpSocket, classes: &[u8]) -> Vec<(u8, u8)> {
+    const LEN: usize = 1000;
+    let mut memory = vec![0; classes.len() * LEN];
+    for (datagram, class) in memory.chunks_exact_mut(LEN).zip(classes) {
+        let mut packet = Packet::new_unchecked(datagram);
+        packet.set_version(VERSION);
+        packet.set_class(*class);
+    }
+    let packets: Vec<Transmit> = (0..classes.len())
+        .map(|at| Transmit { port: PortId(0), offset: (at * LEN) as u32, len: LEN as u32 })
+        .collect();
+    assert_eq!(io.transmit(&memory, &packets).expect("a socket sends"), packets.len());
+    let arrived = (0..classes.len()).map(|_| {
+        let mut datagram = [0; 2 * LEN];
+        let (len, tos) = receive_with_tos(receiver, &mut datagram);
+        assert_eq!(len, LEN);
+        (Packet::new_checked(&datagram[..len]).expect("as it was sent").class(), tos)
+    });
+    arrived.collect()
+}
+
+#[test]
+fn each_class_has_its_code_point() {
+    for (gso, ip) in [(true, "127.0.0.1"), (false, "127.0.0.1"), (true, "::1"), (false, "::1")] {
+        let Ok(receiver) = UdpSocket::bind((ip, 0)) else {
+            eprintln!("skipped: no address {ip} here");
+            continue;
+        };
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        let config = UdpConfig { gso, ..UdpConfig::default() };
+        let mut io = UdpIo::connect(receiver.local_addr().unwrap(), config).unwrap();
+        hear_tos(&receiver, ip.contains(':'));
+        let classes = [3, 3, 3, 0, 15, 15, 3, 3];
+        let said = |all: &[(u8, u8)]| all.iter().map(|(_, tos)| *tos).collect::<Vec<_>>();
+        assert_eq!(said(&marks(&mut io, &receiver, &classes)), [0; 8], "nothing at first");
+
+        let mut points = [0; 16];
+        (points[0], points[3], points[15]) = (8, 10, 46);
+        io.set_dscp(&Dscp::new(&points).unwrap()).unwrap();
+        io.set_ecn_capable(true).unwrap();
+        let calls = io.counters().tx_calls;
+        let arrived = marks(&mut io, &receiver, &classes);
+        assert_eq!(arrived.iter().map(|(class, _)| *class).collect::<Vec<_>>(), classes, "in order");
+        assert!(
+            arrived.iter().all(|(class, tos)| *tos == points[usize::from(*class)] << 2 | 0b10),
+            "{arrived:?}"
+        );
+        assert_eq!(io.counters().tx_calls, calls + 1, "a burst is one system call still");
+        assert!(!gso || io.gso_len_max() == 0 || io.counters().gso_runs > 0, "runs of a class go as one");
+
+        io.set_dscp(&Dscp::new(&[34; 16]).unwrap()).unwrap();
+        assert_eq!(said(&marks(&mut io, &receiver, &classes)), [34 << 2 | 0b10; 8]);
+        io.set_ecn_capable(false).unwrap();
+        io.set_dscp(&Dscp::NONE).unwrap();
+        assert_eq!(said(&marks(&mut io, &receiver, &classes)), [0; 8]);
+    }
+}
+
+/// Has the second byte of IP headers told with what is received.
+#[expect(unsafe_code, reason = "the standard library cannot ask for it")]
+fn hear_tos(socket: &UdpSocket, ipv6: bool) {
+    use std::os::fd::AsRawFd;
+    let (level, name) = match ipv6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+        false => (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    };
+    let on: libc::c_int = 1;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `on`, which lives through the call.
+    let rc =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(&on).cast(), len) };
+    assert_eq!(rc, 0);
+}
+
+/// A datagram's length and the second byte of its IP header, the only one that is told with it.
+#[expect(unsafe_code, reason = "the standard library has no control messages")]
+fn receive_with_tos(socket: &UdpSocket, datagram: &mut [u8]) -> (usize, u8) {
+    use std::os::fd::AsRawFd;
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut piece = libc::iovec { iov_base: datagram.as_mut_ptr().cast(), iov_len: datagram.len() };
+    // SAFETY: all fields of `msghdr` are integers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    // SAFETY: the header points to one piece and a control area, each of the length that it names, alive through the call.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, 0) };
+    let len = usize::try_from(len).expect("a datagram in time");
+    (len, control.0[size_of::<usize>() + 2 * size_of::<libc::c_int>()])
 }
 
 #[expect(unsafe_code, reason = "the standard library cannot set IP_TOS")]

@@ -64,6 +64,7 @@ fn nothing_is_allocated_per_packet() {
         switch: None,
         grace_ms: 0,
         congestion: Default::default(),
+        band: None,
     };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);

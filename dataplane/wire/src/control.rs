@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LaneOp;
+use crate::{Band, LaneOp};
 
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -85,6 +85,48 @@ impl Congestion {
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|congestion| congestion.name() == name)
+    }
+}
+
+/// What a job does again and again, for whoever decides which of several jobs goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Iteration {
+    /// Work, in any unit that all jobs share: GPU milliseconds, or floating point operations by the billion.
+    pub work: u64,
+    /// Time that it computes, in microseconds.
+    pub compute_us: u64,
+    /// Into the computing, when there is something to send, in microseconds; `compute_us` where nothing overlaps.
+    pub send_after_us: u64,
+    /// Bytes that each worker sends.
+    pub bytes: u64,
+}
+
+impl Iteration {
+    /// Most work, and most bytes: what a `f64` counts exactly.
+    pub const MOST: u64 = 1 << 53;
+    /// Longest computing, in microseconds: a day.
+    pub const COMPUTE_US_MAX: u64 = 86_400_000_000;
+
+    /// What is wrong with it, if anything: one sentence, with what to do.
+    pub fn fault(&self) -> Option<String> {
+        let Self { work, compute_us, send_after_us, bytes } = *self;
+        if !(1..=Self::MOST).contains(&work) || !(1..=Self::MOST).contains(&bytes) {
+            return Some(format!(
+                "an iteration of work {work} that sends {bytes} bytes: give 1 to 2^53 of each"
+            ));
+        }
+        if !(1..=Self::COMPUTE_US_MAX).contains(&compute_us) {
+            return Some(format!(
+                "an iteration that computes for {compute_us} us: give 1 to {} (a day)",
+                Self::COMPUTE_US_MAX
+            ));
+        }
+        (send_after_us > compute_us).then(|| {
+            format!(
+                "an iteration that sends after {send_after_us} us of {compute_us} us of computing: give as much at most"
+            )
+        })
     }
 }
 
@@ -245,6 +287,9 @@ pub enum Request {
     Resume(Resume),
     /// A sign of life.
     Alive {},
+    /// Asks for the job's classes of packets, now and whenever they change: answered by [`Event::Band`], any number of times. Of an
+    /// admission that names a [`band`](Admission::band) alone; others are of a server that does not know it.
+    Band {},
     /// The worker has finished and goes in peace; the job goes on until its last member has left.
     Leave {},
 }
@@ -381,6 +426,8 @@ pub enum Event {
     },
     /// The session goes on where it broke.
     Resumed {},
+    /// The job has these classes of packets from now on, for what it begins to send. Only for who has asked.
+    Band(Band),
     /// The job has lost its switch, or its place there. What is under way can be finished without it; another place, in another
     /// epoch, is had by joining again, all ranks.
     SwitchLost {
@@ -426,6 +473,10 @@ pub struct Admission {
     /// By what to decide how much of the slots to use.
     #[serde(default)]
     pub congestion: Congestion,
+    /// Which classes of packets are the job's, and what their IP headers say. Without it all are, and these say nothing; and the server
+    /// does not tell of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub band: Option<Band>,
 }
 
 /// Why a worker may not join.
@@ -525,6 +576,11 @@ mod tests {
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        let event = Event::Band(Band::new(8, 4).unwrap());
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"type":"band","first":8,"classes":4}"#);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        assert!(serde_json::from_str::<Event>(r#"{"type":"band","first":15,"classes":4}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"type":"join"}"#).is_err());
         assert!(serde_json::from_str::<Request>(r#"{"type":"alive","x":1}"#).is_err());
     }

@@ -16,12 +16,14 @@
 //! This crate does no I/O, knows no clock and has no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod control;
 pub mod field;
 pub mod frame;
 pub mod header;
 pub mod serial;
 
+pub use class::{Band, Dscp};
 pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
 
 /// UDP destination port of Netfold packets.

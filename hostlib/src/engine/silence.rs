@@ -110,11 +110,11 @@ impl Question {
         Self { repr, len }
     }
 
-    /// Writes the packet, whose lanes are zero; its length.
-    pub(super) fn write(&self, buffer: &mut [u8]) -> usize {
+    /// Writes the packet, whose lanes are zero, as one of a class; its length.
+    pub(super) fn write(&self, class: u8, buffer: &mut [u8]) -> usize {
         let packet = &mut buffer[..self.len];
         packet.fill(0);
-        self.repr.emit(&mut Packet::new_unchecked(packet));
+        Repr { class, ..self.repr }.emit(&mut Packet::new_unchecked(packet));
         self.len
     }
 }

@@ -126,6 +126,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         switch: None,
         grace_ms: 0,
         congestion: Default::default(),
+        band: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
+use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
@@ -95,6 +96,7 @@ impl Scene {
             jobs_max: 3,
             pending_joins_max: 8,
             sharing: Sharing::Elastic,
+            banding: Banding { ranking: Ranking::ALL[input.below(3)], ..Banding::default() },
             ..Config::new(1000)
         };
         let pattern = if input.below(4) == 0 { input.word() } else { 0 };
@@ -143,6 +145,7 @@ impl Scene {
         let request = match input.below(8) {
             0 => Request::Alive {},
             1 => Request::Leave {},
+            2 => Request::Band {},
             _ => Request::Join(Join {
                 version: if input.below(32) == 0 { input.byte() } else { 1 },
                 credentials: None,
@@ -187,6 +190,7 @@ impl Scene {
                         assert_eq!(*answers, 1, "admitted twice");
                         assert!(admission.slots.is_power_of_two());
                     }
+                    assert!(!matches!(event, Event::Band(_)) || *answers == 1, "a band and no place");
                 }
                 Output::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");

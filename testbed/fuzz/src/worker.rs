@@ -85,6 +85,7 @@ impl Scene {
             grace_ms: 0,
             share: 0,
             congestion: Congestion::ALL[input.below(Congestion::ALL.len())],
+            band: None,
         };
         let rank = input.below(world.into()) as u16;
         let worker =

@@ -152,11 +152,11 @@ impl<'s, 'd> Simulation<'s, 'd> {
             switch: None,
             grace_ms: 0,
             congestion: Default::default(),
+            band: None,
         };
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
-            let congestion = scenario.congestion(rank);
-            let share = 1 << seats[usize::from(rank)].1;
+            let (congestion, share) = (scenario.congestion(rank), 1 << seats[usize::from(rank)].1);
             let admission = Admission { bitmap: own.full(), share, congestion, ..admission.clone() };
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;

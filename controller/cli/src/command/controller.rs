@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold_controller::ServerError;
+use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::Occurrence;
@@ -17,6 +18,7 @@ use netfold_service::dev::{Dev, DevConfig, DevError, TENANTS};
 use netfold_service::{
     Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
 };
+use netfold_wire::Dscp;
 use netfold_wire::control::Congestion;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -27,6 +29,7 @@ use super::remote::clock;
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
+use crate::size::Bits;
 
 /// How often the command looks at the request to stop.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -92,6 +95,21 @@ pub(crate) struct ControllerCommand {
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
     #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
     congestion: Congestion,
+    /// Which jobs' packets go first at queues that tell classes apart: alike (no job's), priority (by the priority of its tenant), crux (by
+    /// GPU intensity, of jobs that are declared with an iteration: `netfold job declare --work`).
+    #[arg(long, value_name = "HOW", default_value = "alike", value_parser = ranking)]
+    ranking: Ranking,
+    /// The bands of classes that jobs get by their ranking: how many equal ones, or their classes of 0 to 15, the most important first,
+    /// as in 12-15,4-11,0-3.
+    #[arg(long, value_name = "BANDS", default_value = "4")]
+    bands: Bands,
+    /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
+    /// the 16 classes.
+    #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
+    dscp: Dscp,
+    /// Rate of hosts' links, of which a topology does not speak, for `--ranking crux`.
+    #[arg(long, value_name = "RATE", default_value = "100G")]
+    link_rate: Bits,
     /// How jobs share slots that there are too few of: static (the first have them), elastic (those with the most for their tenant's
     /// weight give some up, and jobs grow into idle ones), priority (tenants' of lower priority make room).
     #[arg(long, value_name = "HOW", default_value = "static", value_parser = sharing)]
@@ -221,6 +239,12 @@ impl ControllerCommand {
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),
             congestion: self.congestion,
+            banding: Banding {
+                ranking: self.ranking,
+                bands: self.bands.clone(),
+                dscp: self.dscp,
+                link_bps: self.link_rate.0,
+            },
             sharing: self.sharing,
             settle: Duration::from_secs(self.settle),
         };
@@ -338,6 +362,11 @@ fn show(output: &Output, occurrence: &Occurrence) -> Result<(), CliError> {
 fn sharing(name: &str) -> Result<Sharing, String> {
     let names = Sharing::ALL.map(Sharing::name).join(", ");
     Sharing::from_name(name).ok_or_else(|| format!("give one of {names}"))
+}
+
+fn ranking(name: &str) -> Result<Ranking, String> {
+    let names = Ranking::ALL.map(Ranking::name).join(", ");
+    Ranking::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 fn topology_in(path: &Path) -> Result<Topology, CliError> {

@@ -14,7 +14,7 @@ use super::remote::{
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
-use crate::size::grouped;
+use crate::size::{Bytes, grouped};
 
 /// How often a watcher looks at the request to stop.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -28,6 +28,7 @@ Examples:
   netfold job list --tenant red --state running
   netfold job describe red/train                its trees, slots and workers
   netfold job declare red/train --world 8 --mode bfp16
+  netfold job declare red/train --world 8 --work 1600 --compute-us 200000 --bytes 400MiB
   netfold job watch --tenant red                what happens, until Ctrl-C
   netfold job end red/train --message 'maintenance'";
 
@@ -83,6 +84,8 @@ enum Action {
         #[arg(long, default_value_t = 1)]
         trees: u8,
         #[command(flatten)]
+        iteration: IterationArgs,
+        #[command(flatten)]
         reach: Reach,
     },
     /// End a job that forms or runs; its workers are told.
@@ -114,6 +117,30 @@ enum Action {
     },
 }
 
+/// What a job does in an iteration, for a controller with `--ranking crux`.
+#[derive(Debug, Args)]
+struct IterationArgs {
+    /// Work of an iteration, in any unit that all jobs share, as GPU milliseconds.
+    #[arg(long, requires_all = ["compute_us", "bytes"], value_parser = clap::value_parser!(u64).range(1..))]
+    work: Option<u64>,
+    /// Time that an iteration computes, in microseconds.
+    #[arg(long, value_name = "US", requires = "work")]
+    compute_us: Option<u64>,
+    /// Into the computing, when there is something to send, in microseconds; at its end if not given.
+    #[arg(long, value_name = "US", requires = "work")]
+    send_after_us: Option<u64>,
+    /// What each worker sends in an iteration, as in 400MiB.
+    #[arg(long, value_name = "SIZE", requires = "work")]
+    bytes: Option<Bytes>,
+}
+
+impl IterationArgs {
+    fn message(&self) -> Option<v1::Iteration> {
+        let (work, compute_us, bytes) = (self.work?, self.compute_us?, self.bytes?);
+        Some(v1::Iteration { work, compute_us, send_after_us: self.send_after_us, bytes: bytes.0 })
+    }
+}
+
 fn state(word: &str) -> Result<v1::JobState, String> {
     let known = [v1::JobState::Declared, v1::JobState::Forming, v1::JobState::Running, v1::JobState::Ended];
     let found = known.into_iter().find(|state| state_word(*state) == word);
@@ -129,7 +156,7 @@ impl JobCommand {
                 let client = reach.connect()?;
                 describe(output, &client.wait(client.jobs().describe(v1::DescribeJobRequest { name }))?)
             }
-            Action::Declare { job, world, mode, slots, classes, trees, reach } => {
+            Action::Declare { job, world, mode, slots, classes, trees, iteration, reach } => {
                 let name = Some(parse_name(&job, reach.tenant.as_deref()));
                 let mode = v1::Mode::from_str_name(&format!("MODE_{}", mode.name().to_uppercase()));
                 let spec = v1::JobSpec {
@@ -138,6 +165,7 @@ impl JobCommand {
                     slots,
                     classes: u32::from(classes),
                     trees: u32::from(trees),
+                    iteration: iteration.message(),
                 };
                 let client = reach.connect()?;
                 let request = v1::DeclareJobRequest { name, spec: Some(spec) };
@@ -204,6 +232,7 @@ fn list(output: &Output, reach: &Reach, states: &[v1::JobState], contains: &str)
         "#trees",
         "#slots held",
         "#epoch",
+        "classes",
         "changed",
         "last",
     ]);
@@ -218,6 +247,7 @@ fn list(output: &Output, reach: &Reach, states: &[v1::JobState], contains: &str)
             spec.trees.to_string(),
             grouped(u64::from(job.slots_held)),
             job.epoch.to_string(),
+            job.band.as_ref().map(|band| band_words(band).0).unwrap_or_default(),
             format!("{} ago", ago(job.changed_s)),
             job.last.clone(),
         ]);
@@ -246,6 +276,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     ))?;
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;
+    rank_among_jobs(output, job)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
     }
@@ -282,6 +313,34 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         members.print(output, "  no workers yet")?;
     }
     Ok(())
+}
+
+/// Its classes of packets, and what they are given by.
+fn rank_among_jobs(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    if let Some(band) = &job.band {
+        let (classes, dscp) = band_words(band);
+        output.line(format_args!("  packets   of classes {classes}, DSCP {dscp}"))?;
+    }
+    let Some(iteration) = job.spec.and_then(|spec| spec.iteration) else { return Ok(()) };
+    output.line(format_args!(
+        "  iteration work {}, {} us of computing, {} bytes after {} us",
+        grouped(iteration.work),
+        grouped(iteration.compute_us),
+        grouped(iteration.bytes),
+        grouped(iteration.send_after_us.unwrap_or(iteration.compute_us))
+    ))
+}
+
+/// A band's classes, as in `8-11`, and the code points in them, lowest class first.
+fn band_words(band: &v1::Band) -> (String, String) {
+    let classes = match band.classes {
+        0 | 1 => band.first.to_string(),
+        classes => format!("{}-{}", band.first, band.first.saturating_add(classes - 1)),
+    };
+    let mut points = band.dscp.clone();
+    points.dedup();
+    let points: Vec<String> = points.iter().map(ToString::to_string).collect();
+    (classes, if points.is_empty() { "0".to_owned() } else { points.join(",") })
 }
 
 fn watch(output: &Output, reach: &Reach, job: Option<&str>) -> Result<(), CliError> {

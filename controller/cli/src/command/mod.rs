@@ -15,7 +15,9 @@ mod top;
 mod worker;
 
 use clap::{Parser, Subcommand};
+use netfold_wire::class::DSCP_MAX;
 use netfold_wire::control::Congestion;
+use netfold_wire::{CLASSES_MAX, Dscp};
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -64,6 +66,20 @@ fn congestion(name: &str) -> Result<Congestion, String> {
     Congestion::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
+/// One code point for each class, from a list of which each is for as many.
+fn dscp(list: &str) -> Result<Dscp, String> {
+    let wrong = || format!("'{list}' is no list of 1, 2, 4, 8 or 16 code points of 0 to {DSCP_MAX}");
+    let points = list.split(',').map(|point| point.trim().parse::<u8>());
+    let points: Vec<u8> = points.collect::<Result<_, _>>().map_err(|_| wrong())?;
+    let classes = usize::from(CLASSES_MAX);
+    if !points.len().is_power_of_two() || points.len() > classes {
+        return Err(wrong());
+    }
+    let each = classes / points.len();
+    let all: Vec<u8> = points.into_iter().flat_map(|point| std::iter::repeat_n(point, each)).collect();
+    Dscp::new(&all).map_err(|_| wrong())
+}
+
 impl Command {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
@@ -77,6 +93,21 @@ impl Command {
             Self::Job(command) => command.run(output),
             Self::Tenant(command) => command.run(output),
             Self::Top(command) => command.run(output),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_points_are_for_as_many_classes_each() {
+        assert_eq!(dscp("0").unwrap(), Dscp::NONE);
+        let four = dscp("8, 0,10,46").unwrap();
+        assert_eq!([0, 3, 4, 8, 11, 12, 15].map(|class| four.of(class)), [8, 8, 0, 10, 10, 46, 46]);
+        for wrong in ["", "64", "1,2,3", "a", "0,", "-1", &"0,".repeat(31)] {
+            assert!(dscp(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -24,6 +24,7 @@ use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
 use netfold_switch::{EmptyPipeline, Engine, PAYLOADS, Pipeline, numeric_pipeline, pipeline_for};
 use netfold_switch_p4runtime::Server;
+use netfold_wire::Dscp;
 use netfold_wire::UDP_PORT;
 use netfold_wire::control::{Congestion, Numerics, Refusal};
 
@@ -122,6 +123,10 @@ pub(crate) struct SwitchCommand {
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
     #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
     congestion: Congestion,
+    /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
+    /// the 16 classes.
+    #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
+    dscp: Dscp,
     #[command(flatten)]
     egress: EgressOptions,
     /// Print the counters every so many seconds as well.
@@ -209,6 +214,7 @@ impl SwitchCommand {
             .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
+            .dscp(self.dscp)
             .middleware(self.middleware())
             .on_event(move |event| {
                 // A terminal that does not keep up costs lines, not the control plane's time.

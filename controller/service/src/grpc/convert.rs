@@ -5,7 +5,8 @@ use netfold_controller::view::{
     JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, SwitchView, TenantView, TreeView,
 };
 use netfold_controller_api::v1;
-use netfold_wire::control::Mode;
+use netfold_wire::control::{Iteration, Mode};
+use netfold_wire::{Band, Dscp};
 use tonic::Status;
 
 use crate::access::Sight;
@@ -33,7 +34,25 @@ pub(super) fn spec(spec: Option<v1::JobSpec>) -> Result<JobSpec, Status> {
         slots: if spec.slots == 0 { SLOTS_DEFAULT } else { spec.slots },
         classes: fits("classes", spec.classes)?,
         trees: fits("trees", spec.trees)?,
+        iteration: spec.iteration.map(|iteration| Iteration {
+            work: iteration.work,
+            compute_us: iteration.compute_us,
+            send_after_us: iteration.send_after_us.unwrap_or(iteration.compute_us),
+            bytes: iteration.bytes,
+        }),
     })
+}
+
+fn iteration_message(iteration: Iteration) -> v1::Iteration {
+    let Iteration { work, compute_us, send_after_us, bytes } = iteration;
+    v1::Iteration { work, compute_us, send_after_us: Some(send_after_us), bytes }
+}
+
+fn band(band: Band) -> v1::Band {
+    let classes = band.first()..=band.last();
+    let marked = *band.dscp() != Dscp::NONE;
+    let dscp = classes.filter(|_| marked).map(|class| u32::from(band.dscp().of(class))).collect();
+    v1::Band { first: band.first().into(), classes: band.classes().into(), dscp }
 }
 
 fn mode(mode: v1::Mode) -> Result<Mode, Status> {
@@ -97,6 +116,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
             slots: job.spec.slots,
             classes: u32::from(job.spec.classes),
             trees: u32::from(job.spec.trees),
+            iteration: job.spec.iteration.map(iteration_message),
         }),
         declared: job.declared,
         state: state_message(job.state).into(),
@@ -105,6 +125,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
         last: job.last.unwrap_or_default(),
         trees: job.trees.into_iter().map(tree).collect(),
         slots_held,
+        band: job.band.map(band),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn name(tenant: &str, job: &str) -> Option<v1::JobName> {
 }
 
 fn spec(world: u32, slots: u32) -> Option<v1::JobSpec> {
-    Some(v1::JobSpec { world, mode: v1::Mode::Bfp16.into(), slots, classes: 0, trees: 0 })
+    Some(v1::JobSpec { world, mode: v1::Mode::Bfp16.into(), slots, classes: 0, trees: 0, iteration: None })
 }
 
 #[test]
@@ -35,10 +35,14 @@ fn jobs_are_declared_described_ended_and_forgotten() {
     let served = Served::open(Plane::populated());
     run(async {
         let mut jobs = JobsClient::new(channel(&served).await);
-        let request = v1::DeclareJobRequest { name: name("red", "next"), spec: spec(8, 0) };
+        let iteration =
+            v1::Iteration { work: 1600, compute_us: 200_000, send_after_us: None, bytes: 400 << 20 };
+        let asked = v1::JobSpec { iteration: Some(iteration), ..spec(8, 0).unwrap() };
+        let request = v1::DeclareJobRequest { name: name("red", "next"), spec: Some(asked) };
         let declared = jobs.declare(request.clone()).await.unwrap().into_inner();
         assert_eq!((declared.state(), declared.declared), (v1::JobState::Declared, true));
-        let expected = v1::JobSpec { slots: 256, classes: 1, trees: 1, ..spec(8, 0).unwrap() };
+        let iteration = v1::Iteration { send_after_us: Some(200_000), ..iteration };
+        let expected = v1::JobSpec { slots: 256, classes: 1, trees: 1, iteration: Some(iteration), ..asked };
         assert_eq!(declared.spec, Some(expected));
         let again = jobs.declare(request).await.unwrap_err();
         assert_eq!((again.code(), reason(&again).as_str()), (Code::AlreadyExists, "EXISTS"));
@@ -46,6 +50,8 @@ fn jobs_are_declared_described_ended_and_forgotten() {
         let described =
             jobs.describe(v1::DescribeJobRequest { name: name("red", "train") }).await.unwrap().into_inner();
         assert_eq!((described.state(), described.slots_held), (v1::JobState::Running, 384));
+        let band = v1::Band { first: 8, classes: 4, dscp: vec![10; 4] };
+        assert_eq!(described.band, Some(band));
         let tree = &described.trees[0];
         assert_eq!((tree.places[0].switch.as_str(), tree.places[1].parent.as_str()), ("spine1", "spine1"));
         assert_eq!((tree.members.len(), tree.members[3].endpoint.as_str()), (4, "10.0.0.4:20038"));

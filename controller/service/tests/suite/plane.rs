@@ -13,6 +13,7 @@ use netfold_controller::view::{
 use netfold_service::access::Access;
 use netfold_service::{Front, FrontConfig, Tls};
 use netfold_wire::control::{Mode, Numerics};
+use netfold_wire::{Band, Dscp};
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";
 pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
@@ -55,12 +56,13 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
     };
     JobView {
         name: job,
-        spec: JobSpec { world: 4, mode: Mode::Bfp16, slots: 128, classes: 1, trees: 1 },
+        spec: JobSpec { world: 4, mode: Mode::Bfp16, slots: 128, classes: 1, trees: 1, iteration: None },
         declared: false,
         state: JobState::Running,
         epoch: 7 + first_slot / 128,
         changed_s: CHANGED_S,
         last: None,
+        band: Band::new(8, 4).ok().map(|band| band.marked(Dscp::new(&[10; 16]).unwrap())),
         trees: vec![TreeView {
             tree: 0,
             phase: "running",
@@ -81,6 +83,7 @@ pub(crate) fn ended(job: JobName) -> JobView {
     JobView {
         state: JobState::Ended,
         last: Some("all workers have left".into()),
+        band: None,
         trees: Vec::new(),
         ..running(job, 0, "spine1")
     }

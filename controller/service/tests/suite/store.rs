@@ -47,7 +47,7 @@ impl Drop for Folder {
 }
 
 fn spec() -> JobSpec {
-    JobSpec { world: 2, mode: Mode::Bfp16, slots: 64, classes: 1, trees: 1 }
+    JobSpec { world: 2, mode: Mode::Bfp16, slots: 64, classes: 1, trees: 1, iteration: None }
 }
 
 fn name(number: u32) -> JobName {

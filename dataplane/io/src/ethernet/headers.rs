@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use netfold_wire::Dscp;
 use netfold_wire::frame::{
     EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, OUTER_LEN, UdpPacket,
 };
@@ -90,6 +91,8 @@ pub(super) struct Template {
     ip_sum: u64,
     pseudo_sum: u64,
     with_checksum: bool,
+    /// `None` where all classes have 0.
+    dscp: Option<Dscp>,
 }
 
 impl Template {
@@ -120,7 +123,13 @@ impl Template {
             pseudo_sum: pseudo(&bytes[IP + 12..UDP], 0) + sum(&bytes[UDP..UDP + 4]),
             bytes,
             with_checksum,
+            dscp: None,
         }
+    }
+
+    /// What datagrams say of their class.
+    pub(super) fn set_dscp(&mut self, dscp: &Dscp) {
+        self.dscp = Some(*dscp).filter(|dscp| *dscp != Dscp::NONE);
     }
 
     /// Whether datagrams say that marks are heeded: ECT(0) or nothing (RFC 3168 section 5).
@@ -137,7 +146,14 @@ impl Template {
         let udp_len = ((8 + datagram.len()) as u16).to_be_bytes();
         let ip_len = ((28 + datagram.len()) as u16).to_be_bytes();
         headers[IP + 2..IP + 4].copy_from_slice(&ip_len);
-        let ip_sum = !fold(self.ip_sum + u64::from(u16::from_ne_bytes(ip_len)));
+        let mut ip_sum = self.ip_sum + u64::from(u16::from_ne_bytes(ip_len));
+        if let Some(dscp) = &self.dscp {
+            // Bits that the template has zero.
+            let class = dscp.of_datagram(datagram) << 2;
+            headers[IP + 1] |= class;
+            ip_sum += u64::from(u16::from_ne_bytes([0, class]));
+        }
+        let ip_sum = !fold(ip_sum);
         headers[IP + 10..IP + 12].copy_from_slice(&ip_sum.to_ne_bytes());
         headers[UDP + 4..UDP + 6].copy_from_slice(&udp_len);
         payload.copy_from_slice(datagram);
@@ -194,6 +210,28 @@ mod tests {
             template.write(&mut frame, OWN_MAC, b"ecn");
             let Frame::Datagram { ecn, .. } = classify(&frame, OWN_MAC, OWN) else { panic!("not read back") };
             assert_eq!(ecn, bits);
+        }
+    }
+
+    #[test]
+    fn classes_say_their_code_points() {
+        let mut points = [0; 16];
+        points.iter_mut().zip(48..).for_each(|(point, value)| *point = value);
+        let mut template = Template::new(PEER_MAC, PEER, OWN, true);
+        template.set_ecn_capable(true);
+        template.set_dscp(&Dscp::new(&points).unwrap());
+        let mut datagram = [0; netfold_wire::header::LEN];
+        let mut frame = [0; OUTER_LEN + netfold_wire::header::LEN];
+        for class in 0..16 {
+            let mut packet = netfold_wire::Packet::new_unchecked(&mut datagram[..]);
+            packet.set_version(netfold_wire::VERSION);
+            packet.set_class(class);
+            template.write(&mut frame, OWN_MAC, &datagram);
+            assert!(
+                matches!(classify(&frame, OWN_MAC, OWN), Frame::Datagram { ecn: 2, .. }),
+                "sums are right"
+            );
+            assert_eq!(frame[IP + 1] >> 2, 48 + class);
         }
     }
 

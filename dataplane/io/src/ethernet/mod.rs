@@ -40,8 +40,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use netfold_wire::UDP_PORT;
 use netfold_wire::frame::{EthernetAddress, OUTER_LEN};
+use netfold_wire::{Dscp, UDP_PORT};
 
 use self::answer::Answers;
 use self::headers::{Frame, Template, classify};
@@ -114,6 +114,7 @@ struct Upper {
     counters: IoCounters,
     datagram_len_max: usize,
     ecn_capable: bool,
+    dscp: Dscp,
     /// Holds the port where the address is the kernel's.
     _claim: Claim,
 }
@@ -177,6 +178,7 @@ impl<L: Link> Ethernet<L> {
             counters: IoCounters::default(),
             datagram_len_max: config.datagram_len_max.clamp(1, longest),
             ecn_capable: false,
+            dscp: Dscp::NONE,
             _claim: claim,
         };
         let held = RxBatch::new(HELD_MAX, HELD_MAX * properties.frame_len_max);
@@ -251,6 +253,7 @@ impl Upper {
         let mut template =
             Template::new(self.own.mac, self.config.address, address, self.config.udp_checksum);
         template.set_ecn_capable(self.ecn_capable);
+        template.set_dscp(&self.dscp);
         let hop = self.neighbours.add(next, self.own, link, Instant::now());
         if let Some(old) = peers.insert(port, Peer { address, hop, template }) {
             self.neighbours.remove(old.hop);
@@ -439,6 +442,12 @@ impl<L: Link> PacketIo for Ethernet<L> {
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         self.upper.ecn_capable = capable;
         self.upper.role.peers_mut().templates().for_each(|template| template.set_ecn_capable(capable));
+        Ok(())
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        self.upper.dscp = *dscp;
+        self.upper.role.peers_mut().templates().for_each(|template| template.set_dscp(dscp));
         Ok(())
     }
 

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use netfold_wire::Dscp;
+
 use super::{FaultConfig, FaultCounters, FaultLine, Offered};
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 
@@ -300,6 +302,10 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
 
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         self.inner.set_ecn_capable(capable)
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        self.inner.set_dscp(dscp)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -7,6 +7,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
 use std::time::Duration;
 
+use netfold_wire::Dscp;
+
 use super::meet::{self, Terms};
 use super::meeting::{self, Guest, Meeting};
 use super::{DATAGRAM_LEN_MAX, LOCAL_PORTS, NAME, Name};
@@ -385,6 +387,11 @@ impl PacketIo for Hub {
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         let none = IoError::Unsupported("ECN bits");
         self.uplink.as_mut().map_or(Err(none), |uplink| uplink.set_ecn_capable(capable))
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        let none = IoError::Unsupported("DSCP");
+        self.uplink.as_mut().map_or(Err(none), |uplink| uplink.set_dscp(dscp))
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -12,6 +12,7 @@
 
 mod address;
 mod kept;
+mod marks;
 mod receive;
 mod syscall;
 mod transmit;
@@ -23,15 +24,15 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use netfold_wire::Dscp;
+
 use self::address::Peers;
+use self::marks::Marks;
 use crate::event::EventBell;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, sys};
 
 /// Longest datagram that IPv4 carries, in bytes: 65535 less its header and UDP's.
 pub const DATAGRAM_LEN_MAX: usize = 65_507;
-
-/// The ECN bits of a packet whose sender heeds marks (RFC 3168 section 5).
-const ECT_0: libc::c_int = 0b10;
 
 /// How a socket is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,7 @@ pub struct UdpIo {
     receiving: receive::Receiving,
     bell: Arc<EventBell>,
     counters: IoCounters,
+    marks: Marks,
 }
 
 /// Who the peers are.
@@ -128,6 +130,7 @@ impl UdpIo {
             receiving: receive::Receiving::new(datagram_len_max, gro),
             bell: Arc::new(EventBell::new()?),
             counters: IoCounters::default(),
+            marks: Marks::default(),
             socket,
         })
     }
@@ -138,14 +141,28 @@ impl UdpIo {
     /// # Errors
     ///
     /// [`IoError::Os`] when the system refuses.
-    pub fn set_ecn_capable(&self, capable: bool) -> Result<(), IoError> {
-        let (level, name) = match self.local {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-        };
-        let bits = if capable { ECT_0 } else { 0 };
-        syscall::set_option(self.socket.as_fd(), level, name, bits)
-            .map_err(|source| IoError::os("setsockopt", source))
+    pub fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        self.mark(Marks { ecn_capable: capable, ..self.marks })
+    }
+
+    /// Says in the IP header of all that is sent from now on what is said of its class. One code point for all is the socket's
+    /// own; several are told with each message, and a run that the kernel cuts has one.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the system refuses.
+    pub fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        self.mark(Marks { dscp: *dscp, ..self.marks })
+    }
+
+    fn mark(&mut self, marks: Marks) -> Result<(), IoError> {
+        let (level, name) = marks::option(self.local);
+        let all = libc::c_int::from(marks.of_class(0));
+        syscall::set_option(self.socket.as_fd(), level, name, all)
+            .map_err(|source| IoError::os("setsockopt", source))?;
+        self.marks = marks;
+        self.sending.set_marks(marks.differ().then_some((marks, self.local.is_ipv6())));
+        Ok(())
     }
 
     /// Whether the kernel coalesces datagrams on receive.
@@ -222,6 +239,10 @@ impl PacketIo for UdpIo {
 
     fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
         Self::set_ecn_capable(self, capable)
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        Self::set_dscp(self, dscp)
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

@@ -20,35 +20,38 @@ pub(super) const MESSAGES_MAX: usize = 64;
 /// Room for the control messages of one received message: segment size, ECN (both forms).
 const CONTROL_LEN: usize = 96;
 
-/// The control message that asks for segmentation: a `cmsghdr` and its value, laid out as cmsg(3) says.
+/// A control message of a word at most: a `cmsghdr` and its value, laid out as cmsg(3) says.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct SegmentControl {
+struct Said {
     len: usize,
     level: c_int,
     kind: c_int,
-    segment: u16,
-    pad: [u8; 6],
+    value: [u8; size_of::<usize>()],
 }
 
-impl SegmentControl {
-    /// The kernel's `CMSG_SPACE(sizeof(__u16))`.
-    const SPACE: usize = size_of::<usize>() + 2 * size_of::<c_int>() + size_of::<usize>();
-    const NONE: Self = Self::new(0);
+impl Said {
+    const HEADER: usize = size_of::<usize>() + 2 * size_of::<c_int>();
+    const NONE: Self = Self { len: 0, level: 0, kind: 0, value: [0; size_of::<usize>()] };
 
-    const fn new(segment: u16) -> Self {
-        let len = size_of::<usize>() + 2 * size_of::<c_int>() + size_of::<u16>();
-        Self { len, level: libc::SOL_UDP, kind: libc::UDP_SEGMENT, segment, pad: [0; 6] }
+    fn new<const LEN: usize>((level, kind): (c_int, c_int), bytes: [u8; LEN]) -> Self {
+        let mut value = [0; size_of::<usize>()];
+        value[..LEN].copy_from_slice(&bytes);
+        Self { len: Self::HEADER + LEN, level, kind, value }
     }
 }
 
-const _: () = assert!(SegmentControl::SPACE <= size_of::<SegmentControl>());
+// The kernel's `CMSG_SPACE` of a word: the next message follows at once.
+const _: () = assert!(size_of::<Said>() == Said::HEADER + size_of::<usize>());
+
+/// Asks for segmentation.
+const SEGMENT: (c_int, c_int) = (libc::SOL_UDP, libc::UDP_SEGMENT);
 
 /// The argument tables of `sendmmsg`, kept so that a call need not allocate them.
 pub(super) struct Sender {
     messages: Vec<mmsghdr>,
     pieces: Vec<iovec>,
-    controls: Vec<SegmentControl>,
+    controls: Vec<[Said; 2]>,
 }
 
 // SAFETY: the pointers in the tables are written and used within one call of `send`, which has `&mut self`; between
@@ -65,12 +68,13 @@ impl Sender {
     }
 
     /// Sends one message per run, up to [`MESSAGES_MAX`] of them, and returns how many were sent. The bytes are
-    /// `pieces` of `memory`; `address` tells the destination of a run, `None` for the peer of a connected socket.
+    /// `pieces` of `memory`; `address` tells the destination of a run, `None` for the peer of a connected socket. With `mark`, a level
+    /// and a kind, each message says what its IP headers are to have.
     ///
     /// The error is that of the first message; none was sent then.
     pub(super) fn send<'a>(
         &mut self,
-        fd: BorrowedFd<'_>,
+        (fd, mark): (BorrowedFd<'_>, Option<(c_int, c_int)>),
         memory: &[u8],
         pieces: &[Transmit],
         runs: &[Run],
@@ -82,7 +86,7 @@ impl Sender {
         self.controls.clear();
         self.pieces.clear();
         // Pointers into the tables are taken below, so they must not move while they grow.
-        self.controls.resize(runs.len(), SegmentControl::NONE);
+        self.controls.resize(runs.len(), [Said::NONE; 2]);
         self.pieces.reserve(wanted);
         for (run, control) in runs.iter().zip(&mut self.controls) {
             let first = self.pieces.len();
@@ -98,10 +102,18 @@ impl Sender {
             }
             message.msg_hdr.msg_iov = self.pieces[first..].as_mut_ptr();
             message.msg_hdr.msg_iovlen = (self.pieces.len() - first) as _;
+            let mut said = 0;
+            if let Some(mark) = mark {
+                control[said] = Said::new(mark, c_int::from(run.mark).to_ne_bytes());
+                said += 1;
+            }
             if run.segment > 0 {
-                *control = SegmentControl::new(run.segment);
-                message.msg_hdr.msg_control = ptr::from_mut(control).cast();
-                message.msg_hdr.msg_controllen = SegmentControl::SPACE as _;
+                control[said] = Said::new(SEGMENT, run.segment.to_ne_bytes());
+                said += 1;
+            }
+            if said > 0 {
+                message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+                message.msg_hdr.msg_controllen = (said * size_of::<Said>()) as _;
             }
             self.messages.push(message);
         }

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use super::Role;
 use super::address::RawAddress;
 use super::kept::Unsent;
+use super::marks::{Marks, option_of};
 use super::syscall::Sender;
 use super::window::{Run, Window};
 use crate::{IoCounters, IoError, PortId, Transmit};
@@ -24,6 +25,8 @@ pub(super) struct Sending {
     window: Window,
     unsent: Unsent,
     segment_max: usize,
+    /// What is told with each message, and whether the socket is one of IPv6; `None` where the socket says it for all.
+    marks: Option<(Marks, bool)>,
 }
 
 /// What to do about a message that the kernel did not take.
@@ -60,7 +63,12 @@ impl Role {
 
 impl Sending {
     pub(super) fn new(segment_max: usize) -> Self {
-        Self { sender: Sender::new(), window: Window::new(), unsent: Unsent::default(), segment_max }
+        let (sender, window, unsent) = (Sender::new(), Window::new(), Unsent::default());
+        Self { sender, window, unsent, segment_max, marks: None }
+    }
+
+    pub(super) fn set_marks(&mut self, marks: Option<(Marks, bool)>) {
+        self.marks = marks;
     }
 
     pub(super) fn segment_max(&self) -> usize {
@@ -84,7 +92,7 @@ impl Sending {
         self.flush(socket, role, counters)?;
         let mut taken = 0;
         while taken < packets.len() && self.unsent.is_empty() {
-            taken += self.window.group(&packets[taken..], self.segment_max);
+            taken += self.window.group(&packets[taken..], self.segment_max, mark(self.marks, memory));
             let done = self.send(socket, role, memory, counters)?;
             if let Some(rest) = self.window.pieces().get(done..).filter(|rest| !rest.is_empty()) {
                 self.unsent.keep(memory, rest);
@@ -107,7 +115,8 @@ impl Sending {
             return Ok(());
         }
         let mut unsent = std::mem::take(&mut self.unsent);
-        self.window.group(&unsent.packets, self.segment_max); // one window, as it was when it was kept
+        // One window, as it was when it was kept.
+        self.window.group(&unsent.packets, self.segment_max, mark(self.marks, &unsent.memory));
         let done = self.send(socket, role, &unsent.memory, counters);
         unsent.packets.clear();
         if let Ok(done) = done {
@@ -136,10 +145,10 @@ impl Sending {
             let runs = &self.window.runs()[at..];
             let reached = runs.iter().position(|run| !role.reaches(run.port)).unwrap_or(runs.len());
             counters.tx_calls += 1;
-            let sent =
-                self.sender.send(socket.as_fd(), memory, self.window.pieces(), &runs[..reached], |run| {
-                    role.destination(run.port)
-                });
+            let kind = self.marks.map(|(_, ipv6)| option_of(ipv6));
+            let (pieces, runs) = (self.window.pieces(), &runs[..reached]);
+            let address = |run: &Run| role.destination(run.port);
+            let sent = self.sender.send((socket.as_fd(), kind), memory, pieces, runs, address);
             match sent {
                 Ok(sent) => {
                     refused = 0;
@@ -150,7 +159,7 @@ impl Sending {
                     Verdict::Retry => {}
                     Verdict::Shorter { segment_max } => {
                         self.segment_max = segment_max;
-                        self.window.regroup(at, segment_max);
+                        self.window.regroup(at, segment_max, mark(self.marks, memory));
                     }
                     Verdict::Refused => {
                         counters.refused += 1;
@@ -167,6 +176,14 @@ impl Sending {
             }
         }
         Ok(self.window.pieces().len())
+    }
+}
+
+/// What is told with the message of a packet whose bytes lie in `memory`.
+fn mark(marks: Option<(Marks, bool)>, memory: &[u8]) -> impl Fn(&Transmit) -> u8 {
+    move |packet| match marks {
+        None => 0,
+        Some((marks, _)) => marks.of_datagram(packet.bytes(memory).unwrap_or_default()),
     }
 }
 
@@ -240,7 +257,7 @@ mod tests {
 
     #[test]
     fn errors_and_what_follows() {
-        let plain = Run { port: PortId(0), first: 0, count: 1, segment: 0 };
+        let plain = Run { port: PortId(0), first: 0, count: 1, segment: 0, mark: 0 };
         let run = Run { count: 9, segment: 1436, ..plain };
         let short = Run { count: 9, segment: 40, ..plain };
         let judged = |code, run, refused| judge(&io::Error::from_raw_os_error(code), run, refused);

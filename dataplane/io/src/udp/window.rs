@@ -15,7 +15,7 @@ pub(super) const RUN_BYTES_MAX: usize = 65_535 - 40 - 8;
 /// No next packet.
 const END: u16 = u16::MAX;
 
-/// One message: `count` packets of [`Window::pieces`] from `first`, all for `port`.
+/// One message: `count` packets of [`Window::pieces`] from `first`, all for `port` and with the same `mark`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) port: PortId,
@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub(super) count: u16,
     /// Length of every datagram but the last, which may be shorter; 0 when there is only one datagram.
     pub(super) segment: u16,
+    /// What its IP headers say, where that is told with each message.
+    pub(super) mark: u8,
 }
 
 /// The packets of one destination, as a list through `next`.
@@ -65,8 +67,13 @@ impl Window {
     }
 
     /// Groups as many of `packets` as one window takes, at least one if there is any, and returns how many. Runs are
-    /// made of datagrams up to `segment_max` bytes long (0: no runs).
-    pub(super) fn group(&mut self, packets: &[Transmit], segment_max: usize) -> usize {
+    /// made of datagrams up to `segment_max` bytes long (0: no runs) of which `mark` says the same.
+    pub(super) fn group(
+        &mut self,
+        packets: &[Transmit],
+        segment_max: usize,
+        mark: impl Fn(&Transmit) -> u8,
+    ) -> usize {
         let count = self.chain(packets);
         self.pieces.clear();
         self.runs.clear();
@@ -78,15 +85,15 @@ impl Window {
                 at = self.next[usize::from(at)];
             }
         }
-        self.cut(0, segment_max);
+        self.cut(0, segment_max, mark);
         count
     }
 
     /// Cuts the messages from the one at `run` on anew, with a smaller `segment_max`: the kernel refused longer ones.
-    pub(super) fn regroup(&mut self, run: usize, segment_max: usize) {
+    pub(super) fn regroup(&mut self, run: usize, segment_max: usize, mark: impl Fn(&Transmit) -> u8) {
         let from = self.runs.get(run).map_or(self.pieces.len(), |run| usize::from(run.first));
         self.runs.truncate(run);
-        self.cut(from, segment_max);
+        self.cut(from, segment_max, mark);
     }
 
     /// Links packets of the same port and returns how many packets were looked at.
@@ -116,28 +123,30 @@ impl Window {
         self.next.len()
     }
 
-    fn cut(&mut self, from: usize, segment_max: usize) {
+    fn cut(&mut self, from: usize, segment_max: usize, mark: impl Fn(&Transmit) -> u8) {
         let mut first = from;
         while let Some(head) = self.pieces.get(first) {
-            let count = run_len(&self.pieces[first..], segment_max);
+            let count = run_len(&self.pieces[first..], segment_max, &mark);
+            let (first_piece, mark) = (first as u16, mark(head));
             let segment = if count > 1 { head.len as u16 } else { 0 };
-            self.runs.push(Run { port: head.port, first: first as u16, count: count as u16, segment });
+            self.runs.push(Run { port: head.port, first: first_piece, count: count as u16, segment, mark });
             first += count;
         }
     }
 }
 
 /// How many of the packets, counted from the first, one message may hold.
-fn run_len(packets: &[Transmit], segment_max: usize) -> usize {
+fn run_len(packets: &[Transmit], segment_max: usize, mark: impl Fn(&Transmit) -> u8) -> usize {
     let head = packets[0];
     let segment = head.len as usize;
     if segment == 0 || segment > segment_max {
         return 1;
     }
     let most = (RUN_BYTES_MAX / segment).clamp(1, SEGMENTS_MAX);
+    let said = mark(&head);
     let mut count = 1;
     for packet in packets.iter().take(most).skip(1) {
-        if packet.port != head.port || packet.len > head.len || packet.len == 0 {
+        if packet.port != head.port || packet.len > head.len || packet.len == 0 || mark(packet) != said {
             break;
         }
         count += 1;
@@ -157,6 +166,10 @@ mod tests {
         Transmit { port: PortId(port), offset, len }
     }
 
+    const fn unmarked(_: &Transmit) -> u8 {
+        0
+    }
+
     fn shape(window: &Window) -> Vec<(u16, u16, u16)> {
         window.runs().iter().map(|run| (run.port.0, run.count, run.segment)).collect()
     }
@@ -165,9 +178,9 @@ mod tests {
     fn multicast_becomes_one_run_a_destination() {
         let packets: Vec<_> = (0..40).map(|i| packet(i % 4, i as u32 / 4 * 100, 100)).collect();
         let mut window = Window::new();
-        assert_eq!(window.group(&packets, 1500), 40);
+        assert_eq!(window.group(&packets, 1500, unmarked), 40);
         assert_eq!(shape(&window), [(0, 10, 100), (1, 10, 100), (2, 10, 100), (3, 10, 100)]);
-        window.regroup(2, 0);
+        window.regroup(2, 0, unmarked);
         assert_eq!(shape(&window)[..3], [(0, 10, 100), (1, 10, 100), (2, 1, 0)]);
         assert_eq!(window.runs().len(), 2 + 20);
     }
@@ -176,9 +189,9 @@ mod tests {
     fn a_shorter_packet_ends_a_run_and_a_longer_or_empty_one_begins_another() {
         let packets = [9, 9, 5, 5, 9, 0, 0, 4, 4].map(|len| packet(1, 0, len));
         let mut window = Window::new();
-        window.group(&packets, 1500);
+        window.group(&packets, 1500, unmarked);
         assert_eq!(shape(&window), [(1, 3, 9), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 1, 0), (1, 2, 4)]);
-        window.group(&packets, 4);
+        window.group(&packets, 4, unmarked);
         assert_eq!(
             window.runs().iter().filter(|run| run.segment > 0).count(),
             1,
@@ -189,12 +202,12 @@ mod tests {
     #[test]
     fn runs_are_bounded_in_segments_and_bytes() {
         let mut window = Window::new();
-        window.group(&[packet(0, 0, 10); 130], 65_000);
+        window.group(&[packet(0, 0, 10); 130], 65_000, unmarked);
         assert_eq!(shape(&window), [(0, 64, 10), (0, 64, 10), (0, 2, 10)]);
-        window.group(&[packet(0, 0, 9_000); 9], 65_000);
+        window.group(&[packet(0, 0, 9_000); 9], 65_000, unmarked);
         assert_eq!(shape(&window), [(0, 7, 9_000), (0, 2, 9_000)]);
-        assert_eq!(window.group(&[packet(0, 0, 65_000); 40], 65_000), 16, "bounded in bytes");
-        assert_eq!(window.group(&[packet(0, 0, 1); 600], 65_000), PACKETS_MAX);
+        assert_eq!(window.group(&[packet(0, 0, 65_000); 40], 65_000, unmarked), 16, "bounded in bytes");
+        assert_eq!(window.group(&[packet(0, 0, 1); 600], 65_000, unmarked), PACKETS_MAX);
     }
 
     proptest! {
@@ -206,7 +219,7 @@ mod tests {
             let packets: Vec<_> =
                 spec.iter().enumerate().map(|(i, &(port, len))| packet(port, i as u32, len)).collect();
             let mut window = Window::new();
-            prop_assert_eq!(window.group(&packets, segment_max), packets.len());
+            prop_assert_eq!(window.group(&packets, segment_max, unmarked), packets.len());
             let mut seen = 0;
             for run in window.runs() {
                 prop_assert_eq!(usize::from(run.first), seen);

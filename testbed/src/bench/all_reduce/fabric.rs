@@ -130,6 +130,7 @@ impl LocalSwitch {
                 switch: None,
                 grace_ms: 0,
                 congestion: Default::default(),
+                band: None,
             },
         };
         running.admission.first_chunk = running.admit(config)?;

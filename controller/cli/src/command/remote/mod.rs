@@ -69,7 +69,14 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         "event": "job", "tenant": name.tenant, "job": name.job, "state": state_word(job.state()), "declared": job.declared,
         "epoch": job.epoch, "changed_s": job.changed_s, "last": job.last, "slots_held": job.slots_held,
         "spec": { "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes,
-                  "trees": spec.trees },
+                  "trees": spec.trees,
+                  "iteration": spec.iteration.map(|iteration| json!({
+                      "work": iteration.work, "compute_us": iteration.compute_us,
+                      "send_after_us": iteration.send_after_us.unwrap_or(iteration.compute_us), "bytes": iteration.bytes,
+                  })) },
+        "band": job.band.as_ref().map(|band| json!({
+            "first": band.first, "classes": band.classes, "dscp": band.dscp,
+        })),
         "trees": trees,
     })
 }

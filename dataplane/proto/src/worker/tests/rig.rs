@@ -31,6 +31,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         switch: None,
         grace_ms: 0,
         congestion: Default::default(),
+        band: None,
     };
     WorkerConfig::new(admission, rank, world)
 }

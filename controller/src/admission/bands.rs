@@ -1,0 +1,116 @@
+//! Which classes of packets jobs have, decided anew whenever one begins or ends, and told to those whose own change.
+
+use super::{Coordinator, SessionId};
+use crate::bands::{Contender, Ranking};
+use crate::jobs::{JobEvent, Phase};
+use crate::record::JobName;
+use netfold_wire::Band;
+use netfold_wire::control::Event;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// A link that jobs may share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wire {
+    /// Between a host and a switch.
+    Host(usize, IpAddr),
+    /// Between two switches, by its number in the fleet.
+    Switches(usize),
+}
+
+/// The links of jobs that run, numbered as they are met.
+#[derive(Default)]
+struct Wires {
+    numbers: BTreeMap<Wire, usize>,
+    rates_bps: Vec<u64>,
+}
+
+impl Wires {
+    fn number(&mut self, wire: Wire, rate_bps: u64) -> usize {
+        let next = self.rates_bps.len();
+        let number = *self.numbers.entry(wire).or_insert(next);
+        if number == next {
+            self.rates_bps.push(rate_bps);
+        }
+        number
+    }
+}
+
+impl Coordinator {
+    /// Gives every job that runs its classes. Those whose classes change are told, as far as they have asked.
+    pub(super) fn reband(&mut self) {
+        let (jobs, rates_bps) = self.contenders();
+        let contenders: Vec<Contender> = jobs.values().cloned().collect();
+        let bands = self.config.banding.of(&contenders, &rates_bps);
+        let bands: BTreeMap<JobName, Option<Band>> = jobs.into_keys().zip(bands).collect();
+        let mut told = Vec::new();
+        let mut changed: BTreeMap<JobName, Band> = BTreeMap::new();
+        for active in self.active.values_mut().filter(|active| active.phase == Phase::Running) {
+            let band = bands.get(&active.name.name).copied().flatten();
+            if std::mem::replace(&mut active.band, band) == band {
+                continue;
+            }
+            let Some(band) = band else { continue };
+            changed.insert(active.name.name.clone(), band);
+            let sessions = active.members.values().filter_map(|presence| presence.session());
+            told.extend(sessions.map(|session| (session, band)));
+        }
+        for (session, band) in told {
+            if self.sessions.get(&session).is_some_and(|session| session.banded) {
+                self.send(session, Event::Band(band));
+            }
+        }
+        for (name, band) in changed {
+            self.log(JobEvent::Banded { name, band });
+        }
+    }
+
+    /// All jobs that run, and the rates of the links that they use.
+    fn contenders(&self) -> (BTreeMap<JobName, Contender>, Vec<u64>) {
+        let mut wires = Wires::default();
+        let mut jobs: BTreeMap<JobName, Contender> = BTreeMap::new();
+        for active in self.active.values().filter(|active| active.phase == Phase::Running) {
+            let name = &active.name.name;
+            let job = jobs.entry(name.clone()).or_insert_with(|| Contender {
+                priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
+                iteration: active.spec.iteration,
+                trees: Vec::new(),
+            });
+            // Nobody else asks where they are.
+            if self.config.banding.ranking == Ranking::Crux && job.iteration.is_some() {
+                job.trees.push(self.wires_of(active, &mut wires));
+            }
+        }
+        (jobs, wires.rates_bps)
+    }
+
+    fn wires_of(&self, active: &crate::jobs::Active, wires: &mut Wires) -> Vec<usize> {
+        let placement = &active.placement;
+        let link_bps = self.config.banding.link_bps;
+        let hosts = placement.members.iter().zip(&placement.shape().workers);
+        let hosts = hosts.map(|(member, at)| (Wire::Host(placement.switches[*at], member.ip()), link_bps));
+        let switches = placement.chosen.edges.iter().map(|edge| {
+            let link = edge.link.index();
+            (Wire::Switches(link), self.fleet.link_rate(link).unwrap_or(link_bps))
+        });
+        let mut numbers: Vec<usize> =
+            hosts.chain(switches).map(|(wire, rate_bps)| wires.number(wire, rate_bps)).collect();
+        // A host may have several workers, whose shares it sums itself or sends one after the other.
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// A worker asks for its job's classes of packets, now and whenever they change.
+    pub(super) fn tell_band(&mut self, id: SessionId, job: u16) {
+        let Some(active) = self.active.get(&job).filter(|active| active.phase == Phase::Running) else {
+            return;
+        };
+        // A controller may have had bands before it was started anew, and have none now.
+        let band = active.band.unwrap_or_default();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.banded = true;
+            self.send(id, Event::Band(band));
+        }
+    }
+}
