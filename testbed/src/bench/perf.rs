@@ -200,6 +200,8 @@ fn run(
         let (send, recv) = memory.prepare(call, in_place);
         // Counted outside of what is timed, barriers included: ranks that still read counters would hold up the others.
         let before = Wire::now();
+        // Whoever prepared longer is waited for in the first barrier, perhaps asleep; from the second all begin at once.
+        comm.barrier()?;
         comm.barrier()?;
         let started = Instant::now();
         perform(comm, call, send, recv)?;

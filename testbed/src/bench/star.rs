@@ -1,7 +1,7 @@
 //! Netfold against its peers on the same links: a star of hosts, each in a network namespace of its own, with the switch in the
 //! middle.
 //!
-//! The same all-reduce is timed the same way by all: a barrier, the call, as long as the slowest rank takes, and a barrier, so that
+//! The same all-reduce is timed the same way by all: two barriers, the call, as long as the slowest rank takes, and a barrier, so that
 //! no rank's check of the result takes the processor from one that is not done. Systems take turns, round after round, so that
 //! whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce algorithms; the fastest counts.
 

@@ -19,6 +19,7 @@ wrong = 0
 for iteration in range(iterations + warmup):
     tensor.fill(rank + 1)
     comm.barrier()
+    comm.barrier()
     started = time.perf_counter()
     comm.all_reduce(tensor)
     took = time.perf_counter() - started

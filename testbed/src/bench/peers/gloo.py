@@ -15,6 +15,7 @@ wrong = 0
 for iteration in range(iterations + warmup):
     tensor.fill_(float(int(rank) + 1))
     dist.barrier()
+    dist.barrier()
     started = time.perf_counter()
     dist.all_reduce(tensor)
     took = time.perf_counter() - started

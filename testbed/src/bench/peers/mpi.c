@@ -16,6 +16,7 @@ int main(int argc, char **argv) {
         for (long k = 0; k < count; k++)
             tensor[k] = (float)(rank + 1);
         MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
         double started = MPI_Wtime();
         MPI_Allreduce(MPI_IN_PLACE, tensor, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         double took = MPI_Wtime() - started;
