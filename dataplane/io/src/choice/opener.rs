@@ -67,8 +67,10 @@ mod tests {
     use super::*;
     use crate::Null;
 
-    /// What was opened, and for whom: the port, and whether it answers.
-    static OPENED: Mutex<Vec<(String, Vec<(u16, bool)>, String)>> = Mutex::new(Vec::new());
+    /// What was opened, for whom (the port, and whether it answers), and on which cores.
+    type Opened = (String, Vec<(u16, bool)>, String);
+
+    static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
     fn note(choice: &Choice, openings: &[Opening], cores: &Cores) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
         let of = openings.iter().map(|opening| (opening.local.port(), opening.answers)).collect();
