@@ -94,6 +94,9 @@ pub(crate) struct ThreadCounters {
     pub(crate) results: u64,
     pub(crate) output_dropped: u64,
     pub(crate) input_dropped: u64,
+    /// Packets that arrived by a queue of the interface that another thread has.
+    #[serde(default)]
+    pub(crate) crossed: u64,
 }
 
 /// Over all queues of a switch.

@@ -9,14 +9,14 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use netfold_io::{IoError, Opening, PacketIo, cores};
+use netfold_io::{Cores, IoError, Opening, PacketIo, cores};
 use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
 use netfold_wire::{Dscp, header};
 
 use crate::error::EmbeddedError;
 
 pub(crate) type Program = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, EmbeddedError> + Send>;
-pub(crate) type Open = Box<dyn FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send>;
+pub(crate) type Open = Box<dyn FnMut(usize, &[Opening], &Cores) -> Result<Box<dyn PacketIo>, IoError> + Send>;
 pub(crate) type Middleware = Box<dyn FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
 
 /// What every queue is made by, one after the other.
@@ -30,6 +30,10 @@ pub(crate) struct Makers {
     pub(crate) slots: Option<u32>,
     /// What the IP headers of packets say of their class.
     pub(crate) dscp: Dscp,
+    /// Where each queue is to listen.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The cores that they are kept on, in turn.
+    pub(crate) cores: Cores,
 }
 
 /// A queue that runs.
@@ -43,10 +47,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Starts queue `index` at `listen`, and waits until it is ready.
+    /// Starts queue `index`, and waits until it is ready.
     pub(crate) fn start(
         makers: &Arc<Mutex<Makers>>,
-        (index, listen): (usize, SocketAddr),
+        index: usize,
         core: Option<usize>,
     ) -> Result<Self, EmbeddedError> {
         let (ready, answer) = mpsc::sync_channel(1);
@@ -54,7 +58,7 @@ impl Queue {
         let run = move || {
             let made = core.map_or(Ok(()), cores::pin).map_err(EmbeddedError::Core);
             // Not held while packets flow; a maker that panicked is as good as gone, and so is the start.
-            let made = made.and_then(|()| makers.lock().unwrap_or_else(PoisonError::into_inner).make(listen));
+            let made = made.and_then(|()| makers.lock().unwrap_or_else(PoisonError::into_inner).make(index));
             drop(makers);
             let switch = match made {
                 Ok((switch, data, info)) => {
@@ -97,7 +101,7 @@ impl Drop for Queue {
 }
 
 impl Makers {
-    fn make(&mut self, listen: SocketAddr) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
+    fn make(&mut self, index: usize) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
         let pipeline = (self.program)()?;
         let info = pipeline.info().clone();
         if let Some(slots) = self.slots
@@ -105,17 +109,17 @@ impl Makers {
         {
             return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
         }
-        let opening = Opening {
-            datagram_len_max: header::LEN + info.lane_words as usize * 4,
-            ..Opening::at(listen).of_a_switch()
-        };
-        let mut io = (self.open)(&opening).map_err(EmbeddedError::Data)?;
+        let datagram_len_max = header::LEN + info.lane_words as usize * 4;
+        let opening =
+            |listen: &SocketAddr| Opening { datagram_len_max, ..Opening::at(*listen).of_a_switch() };
+        let openings: Vec<_> = self.listen.iter().map(opening).collect();
+        let mut io = (self.open)(index, &openings, &self.cores).map_err(EmbeddedError::Data)?;
         // Results may be marked in place of being dropped; jobs without congestion control take no notice.
         let _ = io.set_ecn_capable(true);
         if self.dscp != Dscp::NONE {
             io.set_dscp(&self.dscp).map_err(EmbeddedError::Data)?;
         }
-        let data = io.local_addr().unwrap_or(listen);
+        let data = io.local_addr().unwrap_or(self.listen[index]);
         let io = match &mut self.middleware {
             Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
             None => io,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
-use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
+use netfold_io::{Choice, Cores, IoError, Opener, Opening, PacketIo};
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
@@ -162,10 +162,17 @@ impl Builder {
     }
 
     /// What carries packets: UDP sockets unless told otherwise. Others may have an address of their own, which workers are told; the control
-    /// port stays at [`listen`](Self::listen)'s.
+    /// port stays at [`listen`](Self::listen)'s. Several [threads](Self::threads) share an interface.
     #[must_use]
     pub fn io(self, choice: Choice) -> Self {
-        self.io_by(move |opening| netfold_io::open(&choice, opening))
+        self.io_from(Opener::new(vec![choice], netfold_io::open_threads))
+    }
+
+    /// As [`io`](Self::io), by an opener, which may have a choice for each queue.
+    #[must_use]
+    pub fn io_from(mut self, mut opener: Opener) -> Self {
+        self.open = Box::new(move |index, openings, cores| opener.open(index, openings, cores));
+        self
     }
 
     /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is told where to listen, and how long packets are. It is
@@ -173,9 +180,12 @@ impl Builder {
     #[must_use]
     pub fn io_by(
         mut self,
-        open: impl FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
+        mut open: impl FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
     ) -> Self {
-        self.open = Box::new(open);
+        let absent = IoError::Unsupported;
+        self.open = Box::new(move |index, openings, _| {
+            open(openings.get(index).ok_or(absent("a queue that nobody described"))?)
+        });
         self
     }
 
@@ -206,8 +216,7 @@ impl Builder {
         let makers = Arc::new(Mutex::new(self.makers()));
         let mut queues = Vec::with_capacity(self.queues);
         for index in 0..self.queues {
-            let listen = SocketAddr::new(self.listen.ip(), port_of(self.listen.port(), index));
-            queues.push(Queue::start(&makers, (index, listen), self.cores.of(index))?);
+            queues.push(Queue::start(&makers, index, self.cores.of(index))?);
         }
         drop(makers);
         for (port, peer) in std::mem::take(&mut self.ports) {
@@ -251,6 +260,10 @@ impl Builder {
             egress: self.egress.take(),
             slots: self.controlled.then_some(self.slots),
             dscp: self.dscp,
+            listen: (0..self.queues)
+                .map(|index| SocketAddr::new(self.listen.ip(), port_of(self.listen.port(), index)))
+                .collect(),
+            cores: self.cores.clone(),
         }
     }
 
@@ -302,7 +315,8 @@ fn port_of(first: u16, index: usize) -> u16 {
 }
 
 fn over_udp() -> Open {
-    Box::new(|opening| netfold_io::open(&Choice::Udp, opening))
+    let mut opener = Opener::new(Vec::new(), netfold_io::open_threads);
+    Box::new(move |index, openings, cores| opener.open(index, openings, cores))
 }
 
 /// A switch that runs. Dropping it ends its jobs and stops it.

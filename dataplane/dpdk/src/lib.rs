@@ -48,7 +48,7 @@ pub use eal::{Eal, Memory};
 pub use error::DpdkError;
 #[cfg(feature = "dpdk")]
 pub use link::Dpdk;
-pub use open::open;
+pub use open::{open, open_threads};
 #[cfg(feature = "dpdk")]
 pub use port::{LinkState, Port, PortConfig, PortStats, Queue, Steering};
 pub use spec::{Huge, Options, Spec};

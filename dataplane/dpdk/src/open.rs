@@ -1,7 +1,7 @@
 //! From words to packet I/O.
 
-use netfold_io::PacketIo;
 use netfold_io::choice::{Choice, Opening};
+use netfold_io::{Cores, IoError, PacketIo};
 
 use crate::{DpdkError, Spec};
 
@@ -21,6 +21,26 @@ pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, Dpd
         return Err(DpdkError::Spec { spec: words.clone(), why: "one queue is all that is opened" });
     }
     device(&spec, opening)
+}
+
+/// Opens what several packet threads have, one each, as [`netfold_io::choice::open_threads`] does.
+///
+/// # Errors
+///
+/// As [`open`]; a device of DPDK has one thread.
+pub fn open_threads(
+    choice: &Choice,
+    openings: &[Opening],
+    cores: &Cores,
+) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
+    match choice {
+        Choice::Dpdk(words) if openings.len() > 1 => {
+            let why = "a device has one packet thread; name one for each (`--io` several times)";
+            Err(DpdkError::Spec { spec: words.clone(), why }.into())
+        }
+        Choice::Dpdk(_) => openings.iter().map(|opening| Ok(open(choice, opening)?)).collect(),
+        _ => netfold_io::choice::open_threads(choice, openings, cores),
+    }
 }
 
 #[cfg(feature = "dpdk")]
@@ -43,7 +63,6 @@ fn config(
 ) -> Result<netfold_io::ethernet::EthernetConfig, netfold_io::IoError> {
     use std::net::{IpAddr, SocketAddrV4};
 
-    use netfold_io::IoError;
     use netfold_io::ethernet::EthernetConfig;
 
     let local = match opening.local.ip() {
@@ -57,6 +76,7 @@ fn config(
         prefix_len: spec.prefix_len.unwrap_or(usual.prefix_len),
         gateway: spec.gateway,
         datagram_len_max: opening.datagram_len_max,
+        answers: opening.answers,
         ..usual
     })
 }

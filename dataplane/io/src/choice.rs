@@ -6,6 +6,7 @@
 //! packet-ring:eth0,address=10.0.0.9     a packet socket with a ring, at an address of its own
 //! af-xdp:eth0@2,gateway=10.0.0.1        an XDP socket on queue 2, peers beyond the network by a gateway
 //! af-xdp:eth0@0-3                       XDP sockets on four queues, from whichever datagrams arrive by
+//! af-xdp:eth0                           the first queue for one thread, all of the interface's for several
 //! dpdk:net_tap0,iface=nf0               a DPDK device, in programs that have DPDK
 //! shm:gpu                               rings in memory shared with the switch `gpu` of this host
 //! shm:gpu,uplink=af-xdp:eth0            the switch `gpu` itself, with an uplink for peers elsewhere
@@ -15,12 +16,15 @@
 //! by other means, if the interface has it, or else the interface's first; an interface without any gets the local one. The prefix is the
 //! kernel's for the address, or 24 bits.
 
+mod opener;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::str::FromStr;
 
+pub use self::opener::{OpenThreads, Opener};
 use crate::ethernet::EthernetConfig;
-use crate::{IoError, PacketIo};
+use crate::{Cores, IoError, PacketIo};
 
 /// Queues of an interface that one switch or worker may open.
 const XDP_QUEUES_MAX: u32 = 64;
@@ -49,8 +53,9 @@ pub enum Choice {
     AfPacket(Raw),
     /// A packet socket with a receive ring.
     PacketRing(Raw),
-    /// XDP sockets on queues that follow each other: the first, and how many.
-    AfXdp(Raw, u32, u32),
+    /// XDP sockets on queues that follow each other: the first, and how many. `None`: the first queue alone, or for several threads all that
+    /// the interface has.
+    AfXdp(Raw, Option<(u32, u32)>),
     /// A DPDK device, in DPDK's words. This crate only knows the name.
     Dpdk(String),
     /// Rings in memory shared by processes of one host: a switch's name there, and what carries the packets of that switch to peers
@@ -86,7 +91,7 @@ impl FromStr for Choice {
             "af-xdp" => {
                 let mut raw = raw(rest).map_err(wrong)?;
                 let Some((interface, queue)) = raw.interface.rsplit_once('@') else {
-                    return Ok(Self::AfXdp(raw, 0, 1));
+                    return Ok(Self::AfXdp(raw, None));
                 };
                 let number = |text: &str| text.parse::<u32>().map_err(|_| wrong("the queue is no number"));
                 let (first, last) = queue.split_once('-').unwrap_or((queue, queue));
@@ -98,7 +103,7 @@ impl FromStr for Choice {
                     return Err(wrong("name an interface"));
                 }
                 raw.interface = interface.to_owned();
-                Ok(Self::AfXdp(raw, first, last - first + 1))
+                Ok(Self::AfXdp(raw, Some((first, last - first + 1))))
             }
             _ => Err(wrong("there is no such kind")),
         }
@@ -175,9 +180,9 @@ impl fmt::Display for Choice {
             Self::Udp => f.write_str("udp"),
             Self::AfPacket(raw) => write!(f, "af-packet:{}{raw}", raw.interface),
             Self::PacketRing(raw) => write!(f, "packet-ring:{}{raw}", raw.interface),
-            Self::AfXdp(raw, 0, 1) => write!(f, "af-xdp:{}{raw}", raw.interface),
-            Self::AfXdp(raw, queue, 0 | 1) => write!(f, "af-xdp:{}@{queue}{raw}", raw.interface),
-            Self::AfXdp(raw, first, count) => {
+            Self::AfXdp(raw, None) => write!(f, "af-xdp:{}{raw}", raw.interface),
+            Self::AfXdp(raw, Some((queue, 0 | 1))) => write!(f, "af-xdp:{}@{queue}{raw}", raw.interface),
+            Self::AfXdp(raw, Some((first, count))) => {
                 write!(f, "af-xdp:{}@{first}-{}{raw}", raw.interface, first.saturating_add(count - 1))
             }
             Self::Dpdk(device) => write!(f, "dpdk:{device}"),
@@ -198,19 +203,30 @@ pub struct Opening {
     pub datagram_len_max: usize,
     /// Whether this is a switch's end, which others come to: that makes a difference for rings in shared memory.
     pub hub: bool,
+    /// Whether it answers ARP and pings where the kernel does not: of several threads on one interface the first does.
+    pub answers: bool,
 }
 
 impl Opening {
     /// Opens at `local`, with ports to be bound later and datagrams as long as they come.
     #[must_use]
     pub fn at(local: SocketAddr) -> Self {
-        Self { local, peer: None, datagram_len_max: usize::MAX, hub: false }
+        Self { local, peer: None, datagram_len_max: usize::MAX, hub: false, answers: true }
     }
 
     /// The same for a switch's end.
     #[must_use]
     pub fn of_a_switch(self) -> Self {
         Self { hub: true, ..self }
+    }
+}
+
+impl Choice {
+    /// Whether several threads share one device, which is opened for all of them at once ([`open_threads`]). Of all others each thread opens one
+    /// of its own.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::AfXdp(..) | Self::Dpdk(_))
     }
 }
 
@@ -225,6 +241,25 @@ pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoE
         return Err(IoError::Absent { choice: choice.to_string(), remedy });
     }
     here::open(choice, opening)
+}
+
+/// Opens one device for several threads, a backend for each: XDP sockets on one interface, where thread i has the datagrams to its own port
+/// by whichever of the queues they arrive. The first answers ARP and pings where the kernel does not. Where a choice is not
+/// [shared](Choice::is_shared), or there is one thread, as [`open`].
+///
+/// # Errors
+///
+/// As [`open`]; [`IoError::Address`] when the threads are not at one IP address.
+pub fn open_threads(
+    choice: &Choice,
+    openings: &[Opening],
+    cores: &Cores,
+) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
+    match choice {
+        #[cfg(target_os = "linux")]
+        Choice::AfXdp(raw, queues) if openings.len() > 1 => here::xdp_threads(raw, *queues, openings, cores),
+        _ => openings.iter().map(|opening| open(choice, opening)).collect(),
+    }
 }
 
 /// The configuration of [`Ethernet`](crate::ethernet::Ethernet) that a choice amounts to, for a link that is opened elsewhere.
@@ -255,6 +290,7 @@ pub fn ethernet_config(
         prefix_len: raw.prefix_len.or(network(ip)).unwrap_or(config.prefix_len),
         gateway: raw.gateway,
         datagram_len_max: opening.datagram_len_max,
+        answers: opening.answers,
         ..config
     })
 }
@@ -263,12 +299,12 @@ pub fn ethernet_config(
 mod here {
     use std::net::SocketAddr;
 
-    use super::{Choice, Opening, Raw, ethernet_config};
+    use super::{Choice, Opening, Raw, XDP_QUEUES_MAX, ethernet_config};
     use crate::ethernet::{Claim, Ethernet};
-    use crate::link::{AfPacket, Link, PacketRing, XdpConfig, XdpQueues, ipv4_of};
+    use crate::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, XdpQueues, ipv4_of};
     use crate::shm::{Hub, Spoke};
     use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
-    use crate::{IoError, PacketIo};
+    use crate::{Cores, IoError, PacketIo};
 
     pub(super) fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
         match choice {
@@ -276,13 +312,51 @@ mod here {
             Choice::PacketRing(raw) => {
                 over("packet-ring", raw, opening, |_| PacketRing::open(&raw.interface))
             }
-            Choice::AfXdp(raw, queue, count) => over("af-xdp", raw, opening, |claim| {
-                let config = XdpConfig { queue: *queue, ..XdpConfig::new(claim.address()) };
-                XdpQueues::open(&raw.interface, config, *count)
+            Choice::AfXdp(raw, queues) => over("af-xdp", raw, opening, |claim| {
+                let (queue, count) = queues.unwrap_or((0, 1));
+                let config = XdpConfig { queue, ..XdpConfig::new(claim.address()) };
+                XdpQueues::open(&raw.interface, config, count)
             }),
             Choice::Shm(name, uplink) => shm(name, uplink.as_deref(), opening),
             _ => udp(opening),
         }
+    }
+
+    /// Claims all addresses, because the program is told all ports, and then opens the interface.
+    pub(super) fn xdp_threads(
+        raw: &Raw,
+        queues: Option<(u32, u32)>,
+        openings: &[Opening],
+        cores: &Cores,
+    ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
+        let found = ipv4_of("af-xdp", &raw.interface)?;
+        let mut ends = Vec::with_capacity(openings.len());
+        for opening in openings {
+            let config = ethernet_config(raw, opening, &found)?;
+            ends.push((config, Claim::new(config.address)?, opening.peer));
+        }
+        let ports: Vec<u16> = ends.iter().map(|(_, claim, _)| claim.address().port()).collect();
+        let Some((first, _, _)) = ends.first() else { return Ok(Vec::new()) };
+        let at_one_address = ends.iter().all(|(config, _, _)| config.address.ip() == first.address.ip());
+        if !at_one_address {
+            let problem = "packet threads that share an interface have one address";
+            return Err(IoError::Address { address: SocketAddr::V4(first.address), problem });
+        }
+        let (queue, count) = match queues {
+            Some(queues) => queues,
+            None => (0, Xdp::queues_of(&raw.interface)?),
+        };
+        if count > XDP_QUEUES_MAX {
+            return Err(IoError::Unsupported(
+                "more than 64 queues: lower the interface's by `ethtool -L`, or name some",
+            ));
+        }
+        let config = XdpConfig { queue, ..XdpConfig::new(first.address) };
+        let links = XdpQueues::open_threads(&raw.interface, config, count, &ports, cores)?;
+        let ends = links.into_iter().zip(ends).map(|(link, (config, claim, peer))| {
+            Ok(Box::new(Ethernet::claimed(link, peer, config, claim)?) as Box<dyn PacketIo>)
+        });
+        ends.collect()
     }
 
     fn shm(name: &str, uplink: Option<&Choice>, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
@@ -354,15 +428,18 @@ mod tests {
             ("udp", Choice::Udp),
             ("af-packet:eth0", Choice::AfPacket(raw("eth0"))),
             ("packet-ring:eth0,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::PacketRing(all.clone())),
-            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), 0, 1)),
-            ("af-xdp:eth0@2", Choice::AfXdp(raw("eth0"), 2, 1)),
-            ("af-xdp:eth0@0-3", Choice::AfXdp(raw("eth0"), 0, 4)),
-            ("af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::AfXdp(all.clone(), 3, 1)),
+            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), None)),
+            ("af-xdp:eth0@2", Choice::AfXdp(raw("eth0"), Some((2, 1)))),
+            ("af-xdp:eth0@0-3", Choice::AfXdp(raw("eth0"), Some((0, 4)))),
+            (
+                "af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1",
+                Choice::AfXdp(all.clone(), Some((3, 1))),
+            ),
             ("shm:gpu-0", Choice::Shm("gpu-0".into(), None)),
             ("shm:gpu,uplink=udp", Choice::Shm("gpu".into(), Some(Box::new(Choice::Udp)))),
             (
                 "shm:gpu,uplink=af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1",
-                Choice::Shm("gpu".into(), Some(Box::new(Choice::AfXdp(all, 3, 1)))),
+                Choice::Shm("gpu".into(), Some(Box::new(Choice::AfXdp(all, Some((3, 1)))))),
             ),
             ("dpdk:net_tap0,iface=nf0 --no-huge", Choice::Dpdk("net_tap0,iface=nf0 --no-huge".into())),
         ] {

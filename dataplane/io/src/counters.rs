@@ -29,6 +29,8 @@ pub struct IoCounters {
     /// Datagrams or frames that arrived and were dropped below us, because a socket's buffer or a ring was full (or a checksum wrong). Kept by
     /// the system, for which datagrams that it has coalesced may be one; 0 where it does not say.
     pub rx_dropped: u64,
+    /// Datagrams that arrived by a queue of another thread, where several threads share an interface ([`link::XdpQueues`](crate::link)).
+    pub rx_crossed: u64,
     /// "Connection refused" reports: nobody listens at the peer's address at the moment.
     pub refused: u64,
     /// Calls of `transmit` that took fewer packets than offered.
@@ -65,6 +67,7 @@ impl IoCounters {
             unresolved,
             tx_failed,
             rx_dropped,
+            rx_crossed,
             refused,
             backpressure,
             rx_calls,
@@ -86,6 +89,7 @@ impl IoCounters {
         *unresolved += other.unresolved;
         *tx_failed += other.tx_failed;
         *rx_dropped += other.rx_dropped;
+        *rx_crossed += other.rx_crossed;
         *refused += other.refused;
         *backpressure += other.backpressure;
         *rx_calls += other.rx_calls;

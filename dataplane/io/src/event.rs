@@ -32,7 +32,8 @@ impl EventBell {
         self.event.as_fd()
     }
 
-    fn ring(&self) {
+    /// Ends the current or the next sleep.
+    pub(crate) fn ring(&self) {
         self.rung.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {

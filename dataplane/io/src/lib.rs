@@ -67,7 +67,7 @@ mod vacant;
 
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
-pub use choice::{Choice, Opening, open};
+pub use choice::{Choice, Opener, Opening, open, open_threads};
 pub use cores::{CoreError, Cores};
 pub use counters::IoCounters;
 pub use error::IoError;

@@ -178,3 +178,62 @@ fn links() {
         assert!(calls <= calls_max, "{name}: {calls} calls a datagram");
     }
 }
+
+/// The same for a thread whose datagrams all arrive by another thread's queue.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_of_one_interface() {
+    use netfold_io::ethernet::{Ethernet, EthernetConfig};
+    use netfold_io::link::{XdpConfig, XdpQueues};
+    use netfold_io::{Cores, Opening, open_threads};
+    use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let made = Segment::pair_with_queues(1500, 2).and_then(|segment| {
+        let ends = segment.namespace().run(|| -> Result<_, netfold_io::IoError> {
+            let at = address(HUB);
+            let opening = |port| Opening::at((*at.ip(), port).into());
+            let both = [opening(at.port() + 1), opening(at.port())];
+            let choice = format!("af-xdp:{HUB}").parse().expect("a choice");
+            let hubs = open_threads(&choice, &both, &Cores::default())?;
+            // The hub's thread answers by its own queue, which is the second.
+            let link = XdpQueues::open(&spoke(0), XdpConfig::new(address(&spoke(0))), 2)?;
+            Ok((Ethernet::connect(link, at.into(), EthernetConfig::new(address(&spoke(0))))?, hubs))
+        });
+        ends.map_err(|error| error.to_string())
+    });
+    let (near, mut hubs) = match made {
+        Ok(ends) => ends,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return;
+        }
+    };
+    let (mut far, mut first) = (hubs.pop().expect("two"), hubs.pop().expect("two"));
+    far.bind_port(PortId(0), near.local_addr().expect("adapters have one")).expect("bind_port");
+    /// Ends the other thread, also when a check fails.
+    struct Ended<'a>(&'a AtomicBool, std::task::Waker);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            self.1.wake_by_ref();
+        }
+    }
+    let (stop, waker) = (AtomicBool::new(false), first.waker());
+    std::thread::scope(|scope| {
+        let ended = Ended(&stop, waker);
+        let owner = scope.spawn(|| {
+            let mut batch = first.capabilities().batch();
+            let before = ALLOCATIONS.get();
+            while !stop.load(Ordering::Acquire) {
+                first.wait(Duration::from_secs(20)).expect("wait");
+                first.receive(&mut batch).expect("receive");
+            }
+            ALLOCATIONS.get() - before
+        });
+        let (count, calls) = counted(near, far);
+        drop(ended);
+        assert_eq!((count, owner.join().expect("no panic")), (0, 0), "allocations");
+        assert!(calls <= 0.2, "{calls} calls a datagram");
+    });
+}

@@ -33,7 +33,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Network, RunErr
     let open = |place: Place, number: usize, peer: Option<SocketAddr>| {
         let choice = choice(carrier, number, mtu)?;
         let hub = peer.is_none();
-        let opening = Opening { local: address(place), peer, datagram_len_max, hub };
+        let opening = Opening { local: address(place), peer, datagram_len_max, hub, answers: true };
         let name = place.namespace(&namespaces);
         let opened = within(&name, move || netfold_dpdk::open(&choice, &opening));
         let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;

@@ -18,7 +18,7 @@ use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueuePlace};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
-use netfold_io::{Choice, Cores, IoError, PacketIo};
+use netfold_io::{Choice, Cores, IoError, Opener, PacketIo};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
@@ -204,12 +204,11 @@ impl SwitchCommand {
         if let Some(queues) = self.egress.config()? {
             builder = builder.queues(queues);
         }
-        let mut choices = self.io.clone().into_iter().cycle();
         let switch = builder
             .listen(self.listen)
             .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
-            .io_by(move |opening| Ok(netfold_dpdk::open(&choices.next().unwrap_or_default(), opening)?))
+            .io_from(Opener::new(self.io.clone(), netfold_dpdk::open_threads))
             .pipeline_by(make)
             .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))

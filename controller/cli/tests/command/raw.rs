@@ -3,17 +3,18 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::process::{PATIENCE, Process, is_root, netfold_within, run, text};
+use crate::process::{PATIENCE, Process, is_root, netfold_within, number, run, text};
 
-/// A namespace with a pair of virtual interfaces, of which `v0` has an address. Dropping it removes them.
+/// A namespace with a pair of virtual interfaces of two queues, of which `v0` has an address. Dropping it removes them.
 struct Pair(String);
 
 impl Pair {
-    fn new() -> Self {
-        let pair = Self(format!("netfold-{}-raw", std::process::id()));
+    fn new(name: &str) -> Self {
+        let pair = Self(format!("netfold-{}-{name}", std::process::id()));
         let name = &pair.0;
         pair.command(&format!("ip netns add {name}"));
-        pair.command(&format!("ip -n {name} link add v0 type veth peer name v1"));
+        let queues = "numrxqueues 2 numtxqueues 2";
+        pair.command(&format!("ip -n {name} link add v0 {queues} type veth peer name v1 {queues}"));
         pair.command(&format!("ip -n {name} addr add 10.82.0.1/24 dev v0"));
         for interface in ["lo", "v0", "v1"] {
             pair.command(&format!("ip -n {name} link set {interface} up"));
@@ -36,8 +37,8 @@ impl Pair {
         format!("{link}{queues}")
     }
 
-    fn switch(&self, listen: &str) -> Process {
-        let arguments = format!("switch --listen {listen} --io af-xdp:v0");
+    fn switch(&self, more: &str) -> Process {
+        let arguments = format!("switch --listen 10.82.0.1:20038 --io af-xdp:v0 {more}");
         Process::spawn(netfold_within(&self.0, &arguments))
     }
 }
@@ -48,23 +49,31 @@ impl Drop for Pair {
     }
 }
 
-#[test]
-fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
+/// Whether there are XDP sockets here; says that the test is skipped if not.
+fn has_xdp() -> bool {
     if !is_root() {
-        return;
+        return false;
     }
     // A back end that cannot run here has no line.
     let (code, lines) = run("bench io --io af-xdp --rounds 1 --turn-ms 20");
     if lines.is_empty() {
         println!("skipped: no XDP sockets here");
-        return;
+        return false;
     }
     assert_eq!((code, text(&lines[0], "io")), (Some(0), "af-xdp"), "{lines:?}");
-    let pair = Pair::new();
+    true
+}
+
+#[test]
+fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
+    if !has_xdp() {
+        return;
+    }
+    let pair = Pair::new("raw");
     let before = pair.shown();
     assert!(!before.contains("xdp"), "{before}");
-    for end in ["KILL", "KILL", "TERM"] {
-        let mut switch = pair.switch("10.82.0.1:20038");
+    for (threads, end) in [(1, "KILL"), (1, "KILL"), (1, "TERM"), (2, "KILL"), (2, "KILL"), (2, "TERM")] {
+        let mut switch = pair.switch(&format!("--threads {threads}"));
         switch.event("listening");
         assert!(pair.shown().contains("prog/xdp"), "{}", pair.shown());
         switch.signal(end);
@@ -75,4 +84,50 @@ fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
             assert!(begun.elapsed() < PATIENCE, "after {end}: {}\nbefore: {before}", pair.shown());
         }
     }
+}
+
+/// Each packet thread has a queue of the one interface and a port; what comes by the other queue is its own all the same.
+#[test]
+fn threads_share_an_interface_and_every_element_is_right() {
+    const RANKS: usize = 3;
+    if !has_xdp() {
+        return;
+    }
+    let (near, far) = (Pair::new("near"), Pair::new("far"));
+    let (here, there) = (&near.0, &far.0);
+    near.command(&format!("ip -n {there} link del v0"));
+    near.command(&format!("ip -n {here} link set v1 netns {there}"));
+    near.command(&format!("ip -n {there} addr add 10.82.0.2/24 dev v1"));
+    near.command(&format!("ip -n {there} link set v1 up"));
+    let mut switch = near.switch("--threads 2 --loss 0.01 --slots 64");
+    let listening = switch.event("listening");
+    let places: Vec<_> =
+        listening["threads"].as_array().unwrap().iter().map(|at| text(at, "address")).collect();
+    assert_eq!(places, ["10.82.0.1:20038", "10.82.0.1:20039"]);
+    let worker = |rank| {
+        let job = format!("--job both --rank {rank} --world {RANKS} --trees 2 --slots 64 --mode bfp32");
+        let arguments = format!("worker --switch 10.82.0.1:20038 {job} --bytes 1MiB --iterations 3");
+        Process::spawn(netfold_within(there, &arguments))
+    };
+    let mut workers: Vec<_> = (0..RANKS).map(worker).collect();
+    for worker in &mut workers {
+        let lines = worker.rest();
+        assert!(worker.wait().success(), "{lines:?}");
+        let done: Vec<_> = lines.iter().filter(|line| text(line, "event") == "all_reduce").collect();
+        assert!(done.len() == 3 && done.iter().all(|line| number(line, "wrong") == 0.0), "{lines:?}");
+    }
+    switch.signal("TERM");
+    let counters = switch.event("counters");
+    assert!(number(&counters, "fault_dropped") > 0.0 && number(&counters, "repeated") > 0.0, "{counters}");
+    for thread in counters["threads"].as_array().unwrap() {
+        assert!(number(thread, "results") > 100.0, "{counters}");
+        assert!(number(thread, "crossed") <= number(thread, "packets_in"), "{counters}");
+    }
+    assert!(switch.wait().success());
+
+    // A third thread would have no queue.
+    let mut refused = near.switch("--threads 3");
+    let said = refused.rest();
+    assert_eq!(refused.wait().code(), Some(1), "{said:?}");
+    assert!(text(said.last().unwrap(), "message").contains("receive queue"), "{said:?}");
 }

@@ -63,11 +63,22 @@ impl Segment {
     ///
     /// What this machine lacks: the right to make a namespace, `ip`, or bridges.
     pub fn new() -> Result<Self, String> {
+        Self::with_queues(1)
+    }
+
+    /// The same, where the hub's interface has several queues to receive by.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_queues(queues: usize) -> Result<Self, String> {
         let segment = Self::empty()?;
         let mut script = format!("link add segment type bridge\nlink set segment up mtu {MTU}\n");
         for (index, name) in (0..SPOKES).map(spoke).chain([HUB.to_owned()]).enumerate() {
+            let several = format!("numrxqueues {queues} numtxqueues {queues}");
+            let queues = if name == HUB { &several[..] } else { "" };
             script += &format!(
-                "link add {name} mtu {MTU} type veth peer name port{index} mtu {MTU}\n\
+                "link add {name} {queues} mtu {MTU} type veth peer name port{index} {queues} mtu {MTU}\n\
                  link set port{index} master segment up\n\
                  link set {name} up\n"
             );
@@ -82,10 +93,20 @@ impl Segment {
     ///
     /// As [`new`](Self::new).
     pub fn pair(mtu: usize) -> Result<Self, String> {
+        Self::pair_with_queues(mtu, 1)
+    }
+
+    /// The same with several queues: what one end sends by a queue the other receives by the queue of that number.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn pair_with_queues(mtu: usize, queues: usize) -> Result<Self, String> {
         let segment = Self::empty()?;
         let spoke = spoke(0);
+        let each = format!("mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
         let script = format!(
-            "link add {HUB} mtu {mtu} type veth peer name {spoke} mtu {mtu}\nlink set {HUB} up\nlink set {spoke} up\n"
+            "link add {HUB} {each} type veth peer name {spoke} {each}\nlink set {HUB} up\nlink set {spoke} up\n"
         );
         segment.namespace.script("ip -batch -", &script)?;
         Ok(segment)
@@ -133,9 +154,31 @@ impl Segment {
         hub: Open<H>,
         spokes: Open<S>,
     ) -> Result<Rig, String> {
+        self.around(
+            move || {
+                let link = hub(HUB)?;
+                Ok((Box::new(Ethernet::bind(link, hub_config()).expect("the hub's adapter")) as _, ()))
+            },
+            spokes,
+        )
+    }
+
+    /// A rig around a hub at [`hub_config`]'s address that `hub` opens, with what is to live as long.
+    ///
+    /// # Errors
+    ///
+    /// As [`rig`](Self::rig).
+    ///
+    /// # Panics
+    ///
+    /// As [`rig`](Self::rig).
+    pub fn around<S: Link + 'static, K: Send + 'static>(
+        self,
+        hub: impl FnOnce() -> Result<(Box<dyn PacketIo>, K), IoError> + Send + 'static,
+        spokes: Open<S>,
+    ) -> Result<Rig, String> {
         let made = self.namespace.run(move || -> Result<_, String> {
-            let link = hub(HUB).map_err(|error| reason(&error))?;
-            let hub = Ethernet::bind(link, hub_config()).expect("the hub's adapter");
+            let (hub, keep) = hub().map_err(|error| reason(&error))?;
             let at: SocketAddrV4 = hub_config().address;
             let mut made: Vec<Box<dyn PacketIo>> = Vec::new();
             for index in 0..SPOKES {
@@ -143,12 +186,12 @@ impl Segment {
                 let spoke = Ethernet::connect(link, SocketAddr::V4(at), spoke_config(index));
                 made.push(Box::new(spoke.expect("a spoke's adapter")));
             }
-            Ok((Box::new(hub) as Box<dyn PacketIo>, made))
+            Ok((hub, made, keep))
         });
-        let (hub, spokes) = made?;
+        let (hub, spokes, keep) = made?;
         let mut rig = Rig::bound(hub, spokes).settled();
         rig.interface = Some(Arc::new(self.clone()));
-        rig.keep = Box::new(self);
+        rig.keep = Box::new((keep, self));
         Ok(rig)
     }
 

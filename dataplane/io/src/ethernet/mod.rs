@@ -73,13 +73,22 @@ pub struct EthernetConfig {
     pub datagram_len_max: usize,
     /// Whether UDP checksums are written. Received ones are checked wherever there are any.
     pub udp_checksum: bool,
+    /// Whether ARP and pings are answered where the kernel does not have the address. Of several backends at one address one does.
+    pub answers: bool,
 }
 
 impl EthernetConfig {
-    /// The usual configuration for an address: a network of 24 bits, no gateway, datagrams as long as frames carry, checksums.
+    /// The usual configuration for an address: a network of 24 bits, no gateway, datagrams as long as frames carry, checksums, answers.
     #[must_use]
     pub fn new(address: SocketAddrV4) -> Self {
-        Self { address, prefix_len: 24, gateway: None, datagram_len_max: usize::MAX, udp_checksum: true }
+        Self {
+            address,
+            prefix_len: 24,
+            gateway: None,
+            datagram_len_max: usize::MAX,
+            udp_checksum: true,
+            answers: true,
+        }
     }
 
     /// As [`new`](Self::new), on Netfold's own UDP port.
@@ -109,7 +118,7 @@ struct Upper {
     config: EthernetConfig,
     role: Role,
     neighbours: Neighbours,
-    /// `None` where the kernel answers.
+    /// `None` where the kernel answers, or another backend at this address.
     answers: Option<Answers>,
     counters: IoCounters,
     datagram_len_max: usize,
@@ -161,7 +170,7 @@ impl<L: Link> Ethernet<L> {
         let config = EthernetConfig { address: claim.address(), ..config };
         link.hear_port(config.address.port())?;
         let own = Own { mac: EthernetAddress(properties.mac), ip: *config.address.ip() };
-        let answers = (!claim.is_the_kernels()).then(|| {
+        let answers = (config.answers && !claim.is_the_kernels()).then(|| {
             let mut answers = Answers::new(own, config.prefix_len, properties.frame_len_max, Instant::now());
             if let Some(gateway) = config.gateway {
                 answers.set_gateway(gateway);

@@ -20,6 +20,10 @@ pub(crate) struct Mapping {
 // SAFETY: the area belongs to the value alone (beside the kernel), and is reached through it by whoever has it.
 unsafe impl Send for Mapping {}
 
+// SAFETY: through a shared reference whole words are read and written atomically, and bytes are copied out that belong to whoever asks for
+// them, by the protocol of the area: `lend` alone writes bytes then, and its caller vouches that nobody else touches them.
+unsafe impl Sync for Mapping {}
+
 impl Mapping {
     /// Maps `len` bytes of what `fd` offers at `offset`, shared.
     pub(crate) fn of(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
@@ -119,13 +123,18 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// The kernel must not read or write these bytes as long as the borrow lives: they belong to us by the protocol of the area.
-    pub(crate) unsafe fn lend(&mut self, offset: usize, len: usize) -> Option<&mut [u8]> {
+    /// Nobody may read or write these bytes as long as the borrow lives, the kernel and other threads included: they belong to the caller by
+    /// the protocol of the area.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "threads have parts of one area, and the caller vouches for this one"
+    )]
+    pub(crate) unsafe fn lend(&self, offset: usize, len: usize) -> Option<&mut [u8]> {
         if offset > self.len || self.len - offset < len {
             return None;
         }
-        // SAFETY: the bytes lie within the area, are initialised (mapped memory is zero or what was written), and are borrowed through
-        // `&mut self`, so by nobody else here; the caller vouches for the kernel.
+        // SAFETY: the bytes lie within the area and are initialised (mapped memory is zero or what was written); the caller vouches that
+        // they are borrowed by nobody else.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), len) })
     }
 }

@@ -79,6 +79,23 @@ pub(super) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, queue: u32, flags: u16) -
     bind(fd, &address)
 }
 
+/// Binds an XDP socket to a queue that another socket is bound to, with that one's memory, fill and completion rings.
+pub(super) fn bind_beside(
+    fd: BorrowedFd<'_>,
+    index: u32,
+    queue: u32,
+    other: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: libc::XDP_SHARED_UMEM,
+        sxdp_ifindex: index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: other.as_raw_fd() as u32,
+    };
+    bind(fd, &address)
+}
+
 fn bind<T: Copy>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
     // SAFETY: pointer and length describe `address`, which lives through the call; the kernel only reads it.
     let rc = unsafe {
@@ -134,8 +151,26 @@ pub(super) fn state(fd: BorrowedFd<'_>, name: &str, index: u32) -> State {
     }
 }
 
+/// How many receive queues an interface has in use, at least 1; 1 where its driver does not say.
+/// Source: `struct ethtool_channels` of linux/ethtool.h.
+pub(super) fn receive_queues(fd: BorrowedFd<'_>, name: &str) -> u32 {
+    const SIOCETHTOOL: c_ulong = 0x8946;
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    const RX_COUNT: usize = 5;
+    const COMBINED_COUNT: usize = 8;
+    let Some(mut asked) = request(name) else { return 1 };
+    let mut channels = [0_u32; 9];
+    channels[0] = ETHTOOL_GCHANNELS;
+    asked.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+    match ask(fd, SIOCETHTOOL, asked) {
+        Ok(_) => channels[RX_COUNT].saturating_add(channels[COMBINED_COUNT]).max(1),
+        Err(_) => 1,
+    }
+}
+
 fn ask(fd: BorrowedFd<'_>, what: c_ulong, mut request: libc::ifreq) -> io::Result<libc::ifreq> {
-    // SAFETY: the pointer is to an `ifreq`, which these requests read and write, and which lives through the call.
+    // SAFETY: the pointer is to an `ifreq`, which these requests read and write, and which lives through the call; where it points on, that
+    // is to the array in `receive_queues`, which does, too, and has the length of what that request writes.
     let rc = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, ptr::from_mut(&mut request)) };
     checked(rc).map(|_| request)
 }

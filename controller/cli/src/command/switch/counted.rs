@@ -16,6 +16,7 @@ pub(super) fn counters(threads: &[SwitchCounters], controller_dropped: u64, last
         results: counted.results,
         output_dropped: counted.output_dropped,
         input_dropped: counted.io.rx_dropped,
+        crossed: counted.io.rx_crossed,
     };
     let counted: SwitchCounters = threads.iter().cloned().sum();
     Counters {
@@ -102,8 +103,12 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
         ))?;
     }
     for (index, thread) in c.threads.iter().enumerate() {
+        let crossed = match thread.crossed {
+            0 => String::new(),
+            crossed => format!(", {} by others' queues of the interface", grouped(crossed)),
+        };
         output.line(format_args!(
-            "  thread {index:<3} in {} packets, out {}, {} results",
+            "  thread {index:<3} in {} packets{crossed}, out {}, {} results",
             grouped(thread.packets_in),
             grouped(thread.packets_out),
             grouped(thread.results)

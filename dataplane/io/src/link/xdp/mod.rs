@@ -1,9 +1,11 @@
 //! XDP sockets: frames of one queue, taken by a program before the kernel's network stack sees them.
 
+mod guest;
 mod program;
 mod queue;
 mod queues;
 mod ring;
+mod threads;
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,13 +66,14 @@ impl XdpConfig {
 /// leaves the interface with the last link that uses it, and when the process is killed.
 ///
 /// Datagrams that arrive by queues without a socket go to the kernel. Give the interface one queue (`ethtool -L IFACE combined 1`), steer our
-/// datagrams to ours (`ethtool -N`), or open all, for a thread each ([`open_queues`](Self::open_queues)) or for one
-/// ([`XdpQueues`]).
+/// datagrams to ours (`ethtool -N`), or open all, for a thread each ([`open_queues`](Self::open_queues)), for one
+/// ([`XdpQueues`]), or for several that are told apart by their ports ([`XdpQueues::open_threads`]).
 ///
 /// A driver that cannot run the program has it run behind it; [`mode`](Self::mode) and the link's name say so. On pairs of virtual
 /// interfaces frames have checksums that nobody finished ([`ethernet`](crate::ethernet) takes them).
 pub struct Xdp {
     queue: Queue,
+    number: u32,
     device: Device,
     fd: OwnedFd,
     arp: OwnedFd,
@@ -104,24 +107,29 @@ impl Xdp {
     ///
     /// As [`open`](Self::open).
     pub fn open_queues(interface: &str, config: XdpConfig, count: u32) -> Result<Vec<Self>, IoError> {
-        let refuse = |source| refused(NAME, interface, source);
-        let look = socket::socket(libc::AF_PACKET, libc::SOCK_RAW).map_err(refuse)?;
-        let index = Device::open(NAME, interface, look.as_fd())?.facts.index;
-        let attach = |hook| Attachment::new(index, hook, config.queue.saturating_add(count), config.address);
-        let first = if config.force_generic { Hook::Generic } else { Hook::Driver };
-        let (attachment, hook) = match attach(first) {
-            Ok(attachment) => (attachment, first),
-            Err(error) if first == Hook::Driver && queue::driver_cannot(&error) && !config.native_only => {
-                (attach(Hook::Generic).map_err(refuse)?, Hook::Generic)
-            }
-            Err(error) => return Err(refuse(error)),
-        };
-        let attachment = Arc::new(attachment);
+        let attachment = attach(interface, &config, count, &[config.address.port()])?;
         let queues = config.queue..config.queue.saturating_add(count);
-        queues.map(|queue| Self::on(interface, queue, hook, Arc::clone(&attachment))).collect()
+        queues.map(|queue| Self::on(interface, (queue, 0), &attachment)).collect()
     }
 
-    fn on(interface: &str, number: u32, hook: Hook, attachment: Arc<Attachment>) -> Result<Self, IoError> {
+    /// How many receive queues an interface has in use; 1 where its driver does not say.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Link`] when there is no such interface, or without the right to look.
+    pub fn queues_of(interface: &str) -> Result<u32, IoError> {
+        let refuse = |source| refused(NAME, interface, source);
+        let look = socket::socket(libc::AF_PACKET, libc::SOCK_RAW).map_err(refuse)?;
+        Device::open(NAME, interface, look.as_fd())?;
+        Ok(socket::receive_queues(look.as_fd(), interface))
+    }
+
+    /// Opens a queue, which has what arrives by it for the program's port of that number.
+    fn on(
+        interface: &str,
+        (number, port): (u32, u32),
+        (attachment, hook): &(Arc<Attachment>, Hook),
+    ) -> Result<Self, IoError> {
         let refuse = |source| refused(NAME, interface, source);
         let arp = socket::socket(libc::AF_PACKET, libc::SOCK_RAW).map_err(refuse)?;
         let device = Device::open(NAME, interface, arp.as_fd())?;
@@ -129,10 +137,10 @@ impl Xdp {
         socket::bind_packet(arp.as_fd(), device.facts.index, libc::ETH_P_ARP).map_err(refuse)?;
         let _ = sys::option(arp.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
         let fd = socket::socket(libc::AF_XDP, libc::SOCK_RAW).map_err(refuse)?;
-        let copy = hook == Hook::Generic;
+        let copy = *hook == Hook::Generic;
         let queue = Queue::open(fd.as_fd(), device.facts.index, number, device.frame_len_max(), copy);
         let queue = queue.map_err(refuse)?;
-        attachment.steer(number, fd.as_fd()).map_err(refuse)?;
+        attachment.steer(number, port, fd.as_fd()).map_err(refuse)?;
         let mode = match (hook, queue.is_zero_copy()) {
             (Hook::Generic, _) => XdpMode::Generic,
             (Hook::Driver, true) => XdpMode::ZeroCopy,
@@ -140,6 +148,7 @@ impl Xdp {
         };
         Ok(Self {
             queue,
+            number,
             device,
             fd,
             arp,
@@ -150,7 +159,7 @@ impl Xdp {
             mode,
             bell: Arc::new(EventBell::new()?),
             counters: IoCounters::default(),
-            _attachment: attachment,
+            _attachment: Arc::clone(attachment),
         })
     }
 
@@ -196,6 +205,29 @@ impl Xdp {
             Err(error) => self.device.judge(self.arp.as_fd(), "sendto", error.raw_os_error()),
         }
     }
+}
+
+/// Puts the program for `ports` onto the interface, for `count` queues from the first on: into the driver, or where that cannot, behind it.
+fn attach(
+    interface: &str,
+    config: &XdpConfig,
+    count: u32,
+    ports: &[u16],
+) -> Result<(Arc<Attachment>, Hook), IoError> {
+    let refuse = |source| refused(NAME, interface, source);
+    let look = socket::socket(libc::AF_PACKET, libc::SOCK_RAW).map_err(refuse)?;
+    let index = Device::open(NAME, interface, look.as_fd())?.facts.index;
+    let (end, ip) = (config.queue.saturating_add(count), *config.address.ip());
+    let attach = |hook| Attachment::new(index, hook, end, (ip, ports));
+    let first = if config.force_generic { Hook::Generic } else { Hook::Driver };
+    let (attachment, hook) = match attach(first) {
+        Ok(attachment) => (attachment, first),
+        Err(error) if first == Hook::Driver && queue::driver_cannot(&error) && !config.native_only => {
+            (attach(Hook::Generic).map_err(refuse)?, Hook::Generic)
+        }
+        Err(error) => return Err(refuse(error)),
+    };
+    Ok((Arc::new(attachment), hook))
 }
 
 impl Link for Xdp {

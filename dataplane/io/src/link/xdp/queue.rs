@@ -3,6 +3,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rtrb::Consumer;
 
 use super::super::mapping::Mapping;
 use super::super::socket::{bind_xdp, kick, set_value, words};
@@ -10,7 +13,7 @@ use super::ring::{Kind, Ring, make};
 use crate::{PortId, RxBatch, sys};
 
 /// Frames that the kernel may have to receive into.
-const RX_FRAMES: u32 = 2048;
+pub(super) const RX_FRAMES: u32 = 2048;
 /// Frames that may be on their way out.
 const TX_FRAMES: u32 = 1024;
 /// What the kernel keeps free before a received frame: `XDP_PACKET_HEADROOM`.
@@ -41,12 +44,14 @@ pub(super) fn driver_cannot(error: &io::Error) -> bool {
 /// ring and the completion ring.
 #[derive(Debug)]
 pub(super) struct Queue {
-    memory: Mapping,
+    pub(super) memory: Arc<Mapping>,
     chunk: usize,
     rx: Ring,
     tx: Ring,
     fill: Ring,
     completion: Ring,
+    /// Frames that other threads have received into, and are done with: each has a socket at this queue.
+    returned: Vec<Consumer<u64>>,
     /// Frames to send that are ours.
     free: Vec<u64>,
     /// What [`lend`](Self::lend) lent: where and how long.
@@ -84,9 +89,10 @@ impl Queue {
             fill: Ring::map(fd, Kind::Fill, RX_FRAMES)?,
             completion: Ring::map(fd, Kind::Completion, TX_FRAMES)?,
             free: (RX_FRAMES..RX_FRAMES + TX_FRAMES).map(|frame| u64::from(frame) * chunk as u64).collect(),
+            returned: Vec::new(),
             lent: None,
             zero_copy: false,
-            memory,
+            memory: Arc::new(memory),
             chunk,
         };
         for frame in 0..RX_FRAMES {
@@ -108,28 +114,41 @@ impl Queue {
         self.rx.available(1) > 0
     }
 
-    /// Copies frames into the batch and gives their places back.
+    /// Copies frames into the batch and gives their places back, with those that other threads are done with.
     pub(super) fn receive(&mut self, batch: &mut RxBatch, frame_len_max: usize, truncated: &mut u64) {
+        self.take_back();
+        let Self { rx, fill, memory, chunk, .. } = self;
         let mut taken = false;
-        while batch.packets_left() > 0 && self.rx.available(1) > 0 {
-            let (address, len) = self.rx.front();
-            let len = len as usize;
-            if len > frame_len_max || len > batch.memory().len() {
-                *truncated += 1;
-            } else {
-                let Some(place) = batch.spare(len) else { break };
-                if self.memory.copy_out(address as usize, place) {
-                    batch.commit(PortId(0), len, 0);
-                }
-            }
-            let _ = self.rx.consume();
+        while let Some(address) = take(rx, memory, batch, frame_len_max, truncated) {
             // There is room: no more places are under way than the ring has.
-            self.fill.produce(address - address % self.chunk as u64, 0);
+            fill.produce(address - address % *chunk as u64, 0);
             taken = true;
         }
         if taken {
-            self.rx.publish();
-            self.fill.publish();
+            rx.publish();
+            fill.publish();
+        }
+    }
+
+    /// Has another thread's socket at this queue give back its frames by `returned`.
+    pub(super) fn share(&mut self, returned: Consumer<u64>) {
+        self.returned.push(returned);
+    }
+
+    /// Gives the places that other threads are done with back to the kernel.
+    pub(super) fn take_back(&mut self) {
+        let Self { returned, fill, chunk, .. } = self;
+        let mut taken = false;
+        for frames in returned {
+            // There are as many as it says.
+            let Ok(frames) = frames.read_chunk(frames.slots()) else { continue };
+            for address in frames {
+                fill.produce(address - address % *chunk as u64, 0);
+                taken = true;
+            }
+        }
+        if taken {
+            fill.publish();
         }
     }
 
@@ -197,6 +216,32 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Copies the next frame of `rx` into the batch and returns its address, which is the caller's to give back; `None` when there is no frame
+/// or no room for it. Frames that are too long are counted and not copied.
+pub(super) fn take(
+    rx: &mut Ring,
+    memory: &Mapping,
+    batch: &mut RxBatch,
+    frame_len_max: usize,
+    truncated: &mut u64,
+) -> Option<u64> {
+    if batch.packets_left() == 0 || rx.available(1) == 0 {
+        return None;
+    }
+    let (address, len) = rx.front();
+    let len = len as usize;
+    if len > frame_len_max || len > batch.memory().len() {
+        *truncated += 1;
+    } else {
+        let place = batch.spare(len)?;
+        if memory.copy_out(address as usize, place) {
+            batch.commit(PortId(0), len, 0);
+        }
+    }
+    let _ = rx.consume();
+    Some(address)
 }
 
 /// Two words side by side, as they lie in a structure.

@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
+use super::guest::Guest;
 use super::{Xdp, XdpConfig};
 use crate::link::{Link, LinkProperties};
 use crate::{IoCounters, IoError, RxBatch};
 
-/// Queues of an interface that follow each other, for one thread: datagrams are taken from whichever they arrive by, and sent by the first.
+/// Queues of an interface, for one thread: datagrams are taken from whichever they arrive by, and sent by the first.
 ///
 /// An interface deals what arrives out to its queues, by addresses and ports; with this nothing has to be steered, and nothing is missed.
+/// Where several threads have an interface ([`open_threads`](Self::open_threads)), each has some of the queues, and sockets at those of
+/// the others.
 pub struct XdpQueues {
     /// The first also hears ARP, and sleeps for all.
     queues: Vec<Xdp>,
-    /// The queue that is looked at first.
+    /// What arrives for us by queues of other threads.
+    guests: Vec<Guest>,
+    /// The queue or guest that is looked at first.
     next: usize,
 }
 
@@ -27,22 +32,28 @@ impl XdpQueues {
     ///
     /// As [`Xdp::open`]; [`IoError::Unsupported`] for no queue at all.
     pub fn open(interface: &str, config: XdpConfig, count: u32) -> Result<Self, IoError> {
-        let mut queues = Xdp::open_queues(interface, config, count)?;
+        Self::of(Xdp::open_queues(interface, config, count)?, Vec::new())
+    }
+
+    /// One link of these.
+    pub(super) fn of(mut queues: Vec<Xdp>, guests: Vec<Guest>) -> Result<Self, IoError> {
         let Some((first, others)) = queues.split_first_mut() else {
             return Err(IoError::Unsupported("a link without queues"));
         };
-        if !others.is_empty() {
+        if !others.is_empty() || !guests.is_empty() {
             let os = |call| move |source: rustix::io::Errno| IoError::os(call, source.into());
             let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-            for queue in others {
+            let fds = others.iter().map(|queue| queue.fd.as_fd()).chain(guests.iter().map(Guest::fd));
+            for fd in fds {
                 let data = epoll::EventData::new_u64(0);
-                epoll::add(&arrivals, queue.fd.as_fd(), data, epoll::EventFlags::IN)
-                    .map_err(os("epoll_ctl"))?;
+                epoll::add(&arrivals, fd, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
+            }
+            for queue in others {
                 queue.leave_arp()?;
             }
             first.others = Some(arrivals);
         }
-        Ok(Self { queues, next: 0 })
+        Ok(Self { queues, guests, next: 0 })
     }
 }
 
@@ -52,9 +63,16 @@ impl Link for XdpQueues {
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        let count = self.queues.len();
+        let own = self.queues.len();
+        let count = own + self.guests.len();
         for index in (self.next..count).chain(0..self.next) {
-            if self.queues[index].receive(batch)? > 0 {
+            if index < own {
+                self.queues[index].receive(batch)?;
+            } else {
+                batch.clear();
+                self.guests[index - own].receive(batch);
+            }
+            if !batch.is_empty() {
                 self.next = (index + 1) % count;
                 return Ok(batch.len());
             }
@@ -75,9 +93,13 @@ impl Link for XdpQueues {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        if self.queues.iter_mut().any(|queue| queue.queue.has_arrivals()) {
+        if self.queues.iter_mut().any(|queue| queue.queue.has_arrivals())
+            || self.guests.iter_mut().any(Guest::has_arrivals)
+        {
             return Ok(true);
         }
+        // Other threads may have woken us for that alone.
+        self.queues.iter_mut().for_each(|queue| queue.queue.take_back());
         self.queues[0].wait(timeout)
     }
 
@@ -92,6 +114,7 @@ impl Link for XdpQueues {
     fn counters(&self) -> IoCounters {
         let mut counters = IoCounters::default();
         self.queues.iter().for_each(|queue| counters.add(&queue.counters()));
+        self.guests.iter().for_each(|guest| counters.add(&guest.counters()));
         counters
     }
 }
