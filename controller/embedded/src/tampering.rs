@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::{Flags, Packet, header};
+use netfold_wire::{Dscp, Flags, Packet, header};
 
 /// What becomes of a packet that has come in, and may be changed: so many of its bytes, or nothing.
 type Tamper = Box<dyn FnMut(&mut [u8]) -> Option<usize> + Send>;
@@ -93,6 +93,14 @@ impl PacketIo for Tampering {
 
     fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
         self.inner.unbind_port(port)
+    }
+
+    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
+        self.inner.set_ecn_capable(capable)
+    }
+
+    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
+        self.inner.set_dscp(dscp)
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
