@@ -331,6 +331,15 @@ impl Shared {
         Ok(seen.wrapping_sub(target).cast_signed() >= 0)
     }
 
+    /// Whether `peer` has done `target` steps, or why nobody waits for it any more. What a peer did before the group failed counts:
+    /// of two ranks that call different things, the one that is told first may have left when the other looks.
+    fn reached_or_failed(&self, peer: u16, target: u32) -> Result<bool, SharedError> {
+        let fine = self.state.check(self.rank);
+        // Looked at after the failure, which comes after a rank's last step.
+        let seen = self.state.mapping.word(Layout::step(peer)).load(Ordering::Acquire);
+        if self.has_reached(peer, seen, target)? { Ok(true) } else { fine.map(|()| false) }
+    }
+
     /// Spins, then yields, then sleeps.
     fn wait_for(&self, peer: u16, target: u32) -> Result<(), SharedError> {
         let word = self.state.mapping.word(Layout::step(peer));
@@ -342,7 +351,9 @@ impl Shared {
         }
         let start = Instant::now();
         loop {
-            self.state.check(self.rank)?;
+            if self.reached_or_failed(peer, target)? {
+                return Ok(());
+            }
             for _ in 0..4 {
                 std::thread::yield_now();
                 if self.has_reached(peer, word.load(Ordering::Acquire), target)? {
@@ -359,7 +370,9 @@ impl Shared {
         let word = self.state.mapping.word(Layout::step(peer));
         let mut last_progress = (Instant::now(), word.load(Ordering::Acquire));
         loop {
-            self.state.check(self.rank)?;
+            if self.reached_or_failed(peer, target)? {
+                return Ok(());
+            }
             let seen =
                 self.state.sleep(peer, |seen| !self.has_reached(peer, seen, target).unwrap_or(true), SLICE);
             if self.has_reached(peer, seen, target)? {

@@ -215,6 +215,7 @@ impl Pair {
         // Room for lanes that were cut off.
         packet.resize(packet.len() + PAYLOAD as usize, 0);
         let before = (self.handled(), self.slots());
+        let header = packet[..packet.len().min(LEN)].to_vec();
         let verdict = self.burst(received, packet);
         // The controller alone may name a slot that the switch has not; that packet is dropped where it would touch it.
         if !(port == CONTROLLER_PORT && verdict == Verdict::DROP) {
@@ -222,7 +223,8 @@ impl Pair {
         } else {
             self.packets = self.packets.max(self.counted());
         }
-        assert_eq!(self.counted(), self.packets, "every packet is counted once");
+        let counted = self.counted();
+        assert_eq!(counted, self.packets, "every packet is counted once: {header:02x?} from {port}: {verdict:?}");
         if self.handled() == before.0 {
             assert_eq!(self.slots(), before.1, "a packet that was not handled changed a slot");
         }

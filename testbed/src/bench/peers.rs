@@ -1,8 +1,9 @@
 //! Whom Netfold is compared with: PyTorch's gloo and Open MPI, and its own Python package beside its Rust one.
 //!
 //! Each peer is a program of a page that times all-reduces as `netfold bench perf` does: two barriers (in the first, ranks wait for those that
-//! prepare longer; from the second all begin at once), the call, as long as the slowest rank takes, and a barrier, so that no rank's check of the result takes the processor from one that is not done. It prints one line, a
-//! JSON with `times` in seconds and the number of `wrong` elements.
+//! prepare longer; from the second all begin at once), the call, as long as the slowest rank takes, and a barrier, so that no rank's check of
+//! the result takes the processor from one that is not done. It prints one line, JSON with `times` in seconds and the number of `wrong`
+//! elements.
 
 mod process;
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_io::vacant_address;
 
 use crate::install::{compile, pkg_config, prefix, source};
 use crate::process::{Running, present, run};
@@ -101,10 +101,7 @@ fn what_c_programs_tolerate_is_left_out_and_no_more() {
 
 /// Runs the abuse of every function, with some program in front.
 fn abuse(program: &Path, before: &[&str]) {
-    let held: Vec<TcpListener> =
-        (0..5).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
-    let addresses: Vec<String> = held.iter().map(|held| held.local_addr().unwrap().to_string()).collect();
-    drop(held);
+    let addresses: Vec<String> = (0..5).map(|_| vacant_address().unwrap().to_string()).collect();
     let mut command = match before {
         [] => Command::new(program),
         [first, rest @ ..] => {

@@ -129,6 +129,19 @@ fn a_rank_that_leaves_is_lost() {
 }
 
 #[test]
+fn who_is_told_first_of_a_mismatch_may_leave_at_once() {
+    for _ in 0..300 {
+        group(config(2), 2, |mut shared| {
+            let aborter = shared.aborter();
+            let mut mine = vec![1u8; 100 + usize::from(shared.local_rank())];
+            let result = shared.all_reduce(DType::U8, ReduceOp::Sum, &mut mine[..]);
+            aborter.abort();
+            assert!(matches!(result, Err(SharedError::Mismatch { .. })), "{result:?}");
+        });
+    }
+}
+
+#[test]
 fn a_rank_that_does_nothing_stalls_all() {
     group(config(3).stall_timeout(Duration::from_millis(200)), 3, |mut shared| {
         shared.barrier().unwrap();
