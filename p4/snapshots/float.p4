@@ -1429,8 +1429,10 @@ control IngressImpl(
                             shares_add_out();
                             tally_add_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
-                            power_read_to_power_now();
-                            sum_read_to_acc();
+                            if (hdr.lanes.isValid()) {
+                                power_read_to_power_now();
+                                sum_read_to_acc();
+                            }
                             if (meta.role == 8w0x1) {
                                 meta.emit = 8w0x1;
                                 hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;

@@ -2664,7 +2664,9 @@ control IngressImpl(
                             shares_add_out();
                             tally_add_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
-                            sum_read_to_acc();
+                            if (hdr.lanes.isValid()) {
+                                sum_read_to_acc();
+                            }
                             if (meta.role == 8w0x1) {
                                 meta.emit = 8w0x1;
                                 hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;

@@ -870,7 +870,9 @@ control MainControlImpl(
                                                 shares_add_out();
                                                 tally_add_out();
                                                 hdr.netfold.count = (bit<16>)meta.tally;
-                                                sum_read_out();
+                                                if (hdr.lanes_0.isValid()) {
+                                                    sum_read_out();
+                                                }
                                                 if (meta.role == 8w0x1) {
                                                     hdr.netfold.flags = hdr.netfold.flags & 8w0xe2;
                                                     if ((meta.tally & 32w0xff0000) != 32w0x0) {

@@ -796,7 +796,9 @@ control IngressImpl(
                             shares_add_out();
                             tally_add_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
-                            sum_read_out();
+                            if (hdr.lanes.isValid()) {
+                                sum_read_out();
+                            }
                             if (meta.role == 8w0x1) {
                                 meta.emit = 8w0x1;
                                 hdr.netfold.flags = hdr.netfold.flags & 8w0xc2;

@@ -529,3 +529,20 @@ fn a_close_completes_what_others_have_not_sent() {
         assert_eq!((stale.send, stale.repr.kind), (Send::Unicast(1), Kind::Stale));
     }
 }
+
+/// Found by fuzzing: such a CLOSE left the slot full, told nobody, and was counted nowhere.
+#[test]
+fn a_close_that_claims_no_lanes_is_answered_without_them() {
+    let close = |chunk| Repr { kind: Kind::Close, flags: Flags::BARE, ..trimmed(2, 0, chunk) };
+    for mut rig in Rig::both() {
+        rig.send(1, data(2, 0, 6), &lanes(30));
+        let before = rig.count(Reason::None);
+        let out = rig.send(2, close(6), &[]).unwrap();
+        assert_eq!((out.send, out.repr.kind), (Send::Multicast(GROUP), Kind::Result));
+        assert!(out.lanes.is_empty() && out.repr.flags.contains(Flags::BARE));
+        assert_eq!(rig.count(Reason::None), before + 1);
+        // Who asks with lanes has the sum.
+        let again = rig.send(1, data(2, 0, 6), &lanes(30)).unwrap();
+        assert_eq!((again.send, again.repr.count, again.lanes), (Send::Unicast(1), 1, sum_of(&[30])));
+    }
+}

@@ -144,7 +144,8 @@ impl Build<'_> {
             self.set(shares.tally, Expr::Const(UNHEARD, 32)),
         ];
         shut.extend(self.add_share(shares, true));
-        shut.extend(self.read_lanes());
+        // A worker's CLOSE claims lanes that were cut off and has zeros there; one that claims none gets none.
+        shut.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
         shut.extend(self.completed());
         let held = choose(
             self.var(v.missing).eq(zero()),
