@@ -224,7 +224,10 @@ impl Pair {
             self.packets = self.packets.max(self.counted());
         }
         let counted = self.counted();
-        assert_eq!(counted, self.packets, "every packet is counted once: {header:02x?} from {port}: {verdict:?}");
+        assert_eq!(
+            counted, self.packets,
+            "every packet is counted once: {header:02x?} from {port}: {verdict:?}"
+        );
         if self.handled() == before.0 {
             assert_eq!(self.slots(), before.1, "a packet that was not handled changed a slot");
         }
