@@ -183,7 +183,7 @@ fn turn(config: &Config, peers: &Peers, system: System) -> Result<Turn, PeerErro
         System::Switch(language) => {
             let at = vacant("the switch")?;
             let mut command = Command::new(&config.program);
-            command.args(["--json", "switch", "--listen", &at.to_string()]);
+            command.args(["--json", "switch", "--exit-with-stdin", "--listen", &at.to_string()]);
             let mut switch = Process::start("the switch", &mut command)?;
             let deadline = Instant::now() + TURN_TIMEOUT;
             switch.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;

@@ -81,7 +81,9 @@ impl Peers {
     /// # Errors
     /// [`PeerError::File`]
     pub fn find() -> Result<Self, PeerError> {
-        let folder = std::env::temp_dir().join(format!("netfold-peers-{}", std::process::id()));
+        let temporary = std::env::temp_dir();
+        sweep(&temporary);
+        let folder = temporary.join(format!("{FOLDER}{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));
@@ -119,7 +121,8 @@ impl Peers {
     }
 
     fn compile(&mut self, source: &Path, program: PathBuf) {
-        let compiled = Command::new("mpicc").args(["-O2", "-o"]).arg(&program).arg(source).output();
+        let compiled =
+            Command::new("mpicc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).output();
         match compiled {
             Ok(output) if output.status.success() => self.mpi = Some(program),
             Ok(output) => {
@@ -137,6 +140,21 @@ impl Drop for Peers {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// What the programs of peers lie in begins with this, and ends with the number of the process.
+const FOLDER: &str = "netfold-peers-";
+
+/// Removes what processes that were killed left behind.
+fn sweep(temporary: &Path) {
+    let entries = std::fs::read_dir(temporary).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -212,7 +212,7 @@ fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, Sta
     let mut switch = None;
     if mode.is_some() {
         let mut command = star.on_switch(&program);
-        command.args(["--json", "switch", "--listen", &Star::switch().to_string()]);
+        command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
         let mut process = Process::start("the switch", &mut command)?;
         process.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
         switch = Some(process);

@@ -8,7 +8,7 @@ use netfold_testbed::bench::peers::Peers;
 use netfold_testbed::experiment::{Bars, Groups, Plot, svg};
 use serde::Serialize;
 
-use super::Tagged;
+use super::{Tagged, try_drawing};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, human};
@@ -65,13 +65,14 @@ struct Spread<'a> {
 
 impl Host {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        if self.bytes.iter().any(|bytes| bytes.0 < 4) {
+            return Err(CliError::Usage(
+                "--bytes is less than one f32: give sizes of 4 bytes or more".into(),
+            ));
+        }
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
-        if let Some(path) = &self.svg {
-            // Minutes of measuring are not to be lost to a folder that is not there.
-            let written = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            written.map_err(|source| CliError::File { path: path.clone(), source })?;
-        }
+        try_drawing(self.svg.as_deref())?;
         let peers = Peers::find().map_err(CliError::Peer)?.with_python();
         for absent in &peers.absent {
             output.line(format_args!("# not measured: {absent}"))?;

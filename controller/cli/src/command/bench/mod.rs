@@ -9,6 +9,8 @@ mod perf;
 mod quantize;
 mod star;
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -35,6 +37,13 @@ enum What {
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
     Star(star::Star),
+}
+
+/// Finds out whether a drawing can be written: minutes of measuring are not to be lost to a folder that is not there.
+fn try_drawing(path: Option<&Path>) -> Result<(), CliError> {
+    let Some(path) = path else { return Ok(()) };
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|source| CliError::File { path: path.to_owned(), source })
 }
 
 /// A row with the event's name in front.

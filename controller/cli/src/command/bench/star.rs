@@ -8,8 +8,8 @@ use netfold_testbed::bench::peers::Peers;
 use netfold_testbed::bench::star::{self, Config, Row, StarError};
 use serde::Serialize;
 
-use super::Tagged;
 use super::perf::rate;
+use super::{Tagged, try_drawing};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, human};
@@ -76,11 +76,7 @@ impl Star {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
-        if let Some(path) = &self.svg {
-            // Minutes of measuring are not to be lost to a folder that is not there.
-            let written = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            written.map_err(|source| CliError::File { path: path.clone(), source })?;
-        }
+        try_drawing(self.svg.as_deref())?;
         let peers = Peers::find().map_err(|error| CliError::Star(StarError::Peer(error)))?;
         for absent in &peers.absent {
             output.line(format_args!("# not measured: {absent}"))?;
