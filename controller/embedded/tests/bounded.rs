@@ -174,16 +174,22 @@ fn late_shares_are_left_out_of_one_rank_alone_and_the_others_do_not_wait() {
     assert!(exact[0].2 > LATE * 2, "and wait: {:?}", exact[0].2);
     let (first, OpReport { chunks, partial, .. }, took) = &closed[0];
     assert!(*partial > chunks / 50, "{partial} of {chunks} slots were closed");
+    // Shares are powers of two, so a sum says whose it has.
+    let lanes = first.chunks(first.len().div_ceil(*chunks as usize));
+    assert!(lanes.clone().all(|chunk| chunk.iter().all(|sum| *sum == chunk[0])), "a chunk is whole");
+    let sums: Vec<u32> = lanes.map(|chunk| chunk[0] as u32).collect();
+    let lacking = |rank: usize| sums.iter().filter(|sum| **sum & (1 << rank) == 0).count() as u32;
     for (rank, (tensor, report, _)) in closed.iter().enumerate() {
         assert_eq!((tensor, report.partial), (first, *partial), "rank {rank} has what rank 0 has");
-        let late = rank + 1 == usize::from(WORLD);
-        assert!(
-            late == (report.left_out > 0) && report.left_out <= chunks * 3 / 10,
-            "rank {rank}: {report:?}"
-        );
+        assert_eq!(report.left_out, lacking(rank), "rank {rank}: {report:?}");
+        assert!(report.left_out <= chunks * 3 / 10, "rank {rank}: {report:?}");
     }
-    let without = all - share(WORLD - 1);
-    assert!(first.iter().all(|sum| *sum == all || *sum == without), "sums lack the late rank or nobody");
+    // On a busy machine another rank may be late with a chunk, too.
+    let others: u32 = (0..usize::from(WORLD) - 1).map(lacking).sum();
+    assert!(
+        lacking(usize::from(WORLD) - 1) > chunks / 50 && others <= chunks / 50,
+        "{others} of others, {sums:?}"
+    );
     assert!(*took < exact[0].2 / 2, "{took:?} rather than {:?}", exact[0].2);
 }
 
