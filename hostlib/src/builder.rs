@@ -80,6 +80,9 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
+    /// Slots that are asked for unless [`Self::slots`] says how many.
+    pub const SLOTS_DEFAULT: u32 = 256;
+
     pub(crate) fn new() -> Self {
         Self {
             job: None,
@@ -88,7 +91,7 @@ impl Builder {
             mode: Mode::Bfp32,
             rounding: Rounding::Nearest,
             tolerance: Tolerance::NONE,
-            slots: 256,
+            slots: Self::SLOTS_DEFAULT,
             classes: 1,
             small: 0,
             switch: Vec::new(),
@@ -229,7 +232,7 @@ impl Builder {
     }
 
     /// Slots of the switch to ask for, a power of two: the chunks in flight, of each [class](Self::classes). The switch may grant fewer.
-    /// Default 256.
+    /// Default [`Self::SLOTS_DEFAULT`].
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod all_reduce;
+pub mod congestion;
 pub mod fold;
 pub mod host;
 #[cfg(target_os = "linux")]

@@ -21,10 +21,10 @@ mod tests;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold::{Communicator, Mode, Path, ReduceOp, SwitchPlace};
+use netfold::{Builder, Communicator, Mode, Path, ReduceOp, SwitchPlace};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
-use netfold_wire::control::Numerics;
+use netfold_wire::control::{Congestion, Numerics};
 use serde::Serialize;
 
 pub use controlled::Controlled;
@@ -55,6 +55,8 @@ pub struct Config {
     pub payload_bytes: u32,
     /// Slots of the job, a power of two: packets in flight.
     pub slots: u32,
+    /// By what workers decide how much to have in flight, at a switch of this process.
+    pub congestion: Congestion,
     /// Probability that a packet is lost at the switch, each way.
     pub loss: f64,
     /// Seed of losses and tensors.
@@ -75,7 +77,8 @@ impl Default for Config {
             op: ReduceOp::Sum,
             transport: Transport::Loopback,
             payload_bytes: 1408,
-            slots: 256,
+            slots: Builder::SLOTS_DEFAULT,
+            congestion: Congestion::default(),
             loss: 0.0,
             seed: 1,
             warmup: 1,

@@ -273,7 +273,7 @@ mod tests {
             rounds: 1,
             iterations: 1,
             warmup: 0,
-            slots: 256,
+            slots: netfold::Builder::SLOTS_DEFAULT,
             program: PathBuf::new(),
         };
         let measured = |system, median| {

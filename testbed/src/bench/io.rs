@@ -41,7 +41,8 @@ pub struct Config {
     pub rounds: u32,
     /// How long a turn is measured.
     pub turn: Duration,
-    /// Chunks that each worker has under way, a power of two.
+    /// Chunks that each worker has under way, a power of two. As many as the slots that a job asks for, unless told otherwise: with few,
+    /// the switch waits for the last worker of each chunk, where a forwarder answers the first.
     pub window: u32,
     /// Packet threads, at least 1.
     pub queues: usize,
@@ -49,7 +50,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { rounds: 7, turn: Duration::from_millis(300), window: 32, queues: 1 }
+        Self {
+            rounds: 7,
+            turn: Duration::from_millis(300),
+            window: netfold::Builder::SLOTS_DEFAULT,
+            queues: 1,
+        }
     }
 }
 
@@ -83,6 +89,9 @@ pub struct Row {
     pub copies_per_byte: u32,
     /// Share of the time that the switch's threads ran, on average: near 1, they are what limits the rate, or they wait without sleep.
     pub busy: f64,
+    /// The same of the forwarder's: where it is less than the switch's, the workers limit the forwarder, and the packets a second say how
+    /// near the switch comes to the machine, the cycles how near to the forwarder.
+    pub forwarder_busy: f64,
     /// Packets that were sent again because nothing came back, in all rounds, of both.
     pub resent: u64,
     /// Millions of packets a second of `dpdk-testpmd` on the same device, on devices of DPDK.
@@ -171,6 +180,7 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
         forwarder_cycles_per_packet: of(&forwarder, |turn| turn.cycles),
         copies_per_byte: backend.copies_per_byte(),
         busy: of(&switch, |turn| turn.busy),
+        forwarder_busy: of(&forwarder, |turn| turn.busy),
         resent: switch.iter().chain(&forwarder).map(|turn| turn.resent).sum(),
         testpmd_mpps: measured.then(|| median(&testpmd)),
         ratio_to_testpmd: measured.then(|| median(&to_testpmd)),

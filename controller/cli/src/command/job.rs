@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use netfold::Builder;
 use netfold_controller_api::v1;
 use netfold_wire::control::Mode;
 use tokio_stream::StreamExt as _;
@@ -75,7 +76,7 @@ enum Action {
         #[arg(long, default_value = "bfp16")]
         mode: Mode,
         /// Slots wanted of each tree, a power of two.
-        #[arg(long, default_value_t = 256)]
+        #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
         slots: u32,
         /// Classes of operations, a power of two.
         #[arg(long, default_value_t = 1)]

@@ -85,6 +85,20 @@ fn quantize_lines_have_their_keys() {
 }
 
 #[test]
+fn congestion_lines_have_their_keys() {
+    let sizes = "--laws dctcp,aimd --transport loopback --bytes 64K,4K --rounds 2 --iterations 2";
+    let (code, lines) = run(&format!("bench congestion --workers 2 {sizes}"));
+    assert_eq!((code, lines.len()), (Some(0), 6), "{lines:?}");
+    for (line, law) in lines.iter().zip(["fixed", "dctcp", "aimd"].iter().cycle()) {
+        assert_eq!((text(line, "law"), text(line, "transport")), (*law, "loopback"));
+        assert!(number(line, "ratio_min") <= number(line, "ratio_to_fixed"), "{line}");
+        assert!(number(line, "bound_ratio") > 0.0 && number(line, "wrong") == 0.0, "{line}");
+    }
+    let (code, _) = run("bench congestion --laws fast");
+    assert_eq!(code, Some(2));
+}
+
+#[test]
 fn admission_is_timed_through_a_tree_and_at_one_switch() {
     for (arguments, switches) in [("--workers 5 --switches 3", 3.0), ("--workers 2 --switches 1", 1.0)] {
         let (code, lines) = run(&format!("bench admission --rounds 3 --slots 64 {arguments}"));

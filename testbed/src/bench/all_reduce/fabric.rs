@@ -129,7 +129,7 @@ impl LocalSwitch {
                 shift: 0,
                 switch: None,
                 grace_ms: 0,
-                congestion: Default::default(),
+                congestion: config.congestion,
                 band: None,
             },
         };

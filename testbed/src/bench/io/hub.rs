@@ -36,6 +36,14 @@ impl What {
     }
 }
 
+/// A thread that profilers can tell from the others.
+fn named(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(run)
+        .expect("a thread, as `std::thread::spawn` has one")
+}
+
 /// What the thread has used and moved so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Snapshot {
@@ -93,7 +101,7 @@ impl Hub {
             .ok_or_else(|| IoBenchError::Absent(format!("no pipeline for {PAYLOAD_BYTES} bytes")))?;
         let switch = Switch::new(pipeline, io);
         let handle = switch.handle();
-        let thread = std::thread::spawn(move || {
+        let thread = named(What::Switch.name(), move || {
             pin(core);
             // What ends it early shows in the next snapshot.
             let _ = switch.run();
@@ -128,7 +136,7 @@ impl Hub {
         let (requests, asked) = mpsc::sync_channel(1);
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), io.waker());
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
+        let thread = named(What::Forwarder.name(), move || {
             pin(core);
             let _ = forward(io, &stopped, &asked);
         });

@@ -1,6 +1,7 @@
 //! `netfold bench admission`.
 
 use clap::Args;
+use netfold::Builder;
 use netfold_testbed::bench::admission::{Config, run};
 
 use super::Tagged;
@@ -27,7 +28,7 @@ pub(crate) struct Admission {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
     switches: u16,
     /// Slots of the job, a power of two.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Admissions to time.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]

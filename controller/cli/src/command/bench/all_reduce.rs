@@ -1,8 +1,9 @@
 //! `netfold bench all-reduce`.
 
 use clap::Args;
-use netfold::{Mode, ReduceOp};
+use netfold::{Builder, Mode, ReduceOp};
 use netfold_testbed::bench::all_reduce::{AllReduceBench, Config, Row, Transport};
+use netfold_wire::control::Congestion;
 
 use super::Tagged;
 use crate::command::joining::{self, Joining};
@@ -44,6 +45,9 @@ pub(crate) struct AllReduce {
     /// What carries the packets: loopback or udp.
     #[arg(long, default_value_t = Transport::Loopback, conflicts_with = "controller")]
     transport: Transport,
+    /// By what workers decide how much to have in flight: fixed, aimd, dctcp, swift and others.
+    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = crate::command::congestion, conflicts_with = "controller")]
+    congestion: Congestion,
     /// Share of packets to lose on purpose, each way.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss, conflicts_with = "controller")]
     loss: f64,
@@ -54,7 +58,7 @@ pub(crate) struct AllReduce {
     #[arg(long, default_value_t = 1408, conflicts_with = "controller")]
     payload: u32,
     /// Slots of the job, a power of two: the packets in flight.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Iterations before the timed ones.
     #[arg(long, default_value_t = 1)]
@@ -110,6 +114,7 @@ impl AllReduce {
             transport: self.transport,
             payload_bytes: self.payload,
             slots: self.slots,
+            congestion: self.congestion,
             loss: self.loss,
             seed: self.seed,
             warmup: self.warmup,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use netfold::Builder;
 use netfold_testbed::bench::host::{self, Config, Row};
 use netfold_testbed::bench::peers::Peers;
 use netfold_testbed::experiment::{Bars, Groups, Plot, svg};
@@ -43,7 +44,7 @@ pub(crate) struct Host {
     #[arg(long, default_value_t = 3)]
     warmup: u32,
     /// Slots that jobs at the switch ask for, a power of two.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Measure Netfold alone.
     #[arg(long)]

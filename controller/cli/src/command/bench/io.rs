@@ -77,13 +77,14 @@ impl Io {
             queues: self.threads.into(),
         };
         output.line(format_args!(
-            "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>15}{:>10}{:>7}{:>8}{:>17}",
+            "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>7}{:>15}{:>10}{:>7}{:>8}{:>17}",
             "back end",
             "Mpps",
             "cycles/packet",
             "forwarder Mpps",
             "of that",
             "cycles",
+            "busy",
             "calls/packet",
             "copies/B",
             "busy",
@@ -104,13 +105,14 @@ impl Io {
             };
             output.event(&Tagged { event: "io", row: &row })?;
             output.line(format_args!(
-                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>15.3}{:>10}{:>7.2}{:>8}{:>17}",
+                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>7.2}{:>15.3}{:>10}{:>7.2}{:>8}{:>17}",
                 row.io,
                 row.mpps,
                 row.cycles_per_packet,
                 row.forwarder_mpps,
                 100.0 * row.ratio_to_forwarder,
                 row.forwarder_cycles_per_packet,
+                row.forwarder_busy,
                 row.syscalls_per_packet,
                 row.copies_per_byte,
                 row.busy,

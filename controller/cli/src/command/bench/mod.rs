@@ -2,6 +2,7 @@
 
 mod admission;
 mod all_reduce;
+mod congestion;
 mod fold;
 mod host;
 mod io;
@@ -31,6 +32,7 @@ pub(crate) struct Bench {
 enum What {
     Admission(admission::Admission),
     AllReduce(all_reduce::AllReduce),
+    Congestion(congestion::Congestion),
     Fold(fold::Fold),
     Host(host::Host),
     Io(io::Io),
@@ -59,6 +61,7 @@ impl Bench {
         match self.what {
             What::Admission(bench) => bench.run(output),
             What::AllReduce(bench) => bench.run(output),
+            What::Congestion(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
             What::Host(bench) => bench.run(output),
             What::Io(bench) => bench.run(output),

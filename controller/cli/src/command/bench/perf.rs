@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use netfold::{Collective, Communicator, DType, Mode, ReduceOp};
+use netfold::{Builder, Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::vacant_address;
 use netfold_testbed::bench::perf::{self, Config, Row, Timing};
@@ -81,7 +81,7 @@ pub(crate) struct Perf {
     #[arg(long, value_name = "ADDR")]
     switch: Option<String>,
     /// Slots to ask for, a power of two: the packets in flight.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Where ranks meet, HOST:PORT: rank 0 listens there.
     #[arg(long, value_name = "ADDR")]

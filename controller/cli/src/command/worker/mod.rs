@@ -6,7 +6,7 @@ mod training;
 use std::time::Duration;
 
 use clap::Args;
-use netfold::{Communicator, Mode};
+use netfold::{Builder, Communicator, Mode};
 use netfold_io::{Choice, Cores};
 
 use crate::command::joining::{self, Joining};
@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
     /// Slots to ask for, a power of two: the packets in flight.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Seconds to wait for the other ranks, when joining and while they compute.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]

@@ -1,0 +1,161 @@
+//! What a law of congestion control costs where nothing is congested: all-reduces under each law beside those under `fixed`, whose windows are
+//! the slots.
+//!
+//! Each law has a switch and workers of its own, threads of this process, which do nothing while it is another's turn. In each round every law has
+//! a turn, `fixed` among them, and begins one later than in the round before; the ratio of two turns of the same round is what counts, for a machine
+//! that others use changes more from round to round than within one. Every element is checked, as [`all_reduce`](super::all_reduce) has it.
+
+use netfold::Mode;
+use netfold_wire::control::Congestion;
+use serde::Serialize;
+
+use super::all_reduce::{AllReduceBench, BenchError, Config as Job, Transport};
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Number of workers, 1 to 32.
+    pub workers: u16,
+    /// What carries the packets.
+    pub transport: Transport,
+    /// Slots of each job, a power of two.
+    pub slots: u32,
+    /// Laws to compare with [`Congestion::Fixed`].
+    pub laws: Vec<Congestion>,
+    /// Turns of each law.
+    pub rounds: u32,
+    /// All-reduces of a turn, of which the median counts; by the amount of data if not given.
+    pub iterations: Option<u32>,
+}
+
+/// One law at one size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The law.
+    pub law: &'static str,
+    /// What carried the packets.
+    pub transport: &'static str,
+    /// Tensor bytes of one rank.
+    pub bytes: u64,
+    /// Turns.
+    pub rounds: u32,
+    /// Median over the turns of the median time of an all-reduce, in microseconds.
+    pub time_us: f64,
+    /// Median of the rounds' ratios of that time to the one under `fixed`.
+    pub ratio_to_fixed: f64,
+    /// Least of these ratios.
+    pub ratio_min: f64,
+    /// Greatest of these ratios.
+    pub ratio_max: f64,
+    /// Share of the plain forwarder's rate, median over the turns.
+    pub bound_ratio: f64,
+    /// Elements outside their bound.
+    pub wrong: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+}
+
+/// A law with its switch and workers, and what its turns came to.
+struct Side {
+    law: Congestion,
+    bench: AllReduceBench,
+    times_us: Vec<f64>,
+    bounds: Vec<f64>,
+    wrong: u64,
+    retransmits: u64,
+}
+
+impl Side {
+    fn start(config: &Config, law: Congestion) -> Result<Self, BenchError> {
+        let job = Job {
+            workers: config.workers,
+            mode: Mode::Bfp16,
+            transport: config.transport,
+            slots: config.slots,
+            congestion: law,
+            iterations: config.iterations,
+            ..Job::default()
+        };
+        let bench = AllReduceBench::new(job)?;
+        Ok(Self { law, bench, times_us: Vec::new(), bounds: Vec::new(), wrong: 0, retransmits: 0 })
+    }
+
+    fn turn(&mut self, bytes: u64) -> Result<(), BenchError> {
+        let row = self.bench.measure(bytes)?;
+        self.times_us.push(row.time_us);
+        self.bounds.push(row.bound_ratio);
+        self.wrong += row.wrong;
+        self.retransmits += row.retransmits;
+        Ok(())
+    }
+
+    fn row(&self, config: &Config, bytes: u64, fixed: &[f64]) -> Row {
+        let mut ratios: Vec<f64> = self.times_us.iter().zip(fixed).map(|(own, fixed)| own / fixed).collect();
+        let ratio_to_fixed = median(&mut ratios);
+        Row {
+            law: self.law.name(),
+            transport: config.transport.name(),
+            bytes,
+            rounds: config.rounds,
+            time_us: median(&mut self.times_us.clone()),
+            ratio_to_fixed,
+            ratio_min: ratios.first().copied().unwrap_or(0.0),
+            ratio_max: ratios.last().copied().unwrap_or(0.0),
+            bound_ratio: median(&mut self.bounds.clone()),
+            wrong: self.wrong,
+            retransmits: self.retransmits,
+        }
+    }
+}
+
+/// Measures tensors of `bytes` bytes a rank; `tell` is called after each round. The first row is that of `fixed` itself.
+///
+/// # Errors
+///
+/// [`BenchError`], as of [`AllReduceBench`]; never for wrong results, which are counted.
+pub fn run(config: &Config, bytes: u64, mut tell: impl FnMut(u32)) -> Result<Vec<Row>, BenchError> {
+    let others = config.laws.iter().copied().filter(|law| *law != Congestion::Fixed);
+    let laws = std::iter::once(Congestion::Fixed).chain(others);
+    let mut sides = laws.map(|law| Side::start(config, law)).collect::<Result<Vec<_>, _>>()?;
+    for round in 0..config.rounds {
+        for turn in 0..sides.len() {
+            let at = (turn + round as usize) % sides.len();
+            sides[at].turn(bytes)?;
+        }
+        tell(round + 1);
+    }
+    let fixed = sides[0].times_us.clone();
+    Ok(sides.iter().map(|side| side.row(config, bytes, &fixed)).collect())
+}
+
+/// Sorts the values and returns the one in the middle, 0 of none.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_law_has_a_row_beside_fixed() {
+        let config = Config {
+            workers: 2,
+            transport: Transport::Loopback,
+            slots: 64,
+            laws: vec![Congestion::Dctcp, Congestion::Fixed, Congestion::Swift],
+            rounds: 3,
+            iterations: Some(2),
+        };
+        let mut told = 0;
+        let rows = run(&config, 100_000, |round| told = round).unwrap();
+        let laws: Vec<_> = rows.iter().map(|row| row.law).collect();
+        assert_eq!((laws, told), (vec!["fixed", "dctcp", "swift"], 3));
+        assert_eq!((rows[0].ratio_min, rows[0].ratio_max), (1.0, 1.0), "of itself");
+        for row in &rows {
+            assert!(row.time_us > 0.0 && row.bound_ratio > 0.0 && row.wrong == 0, "{row:?}");
+            assert!(row.ratio_min <= row.ratio_to_fixed && row.ratio_to_fixed <= row.ratio_max, "{row:?}");
+        }
+    }
+}
