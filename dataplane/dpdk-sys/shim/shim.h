@@ -11,6 +11,7 @@
 #include <rte_ethdev.h>
 #include <rte_eth_ring.h>
 #include <rte_ether.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
@@ -51,6 +52,14 @@ int netfold_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 /* Bytes of the whole packet. */
 uint32_t netfold_packet_len(const struct rte_mbuf *mbuf);
 void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *segment);
+
+/* One holder more for a packet, which goes home with the last. */
+void netfold_hold(struct rte_mbuf *mbuf);
+
+/* Has datagrams (UDP over IPv4) to a port of that number arrive at a queue of a device that runs; NULL where the device has no such
+ * rules. */
+struct rte_flow *netfold_steer(uint16_t port, uint16_t udp_port, uint16_t queue);
+void netfold_unsteer(uint16_t port, struct rte_flow *rule);
 
 /* Takes a packet out of a ring, or NULL. */
 struct rte_mbuf *netfold_ring_take(struct rte_ring *ring);

@@ -1,4 +1,5 @@
-//! The checks that every backend passes, over DPDK: rings, with a small switch between them, and packet sockets on a bridge.
+//! The checks that every backend passes, over DPDK: rings, with a small switch between them, and packet sockets on a bridge, of one thread
+//! and shared by two.
 //!
 //! `cargo test -p netfold-dpdk --features dpdk --test conformance -- ring` runs what has `ring` in the backend's or the check's name.
 
@@ -12,14 +13,16 @@ use std::thread::JoinHandle;
 use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Huge, Options, Port, PortConfig, Spec, rings};
 use netfold_io::ethernet::Ethernet;
 use netfold_io::link::Link;
-use netfold_io::{IoError, PacketIo, RxBatch};
-use netfold_io_conformance::segment::{MTU, Segment, hub_config, spoke_config};
-use netfold_io_conformance::{Backend, Rig, SPOKES, run};
+use netfold_io::{Cores, IoError, Opening, PacketIo, RxBatch};
+use netfold_io_conformance::segment::{HUB, MTU, Segment, hub_config, spoke_config};
+use netfold_io_conformance::{Backend, Beside, DATAGRAM_LEN_MAX, Rig, SPOKES, run};
 
 fn main() -> ExitCode {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let mut backends = Vec::from(Backend::new("dpdk:net_ring", || Ok(ring_rig())).with_middleware());
     backends.push(Backend::new("dpdk:net_af_packet", || Segment::new()?.rig(packet_socket)));
+    backends.push(Backend::new("dpdk:net_af_packet, one of two threads", || of_two_threads(2)));
+    backends.push(Backend::new("dpdk:net_af_packet, one without a queue", || of_two_threads(1)));
     let table = run(&backends, filter.as_deref());
     println!("{table}");
     println!("{} failed, {} skipped", table.failed(), table.skipped());
@@ -38,8 +41,31 @@ fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
     open().map_err(|error| IoError::Os { call: "opening", source: io::Error::other(error) })
 }
 
+/// A hub that shares a device with another thread, which has one of its queues. It hears its datagrams by that one, too; if there is no other
+/// queue, by that alone, and sends by it.
+fn of_two_threads(queues: u16) -> Result<Rig, String> {
+    Segment::new()?.around(
+        move || {
+            // Whoever is first says how DPDK starts.
+            let _eal = Eal::start(&options(), false);
+            let at = hub_config().address;
+            let opening =
+                |port| Opening { datagram_len_max: DATAGRAM_LEN_MAX, ..Opening::at((*at.ip(), port).into()) };
+            // Room for all that a check sends before the other thread runs; the driver has 512 frames unless told.
+            let device = format!("net_af_packet,iface={HUB},framecnt=2048");
+            let words = format!("dpdk:{device} mtu={MTU} queues={queues} --no-huge");
+            let both = [opening(at.port() + 1), opening(at.port())];
+            let choice = words.parse().expect("a choice");
+            let mut ends = netfold_dpdk::open_threads(&choice, &both, &Cores::default())?;
+            let hub = ends.pop().expect("two threads");
+            Ok((hub, Beside::start(ends.pop().expect("two threads"))))
+        },
+        packet_socket,
+    )
+}
+
 fn start(device: Device) -> Dpdk {
-    let config = PortConfig { mtu: Some(MTU as u16), queues: 1, descriptors: 256 };
+    let config = PortConfig { mtu: Some(MTU as u16), queues: 1, descriptors: 256, threads: 1 };
     let (_, mut queues) = Port::start(device, &config).expect("the port starts");
     Dpdk::new(queues.remove(0)).expect("a link")
 }
