@@ -1,6 +1,7 @@
-/* See shim.h. Each function is one call of the inline function of almost the same name, but for the log and for rules, which take
- * structures that are easier to write here. */
+/* See shim.h. Each function is one call of the inline function of almost the same name, but for the log, and for what takes structures
+ * or callbacks that are easier to write here. */
 #define _GNU_SOURCE
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,6 +64,30 @@ uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
 uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
 {
     return rte_eth_tx_burst(port, queue, mbufs, count);
+}
+
+struct closing {
+    uint16_t port;
+    sem_t done;
+};
+
+static void close_here(void *argument)
+{
+    struct closing *closing = argument;
+    rte_eth_dev_stop(closing->port);
+    rte_eth_dev_close(closing->port);
+    sem_post(&closing->done);
+}
+
+void netfold_close_there(uint16_t port)
+{
+    struct closing closing = { .port = port };
+    sem_init(&closing.done, 0, 0);
+    if (rte_eal_alarm_set(1, close_here, &closing) != 0)
+        close_here(&closing);
+    while (sem_wait(&closing.done) != 0) { /* a signal */
+    }
+    sem_destroy(&closing.done);
 }
 
 int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -40,6 +41,9 @@ size_t netfold_log_take(char *text, size_t len);
 
 uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* Stops and closes a port on the thread on which DPDK takes connections apart, and returns when that is done. */
+void netfold_close_there(uint16_t port);
 
 /* `count` empty buffers, all or none; 0 or a negative error number. */
 int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count);

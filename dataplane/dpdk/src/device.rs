@@ -26,7 +26,7 @@ pub struct Device {
     _rings: Option<Arc<Rings>>,
 }
 
-// SAFETY: DPDK attaches and removes devices from any thread, under a lock of its own.
+// SAFETY: devices are attached and removed from any thread, one at a time.
 unsafe impl Send for Device {}
 // SAFETY: as above; everything else reads.
 unsafe impl Sync for Device {}
@@ -57,8 +57,10 @@ impl Device {
         let wrong = |why| DpdkError::Spec { spec: spec.device.clone(), why };
         let text = CString::new(arguments.as_str()).map_err(|_| wrong("there is a zero in it"))?;
         eal::said();
+        let alone = eal::one_at_a_time();
         // SAFETY: DPDK runs, and the string ends with a zero and is alive through the call.
         let rc = unsafe { sys::rte_dev_probe(text.as_ptr()) };
+        drop(alone);
         if rc < 0 {
             let said = eal::said();
             // "Bad address" is DPDK's word for a name that no bus knows.
@@ -151,6 +153,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let _alone = eal::one_at_a_time();
         // SAFETY: the device was attached and not removed; its port is closed, since a `Port` owns its device and closes first.
         unsafe { sys::rte_dev_remove(self.raw.as_ptr()) };
         eal::said();

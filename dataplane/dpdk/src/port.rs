@@ -141,7 +141,7 @@ impl Port {
             steering: abilities.steering(config.queues),
             interrupts,
             counts_interrupts: false,
-            driver: String::new(),
+            driver: abilities.driver.clone(),
         };
         let started = port.bring_up(config, &abilities);
         if port.interrupts && started.is_err() {
@@ -152,7 +152,6 @@ impl Port {
             started?;
         }
         port.counts_interrupts = port.interrupts && port.interrupt(0).is_some_and(is_event);
-        port.driver = abilities.driver;
         let port = Arc::new(port);
         let queues = (0..config.queues).map(|index| Queue { port: Arc::clone(&port), index });
         let queues = queues.collect();
@@ -319,6 +318,14 @@ impl Abilities {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        let _alone = eal::one_at_a_time();
+        if self.driver == "net_memif" {
+            // When the other end goes, the driver takes this one apart on a thread of DPDK's, and does not expect it to be closed meanwhile.
+            // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
+            unsafe { sys::netfold_close_there(self.device.id()) };
+            eal::said();
+            return;
+        }
         // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
         unsafe { sys::rte_eth_dev_stop(self.device.id()) };
         // SAFETY: as above, and stopped.
