@@ -16,7 +16,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::bell::Bell;
 use crate::buffers::{BURST, Passing};
 use crate::port::{Queue, Rule};
-use crate::{Arrivals, Outbox};
+use crate::{Arrivals, Outbox, Steering};
 
 /// Packets that others may have on their way to one thread, over all its lanes.
 pub(crate) const PASSING: u32 = 2048;
@@ -215,7 +215,8 @@ impl Share {
         if self.port != port {
             self.forget();
             self.port = port;
-            self.rule = queue.and_then(|queue| Rule::new(queue, port));
+            let choice = queue.filter(|queue| queue.port().steering() != Steering::One);
+            self.rule = choice.and_then(|queue| Rule::new(queue, port));
         }
         Ok(())
     }

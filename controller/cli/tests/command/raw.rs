@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::process::{PATIENCE, Process, is_root, netfold_within, number, run, text};
 
 /// A namespace with a pair of virtual interfaces of two queues, of which `v0` has an address. Dropping it removes them.
@@ -114,7 +116,8 @@ fn threads_share_an_interface_and_every_element_is_right() {
 }
 
 /// A job of two trees, a tree at each thread of a switch that loses packets, whose workers are in a namespace and come by UDP.
-fn two_trees_are_right(switch: &mut Process, workers: &str) {
+/// Returns what its threads have counted.
+fn two_trees_are_right(switch: &mut Process, workers: &str) -> Vec<Value> {
     const RANKS: usize = 3;
     let listening = switch.event("listening");
     let places: Vec<_> =
@@ -135,11 +138,13 @@ fn two_trees_are_right(switch: &mut Process, workers: &str) {
     switch.signal("TERM");
     let counters = switch.event("counters");
     assert!(number(&counters, "fault_dropped") > 0.0 && number(&counters, "repeated") > 0.0, "{counters}");
-    for thread in counters["threads"].as_array().unwrap() {
+    let threads = counters["threads"].as_array().unwrap();
+    for thread in threads {
         assert!(number(thread, "results") > 100.0, "{counters}");
         assert!(number(thread, "crossed") <= number(thread, "packets_in"), "{counters}");
     }
     assert!(switch.wait().success());
+    threads.clone()
 }
 
 /// The same by a device of DPDK with a queue for each thread, and with one queue for both. The kernel goes on answering for the address, by
@@ -161,7 +166,11 @@ fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
         command.args(["--io", &device]);
         let before = near.shown();
         let mut switch = Process::spawn(command);
-        two_trees_are_right(&mut switch, &far.0);
+        let threads = two_trees_are_right(&mut switch, &far.0);
+        if queues == 1 {
+            let crossed: Vec<_> = threads.iter().map(|thread| number(thread, "crossed")).collect();
+            assert!(crossed[0] == 0.0 && crossed[1] > 100.0, "the first has the queue: {crossed:?}");
+        }
         assert_eq!(near.shown(), before);
     }
 }
