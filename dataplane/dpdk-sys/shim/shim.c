@@ -1,5 +1,7 @@
-/* See shim.h. Each function is one call of the inline function of almost the same name. */
+/* See shim.h. Each function is one call of the inline function of almost the same name, but for the log, and for what takes structures
+ * or callbacks that are easier to write here. */
 #define _GNU_SOURCE
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +66,30 @@ uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
     return rte_eth_tx_burst(port, queue, mbufs, count);
 }
 
+struct closing {
+    uint16_t port;
+    sem_t done;
+};
+
+static void close_here(void *argument)
+{
+    struct closing *closing = argument;
+    rte_eth_dev_stop(closing->port);
+    rte_eth_dev_close(closing->port);
+    sem_post(&closing->done);
+}
+
+void netfold_close_there(uint16_t port)
+{
+    struct closing closing = { .port = port };
+    sem_init(&closing.done, 0, 0);
+    if (rte_eal_alarm_set(1, close_here, &closing) != 0)
+        close_here(&closing);
+    while (sem_wait(&closing.done) != 0) { /* a signal */
+    }
+    sem_destroy(&closing.done);
+}
+
 int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count)
 {
     return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
@@ -85,6 +111,36 @@ void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *seg
     segment->data = rte_pktmbuf_mtod(mbuf, const uint8_t *);
     segment->len = rte_pktmbuf_data_len(mbuf);
     segment->next = mbuf->next;
+}
+
+void netfold_hold(struct rte_mbuf *mbuf) { rte_pktmbuf_refcnt_update(mbuf, 1); }
+
+struct rte_flow *netfold_steer(uint16_t port, uint16_t udp_port, uint16_t queue)
+{
+    const struct rte_flow_attr attr = { .ingress = 1 };
+    const struct rte_flow_item_udp to = { .hdr.dst_port = rte_cpu_to_be_16(udp_port) };
+    const struct rte_flow_item_udp all_bits = { .hdr.dst_port = UINT16_MAX };
+    const struct rte_flow_item pattern[] = {
+        { .type = RTE_FLOW_ITEM_TYPE_ETH },
+        { .type = RTE_FLOW_ITEM_TYPE_IPV4 },
+        { .type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &to, .mask = &all_bits },
+        { .type = RTE_FLOW_ITEM_TYPE_END },
+    };
+    const struct rte_flow_action_queue there = { .index = queue };
+    const struct rte_flow_action actions[] = {
+        { .type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &there },
+        { .type = RTE_FLOW_ACTION_TYPE_END },
+    };
+    struct rte_flow_error error;
+    if (rte_flow_validate(port, &attr, pattern, actions, &error) != 0)
+        return NULL;
+    return rte_flow_create(port, &attr, pattern, actions, &error);
+}
+
+void netfold_unsteer(uint16_t port, struct rte_flow *rule)
+{
+    struct rte_flow_error error;
+    rte_flow_destroy(port, rule, &error);
 }
 
 struct rte_mbuf *netfold_ring_take(struct rte_ring *ring)

@@ -5,12 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_eth_ring.h>
 #include <rte_ether.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
@@ -40,6 +42,9 @@ size_t netfold_log_take(char *text, size_t len);
 uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 
+/* Stops and closes a port on the thread on which DPDK takes connections apart, and returns when that is done. */
+void netfold_close_there(uint16_t port);
+
 /* `count` empty buffers, all or none; 0 or a negative error number. */
 int netfold_alloc(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned count);
 /* Makes a buffer empty again. */
@@ -51,6 +56,14 @@ int netfold_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 /* Bytes of the whole packet. */
 uint32_t netfold_packet_len(const struct rte_mbuf *mbuf);
 void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *segment);
+
+/* One holder more for a packet, which goes home with the last. */
+void netfold_hold(struct rte_mbuf *mbuf);
+
+/* Has datagrams (UDP over IPv4) to a port of that number arrive at a queue of a device that runs; NULL where the device has no such
+ * rules. */
+struct rte_flow *netfold_steer(uint16_t port, uint16_t udp_port, uint16_t queue);
+void netfold_unsteer(uint16_t port, struct rte_flow *rule);
 
 /* Takes a packet out of a ring, or NULL. */
 struct rte_mbuf *netfold_ring_take(struct rte_ring *ring);

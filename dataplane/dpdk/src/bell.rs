@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// One sleeper, any number of ringers; the descriptor is written only while somebody sleeps on it.
 ///
 /// Both sides write their own flag and then read the other's, with a sequentially consistent fence between, so at least one of
-/// them sees the other.
+/// them sees the other. Who finds the bell rung sees what the ringer did before.
 #[derive(Debug)]
 pub(crate) struct Bell {
     event: OwnedFd,
@@ -60,7 +60,8 @@ impl Bell {
         }
         self.sleeping.store(false, Ordering::Relaxed);
         if rang {
-            self.rung.store(false, Ordering::Relaxed);
+            // Read, too: whatever a ringer did before, which this forgets, is seen.
+            self.rung.swap(false, Ordering::Acquire);
         }
         Ok(rang)
     }
@@ -72,7 +73,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Relaxed);
+        self.rung.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
             // Fails only when the counter is full, and then the sleeper wakes anyway.

@@ -1,12 +1,13 @@
 //! Packets in DPDK's buffers (mbufs): the pool they come from, what arrived, and what is to be sent.
 //!
-//! A buffer belongs to exactly one holder: its pool, an [`Arrivals`], an [`Outbox`], or a device. A pool's memory is given
-//! back only when every buffer is home, so no holder needs to keep the pool alive, not even one that got a buffer from a port
-//! with another pool.
+//! A buffer belongs to exactly one holder: its pool, an [`Arrivals`], an [`Outbox`], a `Passing`, or a device. Only what several
+//! threads are to read has several holders, none of whom writes. A pool's memory is given back only when every buffer is home, so no holder
+//! needs to keep the pool alive, not even one that got a buffer from a port with another pool.
 #![expect(unsafe_code, reason = "DPDK's packets are foreign memory")]
 
 use std::ffi::CString;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,6 +154,25 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// Its first bytes, as many as `spare` has: where they lie if that is in one piece, or copied.
+    pub(crate) fn head<'b>(self, spare: &'b mut [u8]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        let first = self.segments().next().unwrap_or_default();
+        let wanted = spare.len().min(self.len());
+        if first.len() >= wanted {
+            return &first[..wanted];
+        }
+        let mut len = 0;
+        for segment in self.segments() {
+            let part = segment.len().min(wanted - len);
+            spare[len..len + part].copy_from_slice(&segment[..part]);
+            len += part;
+        }
+        &spare[..len]
+    }
+
     /// Copies the packet into one piece of memory of its length; false, and the memory is as it was or partly written, when the
     /// buffers do not hold what they promise.
     #[must_use]
@@ -164,6 +184,38 @@ impl<'a> Packet<'a> {
             rest = after;
         }
         rest.is_empty()
+    }
+}
+
+/// A packet on its way from one thread to another. Goes home when dropped.
+#[derive(Debug)]
+pub(crate) struct Passing(NonNull<sys::rte_mbuf>);
+
+// SAFETY: the packet belongs to this value, or to several that only read; DPDK's buffers may go home from any thread.
+unsafe impl Send for Passing {}
+
+impl Passing {
+    /// The packet.
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        Packet { raw: self.0.as_ptr(), holder: PhantomData }
+    }
+
+    /// The same packet for one reader more.
+    pub(crate) fn again(&self) -> Self {
+        // SAFETY: the packet is alive, and from here on it has a holder more, which is the value below.
+        unsafe { sys::netfold_hold(self.0.as_ptr()) };
+        Self(self.0)
+    }
+
+    fn into_raw(self) -> *mut sys::rte_mbuf {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        // SAFETY: the packet belongs to this value, which is about to end.
+        unsafe { sys::rte_pktmbuf_free_bulk(&mut self.0.as_ptr(), 1) };
     }
 }
 
@@ -192,6 +244,36 @@ impl Arrivals {
             self.len = queue.receive(&mut self.raw);
         }
         self.next < self.len
+    }
+
+    /// Passes everything that is here through `keep`, which returns what is to stay.
+    pub(crate) fn sort(&mut self, mut keep: impl FnMut(Passing) -> Option<Passing>) {
+        let (next, len) = (self.next, self.len);
+        (self.next, self.len) = (0, 0);
+        for index in next..len {
+            let Some(raw) = NonNull::new(self.raw[index]) else { continue };
+            // Places up to here were read before.
+            if let Some(stays) = keep(Passing(raw)) {
+                self.raw[self.len] = stays.into_raw();
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Takes packets from `next`, up to a burst, if nothing is left here.
+    pub(crate) fn take(&mut self, next: impl Iterator<Item = Passing>) {
+        if self.next == self.len {
+            self.release();
+            for packet in next.take(BURST) {
+                self.raw[self.len] = packet.into_raw();
+                self.len += 1;
+            }
+        }
+    }
+
+    /// How many are left.
+    pub(crate) fn len(&self) -> usize {
+        self.len - self.next
     }
 
     /// The oldest packet.
@@ -344,6 +426,24 @@ impl Outbox {
             }
         }
         whole
+    }
+
+    /// The oldest frames that are queued, up to `count` of them, for another thread to send. They have to be taken, all of them.
+    pub(crate) fn pass_on(&mut self, count: usize) -> impl Iterator<Item = Passing> + '_ {
+        let count = count.min(self.len());
+        // `sent` is 0 between calls.
+        self.queued.drain(..count).filter_map(NonNull::new).map(Passing)
+    }
+
+    /// Queues frames of another thread's, as far as there are places.
+    pub(crate) fn adopt(&mut self, others: impl Iterator<Item = Passing>) {
+        let places = self.places();
+        self.queued.extend(others.take(places).map(Passing::into_raw));
+    }
+
+    /// Frames that can be queued.
+    pub(crate) fn places(&self) -> usize {
+        self.queued_max - self.queued.len()
     }
 
     /// Has a queue send what it takes, in order. What it does not take stays.

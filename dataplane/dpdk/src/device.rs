@@ -26,7 +26,7 @@ pub struct Device {
     _rings: Option<Arc<Rings>>,
 }
 
-// SAFETY: DPDK attaches and removes devices from any thread, under a lock of its own.
+// SAFETY: devices are attached and removed from any thread, one at a time.
 unsafe impl Send for Device {}
 // SAFETY: as above; everything else reads.
 unsafe impl Sync for Device {}
@@ -57,8 +57,10 @@ impl Device {
         let wrong = |why| DpdkError::Spec { spec: spec.device.clone(), why };
         let text = CString::new(arguments.as_str()).map_err(|_| wrong("there is a zero in it"))?;
         eal::said();
+        let alone = eal::one_at_a_time();
         // SAFETY: DPDK runs, and the string ends with a zero and is alive through the call.
         let rc = unsafe { sys::rte_dev_probe(text.as_ptr()) };
+        drop(alone);
         if rc < 0 {
             let said = eal::said();
             // "Bad address" is DPDK's word for a name that no bus knows.
@@ -101,6 +103,20 @@ impl Device {
         &self.name
     }
 
+    /// The most queues that it has in both directions.
+    ///
+    /// # Errors
+    ///
+    /// [`DpdkError::Port`].
+    pub fn queues_max(&self) -> Result<u16, DpdkError> {
+        Ok(self.abilities()?.queues_max)
+    }
+
+    /// Whether the kernel deals what arrives out to all of its queues, whether they are used or not.
+    pub(crate) fn deals_to_all(&self) -> bool {
+        self.name.starts_with("net_af_packet")
+    }
+
     /// Whether the interface that it depends on has been removed.
     pub(crate) fn gone(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::gone)
@@ -137,6 +153,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let _alone = eal::one_at_a_time();
         // SAFETY: the device was attached and not removed; its port is closed, since a `Port` owns its device and closes first.
         unsafe { sys::rte_dev_remove(self.raw.as_ptr()) };
         eal::said();
@@ -167,8 +184,8 @@ fn unique(spec: &Spec) -> String {
         text = text + "," + rest;
     }
     if name.starts_with("net_af_packet") {
-        if spec.queues > 1 && !rest.contains("qpairs=") {
-            text += &format!(",qpairs={}", spec.queues);
+        if let Some(queues) = spec.queues.filter(|queues| *queues > 1 && !rest.contains("qpairs=")) {
+            text += &format!(",qpairs={queues}");
         }
         let slot = ring_slot(usize::from(spec.mtu.unwrap_or(0)) + HEADER_LEN);
         if slot > 2048 && !rest.contains("framesz=") && !rest.contains("blocksz=") {
@@ -202,7 +219,7 @@ fn privileged(name: &str) -> Result<(), DpdkError> {
 
 /// Rings between two devices. What is left in them goes home when both are gone.
 #[derive(Debug)]
-struct Rings([NonNull<sys::rte_ring>; 2]);
+struct Rings(Vec<NonNull<sys::rte_ring>>);
 
 // SAFETY: DPDK's rings are made to be used from several threads; here they are only emptied, by the last owner.
 unsafe impl Send for Rings {}
@@ -211,7 +228,7 @@ unsafe impl Sync for Rings {}
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        for ring in self.0 {
+        for ring in &self.0 {
             loop {
                 // SAFETY: the ring is alive, and both devices that used it are gone.
                 let mut left = unsafe { sys::netfold_ring_take(ring.as_ptr()) };
@@ -234,19 +251,34 @@ impl Drop for Rings {
 ///
 /// [`DpdkError::Memory`], [`DpdkError::Port`].
 pub fn rings(eal: &Eal, len: u32) -> Result<(Device, Device), DpdkError> {
+    ring_queues(eal, len, 1)
+}
+
+/// The same with several queues: what one sends by a queue, the other receives by the queue of that number.
+///
+/// # Errors
+///
+/// As [`rings`]; the driver takes up to 16 queues.
+pub fn ring_queues(eal: &Eal, len: u32, queues: u16) -> Result<(Device, Device), DpdkError> {
     static PAIRS: AtomicU64 = AtomicU64::new(0);
     let pair = PAIRS.fetch_add(1, Ordering::Relaxed);
-    let ring = |side: char| {
+    let ring = |side: char, queue: u16| {
         let memory = || DpdkError::Memory { what: "a ring", said: eal::said() };
-        let name = CString::new(format!("netfold-{pair}{side}")).map_err(|_| memory())?;
+        let name = CString::new(format!("netfold-{pair}{side}{queue}")).map_err(|_| memory())?;
         let size = len.saturating_add(1).next_power_of_two();
-        // One queue at each end: one producer, one consumer.
+        // A queue has one thread at each end: one producer, one consumer.
         let flags = sys::RING_F_SP_ENQ | sys::RING_F_SC_DEQ;
         // SAFETY: DPDK runs, and the name ends with a zero and is copied.
         NonNull::new(unsafe { sys::rte_ring_create(name.as_ptr(), size, -1, flags) }).ok_or_else(memory)
     };
-    let rings = Arc::new(Rings([ring('a')?, ring('b')?]));
-    let device = |side: char, receive: usize, send: usize| {
+    let mut rings = Rings(Vec::new());
+    for side in ['a', 'b'] {
+        for queue in 0..queues {
+            rings.0.push(ring(side, queue)?);
+        }
+    }
+    let rings = Arc::new(rings);
+    let device = |side: char| {
         let short = format!("{pair}{side}");
         let name = format!("net_ring_{short}");
         let failed = |rc| DpdkError::Port {
@@ -256,10 +288,16 @@ pub fn rings(eal: &Eal, len: u32) -> Result<(Device, Device), DpdkError> {
             source: eal::error(rc),
         };
         let short = CString::new(short).map_err(|_| failed(-ENODEV))?;
-        let (receive, send) = ([rings.0[receive].as_ptr()], [rings.0[send].as_ptr()]);
-        // SAFETY: one ring of each kind, which live as long as `rings`, of which the device has a share; the name is copied.
-        let rc = unsafe { sys::rte_eth_from_rings(short.as_ptr(), receive.as_ptr(), 1, send.as_ptr(), 1, 0) };
+        let raw: Vec<_> = rings.0.iter().map(|ring| ring.as_ptr()).collect();
+        let (receive, send) = raw.split_at(usize::from(queues));
+        let (receive, send) = if side == 'a' { (receive, send) } else { (send, receive) };
+        let count = u32::from(queues);
+        // SAFETY: so many rings of each kind, which live as long as `rings`, of which the device has a share; names and pointers
+        // are copied.
+        let rc = unsafe {
+            sys::rte_eth_from_rings(short.as_ptr(), receive.as_ptr(), count, send.as_ptr(), count, 0)
+        };
         if rc < 0 { Err(failed(rc)) } else { Device::named(eal, name.clone(), Some(Arc::clone(&rings))) }
     };
-    Ok((device('a', 0, 1)?, device('b', 1, 0)?))
+    Ok((device('a')?, device('b')?))
 }

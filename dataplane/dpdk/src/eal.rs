@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netfold_dpdk_sys as sys;
 
@@ -168,6 +168,12 @@ fn remove_folder() {
     {
         let _ = std::fs::remove_dir(above);
     }
+}
+
+/// Held while a device is attached, closed or removed: not every driver takes that from two threads at a time.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static CHANGING: Mutex<()> = Mutex::new(());
+    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What DPDK has said on this thread since this was last asked, the newest of it.

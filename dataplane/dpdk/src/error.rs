@@ -14,7 +14,7 @@ pub enum DpdkError {
     )]
     NotBuilt,
     /// The words that name a device make no sense.
-    #[error("'{spec}' names no DPDK device: {why}")]
+    #[error("'{spec}' cannot be opened as a DPDK device: {why}")]
     Spec {
         /// The words.
         spec: String,
@@ -94,6 +94,18 @@ pub enum DpdkError {
         /// Queues asked for.
         asked: u16,
         /// Queues that it has.
+        max: u16,
+    },
+    /// So many packet threads cannot share one device. Have fewer, or give some another device.
+    #[error(
+        "{asked} packet threads are to share {device}, which takes 1 to {max}; have fewer, or name several devices (`--io`)"
+    )]
+    Threads {
+        /// The device.
+        device: String,
+        /// Threads asked for.
+        asked: usize,
+        /// The most that it takes.
         max: u16,
     },
     /// The device does not carry packets of that length. Ask for a shorter MTU.

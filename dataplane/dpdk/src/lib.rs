@@ -2,7 +2,7 @@
 //!
 //! A [`Spec`] names a device and says how to run it, in the words of `--io dpdk:...`; [`open`] makes packet I/O of it. With the feature, `Eal` is DPDK started
 //! in this process, `Device` a device that was attached, `Port` the device configured and running, `Queue` one of its queues, and
-//! `Dpdk` the [`Link`](netfold_io::link::Link) of one queue. Each keeps alive what it comes from, and dropping the last one
+//! `Dpdk` the [`Link`](netfold_io::link::Link) of one queue or several. Each keeps alive what it comes from, and dropping the last one
 //! stops the port and gives the device back.
 //!
 //! # Life cycle
@@ -16,9 +16,12 @@
 //! A link belongs to one thread at a time. Threads that receive or send get a number of DPDK's the first time, so that buffers
 //! come from a cache of the thread's own.
 //!
+//! Several threads may share a device ([`open_threads`]): each has the datagrams to its own port. A rule of the device (`rte_flow`) puts them into the
+//! thread's queue where there are such rules; otherwise, or where there are fewer queues than threads, whoever finds them hands them over.
+//!
 //! # Not here
 //!
-//! Rules of the kind of `rte_flow`; offloads of checksums; several processes on one device.
+//! Rules for anything but a thread's port; offloads of checksums; several processes on one device.
 
 mod error;
 mod open;
@@ -37,12 +40,14 @@ mod link;
 #[cfg(feature = "dpdk")]
 mod port;
 #[cfg(feature = "dpdk")]
+mod share;
+#[cfg(feature = "dpdk")]
 mod watch;
 
 #[cfg(feature = "dpdk")]
 pub use buffers::{Arrivals, Outbox, Packet, Pool};
 #[cfg(feature = "dpdk")]
-pub use device::{Device, rings};
+pub use device::{Device, ring_queues, rings};
 #[cfg(feature = "dpdk")]
 pub use eal::{Eal, Memory};
 pub use error::DpdkError;

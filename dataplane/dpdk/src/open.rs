@@ -6,53 +6,56 @@ use netfold_io::{Cores, IoError, PacketIo};
 use crate::{DpdkError, Spec};
 
 /// Opens what stands behind `--io`, DPDK's devices included: DPDK is started if it does not run, the device is attached and started,
-/// and Ethernet, ARP, IPv4 and UDP are spoken on its one queue. All other kinds are [`netfold_io::choice::open`]'s.
+/// and Ethernet, ARP, IPv4 and UDP are spoken on its queues. All other kinds are [`netfold_io::choice::open`]'s.
 ///
 /// Interfaces of the kernel are looked up in the network namespace of the calling thread.
 ///
 /// # Errors
 ///
 /// [`DpdkError`]; [`DpdkError::NotBuilt`] for a device of DPDK without the feature `dpdk`; [`DpdkError::Spec`] for words that make no
-/// sense, and when several queues are asked for, since what arrives at the others would be heard by nobody.
+/// sense.
 pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, DpdkError> {
     let Choice::Dpdk(words) = choice else { return Ok(netfold_io::choice::open(choice, opening)?) };
-    let spec: Spec = words.parse()?;
-    if spec.queues != 1 {
-        return Err(DpdkError::Spec { spec: words.clone(), why: "one queue is all that is opened" });
-    }
-    device(&spec, opening)
+    let mut opened = device(&words.parse()?, std::slice::from_ref(opening))?;
+    opened.pop().ok_or(DpdkError::Io(IoError::Unsupported("a device for nobody")))
 }
 
-/// Opens what several packet threads have, one each, as [`netfold_io::choice::open_threads`] does.
+/// Opens what several packet threads have, one each, as [`netfold_io::choice::open_threads`] does. A device of DPDK is shared:
+/// each thread has the datagrams to its own port, by whichever queue they arrive.
 ///
 /// # Errors
 ///
-/// As [`open`]; a device of DPDK has one thread.
+/// As [`open`]; [`IoError::Address`] when the threads are not at one IP address.
 pub fn open_threads(
     choice: &Choice,
     openings: &[Opening],
     cores: &Cores,
 ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
     match choice {
-        Choice::Dpdk(words) if openings.len() > 1 => {
-            let why = "a device has one packet thread; name one for each (`--io` several times)";
-            Err(DpdkError::Spec { spec: words.clone(), why }.into())
-        }
-        Choice::Dpdk(_) => openings.iter().map(|opening| Ok(open(choice, opening)?)).collect(),
+        Choice::Dpdk(words) => Ok(device(&words.parse::<Spec>()?, openings)?),
         _ => netfold_io::choice::open_threads(choice, openings, cores),
     }
 }
 
 #[cfg(feature = "dpdk")]
-fn device(spec: &Spec, opening: &Opening) -> Result<Box<dyn PacketIo>, DpdkError> {
+fn device(spec: &Spec, openings: &[Opening]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
     use netfold_io::ethernet::Ethernet;
 
-    let config = config(spec, opening)?;
-    let link = crate::Dpdk::open(spec)?.remove(0);
-    Ok(match opening.peer {
-        Some(peer) => Box::new(Ethernet::connect(link, peer, config)?),
-        None => Box::new(Ethernet::bind(link, config)?),
+    let configs = openings.iter().map(|opening| config(spec, opening)).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = configs.first() else { return Ok(Vec::new()) };
+    if let Some(elsewhere) = configs.iter().find(|config| config.address.ip() != first.address.ip()) {
+        let problem = "packet threads that share a device have one address";
+        return Err(IoError::Address { address: elsewhere.address.into(), problem }.into());
+    }
+    let links = crate::Dpdk::open_threads(spec, openings.len(), *first.address.ip())?;
+    let ends = links.into_iter().zip(configs).zip(openings);
+    ends.map(|((link, config), opening)| {
+        Ok(match opening.peer {
+            Some(peer) => Box::new(Ethernet::connect(link, peer, config)?) as Box<dyn PacketIo>,
+            None => Box::new(Ethernet::bind(link, config)?),
+        })
     })
+    .collect()
 }
 
 /// Where we are on the device: the address that its words say, or else the program's local one.
@@ -82,7 +85,7 @@ fn config(
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn device(_: &Spec, _: &Opening) -> Result<Box<dyn PacketIo>, DpdkError> {
+fn device(_: &Spec, _: &[Opening]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
     Err(DpdkError::NotBuilt)
 }
 

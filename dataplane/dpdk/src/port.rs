@@ -3,11 +3,13 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use netfold_dpdk_sys as sys;
 
 use crate::device::{Abilities, Device};
+use crate::share::PASSING;
 use crate::{DpdkError, Outbox, Pool, eal};
 
 /// Bytes of an Ethernet header.
@@ -22,11 +24,23 @@ pub struct PortConfig {
     pub queues: u16,
     /// Frames that fit a queue in each direction; the device may make it more or less.
     pub descriptors: u16,
+    /// Threads that share the port ([`Dpdk::share`](crate::Dpdk::share)), which takes memory for what passes between them.
+    pub threads: u16,
 }
 
 impl Default for PortConfig {
     fn default() -> Self {
-        Self { mtu: None, queues: 1, descriptors: 1024 }
+        Self { mtu: None, queues: 1, descriptors: 1024, threads: 1 }
+    }
+}
+
+impl PortConfig {
+    /// Buffers that there have to be, so that no queue, thread or lane takes another's.
+    fn buffers(&self) -> u32 {
+        // What both directions of a queue can hold, what a thread keeps and has on its way, and what others have for it.
+        let (queues, threads) = (u32::from(self.queues), u32::from(self.threads.max(self.queues)));
+        let passing = if self.threads > 1 { u32::from(self.threads) * PASSING } else { 0 };
+        queues * 2 * u32::from(self.descriptors) + threads * 1024 + passing
     }
 }
 
@@ -115,9 +129,7 @@ impl Port {
             return Err(device.failed("rte_eth_macaddr_get", rc));
         }
         let frame_len_max = usize::from(mtu) + HEADER_LEN;
-        // What both directions of a queue can hold, what a thread keeps, and what is on its way.
-        let buffers = u32::from(config.queues) * (2 * u32::from(config.descriptors) + 1024);
-        let pool = Pool::new(device.eal(), buffers, frame_len_max)?;
+        let pool = Pool::new(device.eal(), config.buffers(), frame_len_max)?;
         // Cards have a colon in their address. The virtual drivers without interrupts take it ill to be configured twice.
         let interrupts = device.name().contains(':') || abilities.driver == "net_tap";
         let id = device.id();
@@ -129,7 +141,7 @@ impl Port {
             steering: abilities.steering(config.queues),
             interrupts,
             counts_interrupts: false,
-            driver: String::new(),
+            driver: abilities.driver.clone(),
         };
         let started = port.bring_up(config, &abilities);
         if port.interrupts && started.is_err() {
@@ -140,7 +152,6 @@ impl Port {
             started?;
         }
         port.counts_interrupts = port.interrupts && port.interrupt(0).is_some_and(is_event);
-        port.driver = abilities.driver;
         let port = Arc::new(port);
         let queues = (0..config.queues).map(|index| Queue { port: Arc::clone(&port), index });
         let queues = queues.collect();
@@ -266,6 +277,35 @@ impl Port {
     }
 }
 
+/// A rule of the device: datagrams to a port arrive at one queue. Gone when dropped, and with the process, as the device is ours.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    raw: NonNull<sys::rte_flow>,
+    port: Arc<Port>,
+}
+
+// SAFETY: DPDK makes and removes rules from any thread, under a lock of its own where the driver has none.
+unsafe impl Send for Rule {}
+
+impl Rule {
+    /// Has datagrams to a UDP port arrive at `queue` from now on, where the device can do that.
+    pub(crate) fn new(queue: &Queue, udp_port: u16) -> Option<Self> {
+        let port = Arc::clone(&queue.port);
+        // SAFETY: the port runs and has this queue; the structures that name the rule are copied.
+        let raw = NonNull::new(unsafe { sys::netfold_steer(port.device.id(), udp_port, queue.index) });
+        eal::said();
+        raw.map(|raw| Self { raw, port })
+    }
+}
+
+impl Drop for Rule {
+    fn drop(&mut self) {
+        // SAFETY: the rule is this value's, and its port, which it keeps, runs.
+        unsafe { sys::netfold_unsteer(self.port.device.id(), self.raw.as_ptr()) };
+        eal::said();
+    }
+}
+
 impl Abilities {
     fn steering(&self, queues: u16) -> Steering {
         match queues {
@@ -278,6 +318,14 @@ impl Abilities {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        let _alone = eal::one_at_a_time();
+        if self.driver == "net_memif" {
+            // When the other end goes, the driver takes this one apart on a thread of DPDK's, and does not expect it to be closed meanwhile.
+            // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
+            unsafe { sys::netfold_close_there(self.device.id()) };
+            eal::said();
+            return;
+        }
         // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
         unsafe { sys::rte_eth_dev_stop(self.device.id()) };
         // SAFETY: as above, and stopped.

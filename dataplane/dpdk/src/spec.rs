@@ -34,6 +34,9 @@ impl Default for Options {
     }
 }
 
+/// Queues that a device may be run with, and threads that may share it.
+pub(crate) const QUEUES_MAX: u16 = 64;
+
 /// A device and how to run it.
 ///
 /// ```text
@@ -51,8 +54,8 @@ pub struct Spec {
     pub device: String,
     /// Bytes of a packet without its Ethernet header; `None` for what the device has now.
     pub mtu: Option<u16>,
-    /// Queues in each direction.
-    pub queues: u16,
+    /// Queues in each direction; `None` for one for each packet thread, or as many as the device has.
+    pub queues: Option<u16>,
     /// Our own address on it, where it is not the program's local one.
     pub address: Option<Ipv4Addr>,
     /// Bits of the network, 24 where it is not said.
@@ -115,7 +118,7 @@ impl Spec {
         Self {
             device: device.into(),
             mtu: None,
-            queues: 1,
+            queues: None,
             address: None,
             prefix_len: None,
             gateway: None,
@@ -129,8 +132,8 @@ impl Spec {
         match key {
             "mtu" => self.mtu = Some(value.parse().map_err(|_| "the MTU is a number of bytes up to 65535")?),
             "queues" => {
-                let queues = value.parse().ok().filter(|count| (1..=64).contains(count));
-                self.queues = queues.ok_or("queues are 1 to 64")?;
+                let queues = value.parse().ok().filter(|count| (1..=QUEUES_MAX).contains(count));
+                self.queues = Some(queues.ok_or("queues are 1 to 64")?);
             }
             "address" => self.address = Some(ip()?),
             "gateway" => self.gateway = Some(ip()?),
@@ -158,14 +161,14 @@ mod tests {
     fn words_become_a_device_and_options() {
         let spec: Spec = "net_tap0,iface=nf0 mtu=9000 --no-huge -m 512 -l 2 queues=4 -v".parse().unwrap();
         assert_eq!((spec.name(), &spec.device[..]), ("net_tap0", "net_tap0,iface=nf0"));
-        assert_eq!((spec.mtu, spec.queues), (Some(9000), 4));
+        assert_eq!((spec.mtu, spec.queues), (Some(9000), Some(4)));
         assert_eq!((spec.options.huge, spec.options.memory_mb), (Huge::Never, 512));
         assert_eq!(spec.options.more, ["-l", "2", "-v"]);
         let spec: Spec = "net_ring0 address=10.0.0.9 prefix=16 gateway=10.0.0.1".parse().unwrap();
         assert_eq!((spec.address, spec.prefix_len), (Some(Ipv4Addr::new(10, 0, 0, 9)), Some(16)));
         assert_eq!(spec.gateway, Some(Ipv4Addr::new(10, 0, 0, 1)));
         let spec: Spec = "net_ring0".parse().unwrap();
-        assert_eq!((spec.mtu, spec.queues, spec.options), (None, 1, Options::default()));
+        assert_eq!((spec.mtu, spec.queues, spec.options), (None, None, Options::default()));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netfold_dpdk::{Dpdk, Eal, Huge, Options, Port, PortConfig};
+use netfold_dpdk::{Dpdk, Eal, Huge, Options, Port, PortConfig, ring_queues};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::{PacketIo, PortId, Transmit};
 
@@ -57,12 +58,18 @@ fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64
     (near.counters().rx_packets - before.0, ALLOCATIONS.get() - before.1)
 }
 
+fn eal() -> Eal {
+    let options = Options { huge: Huge::Never, memory_mb: 128, more: Vec::new() };
+    Eal::start(&options, false).expect("DPDK starts")
+}
+
+fn at(host: u8) -> EthernetConfig {
+    EthernetConfig::at(Ipv4Addr::new(198, 18, 0, host))
+}
+
 #[test]
 fn rings() {
-    let options = Options { huge: Huge::Never, memory_mb: 128, more: Vec::new() };
-    let eal = Eal::start(&options, false).expect("DPDK starts");
-    let (a, b) = rings_of(&eal);
-    let at = |host| EthernetConfig::at(Ipv4Addr::new(198, 18, 0, host));
+    let (a, b) = rings_of(&eal());
     let mut far = Ethernet::bind(a, at(1)).expect("an adapter");
     let hub = far.local_addr().expect("adapters have one");
     let mut near = Ethernet::connect(b, hub, at(2)).expect("an adapter");
@@ -80,4 +87,47 @@ fn rings_of(eal: &Eal) -> (Dpdk, Dpdk) {
         Dpdk::new(queues.remove(0)).expect("a link")
     };
     (start(a), start(b))
+}
+
+/// The same for a thread without a queue: what it receives another hands over, and what it sends another sends.
+#[test]
+fn threads_of_one_device() {
+    let (near, far) = ring_queues(&eal(), 255, 1).expect("rings");
+    let config = PortConfig { threads: 2, ..PortConfig::default() };
+    let (_, queues) = Port::start(far, &config).expect("the port starts");
+    let ip = *at(1).address.ip();
+    let mut links = Dpdk::share(queues, 2, ip).expect("links");
+    let mut far = Ethernet::bind(links.pop().expect("two"), at(1)).expect("an adapter");
+    let mut other = EthernetConfig { answers: false, ..at(1) };
+    other.address.set_port(other.address.port() + 1);
+    let mut first = Ethernet::bind(links.pop().expect("two"), other).expect("an adapter");
+    let (_, mut queues) = Port::start(near, &PortConfig::default()).expect("the port starts");
+    let link = Dpdk::new(queues.remove(0)).expect("a link");
+    let mut near = Ethernet::connect(link, at(1).address.into(), at(2)).expect("an adapter");
+    far.bind_port(PortId(0), SocketAddr::V4(at(2).address)).expect("bind_port");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let mut batch = first.capabilities().batch();
+            let before = ALLOCATIONS.get();
+            while !stop.load(Ordering::Acquire) {
+                first.wait(Duration::from_millis(10)).expect("wait");
+                first.receive(&mut batch).expect("receive");
+            }
+            ALLOCATIONS.get() - before
+        });
+        let mut moved = 0;
+        let mut allocations = 0;
+        // How much comes back in a round is up to when the other thread runs.
+        let begun = std::time::Instant::now();
+        while moved < 5000 && begun.elapsed() < Duration::from_secs(20) {
+            bursts(&mut near, &mut far, 20);
+            let (more, allocated) = bursts(&mut near, &mut far, 200);
+            (moved, allocations) = (moved + more, allocations + allocated);
+        }
+        stop.store(true, Ordering::Release);
+        assert!(moved >= 5000, "{:?}", near.counters());
+        assert_eq!((allocations, owner.join().expect("no panic")), (0, 0), "allocations");
+    });
+    assert!(far.counters().rx_crossed >= 5000, "{:?}", far.counters());
 }

@@ -1,29 +1,58 @@
-//! The checks that every backend passes, over DPDK: rings, with a small switch between them, and packet sockets on a bridge.
+//! The checks that every backend passes, over DPDK: rings and shared memory (memif), with a small switch between them, and packet sockets on a bridge, of one thread
+//! and shared by two.
 //!
 //! `cargo test -p netfold-dpdk --features dpdk --test conformance -- ring` runs what has `ring` in the backend's or the check's name.
 
 use std::collections::HashMap;
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Huge, Options, Port, PortConfig, Spec, rings};
 use netfold_io::ethernet::Ethernet;
-use netfold_io::link::Link;
-use netfold_io::{IoError, PacketIo, RxBatch};
-use netfold_io_conformance::segment::{MTU, Segment, hub_config, spoke_config};
-use netfold_io_conformance::{Backend, Rig, SPOKES, run};
+use netfold_io::link::{Link, LinkProperties};
+use netfold_io::{Cores, IoCounters, IoError, Opening, PacketIo, RxBatch};
+use netfold_io_conformance::segment::{HUB, MTU, Segment, hub_config, spoke_config};
+use netfold_io_conformance::{Backend, Beside, DATAGRAM_LEN_MAX, Rig, SPOKES, run};
 
 fn main() -> ExitCode {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let mut backends = Vec::from(Backend::new("dpdk:net_ring", || Ok(ring_rig())).with_middleware());
+    let mut backends = Vec::from(Backend::new("dpdk:net_ring", || Ok(switched(ring))).with_middleware());
+    backends.push(Backend::new("dpdk:net_memif", || Ok(switched(memif))));
     backends.push(Backend::new("dpdk:net_af_packet", || Segment::new()?.rig(packet_socket)));
+    backends.push(Backend::new("dpdk:net_af_packet, one of two threads", || of_two_threads(2)));
+    backends.push(Backend::new("dpdk:net_af_packet, one without a queue", || of_two_threads(1)));
     let table = run(&backends, filter.as_deref());
     println!("{table}");
     println!("{} failed, {} skipped", table.failed(), table.skipped());
     if table.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How many segments of memory there were: each has a socket of its own.
+static SEGMENTS: AtomicU32 = AtomicU32::new(0);
+
+/// The two ends of memory that is shared (`net_memif`), of one process here, connected.
+fn memif() -> (Dpdk, Dpdk) {
+    let number = SEGMENTS.fetch_add(1, Ordering::Relaxed);
+    let socket = format!("socket=/netfold-{}-{number},socket-abstract=yes", std::process::id());
+    let open = |role: &str| -> Dpdk {
+        let spec: Spec = format!("net_memif,role={role},{socket} mtu={MTU}").parse().expect("a spec");
+        let links = Dpdk::open(&Spec { options: options(), ..spec });
+        links.expect("memory is there").remove(0)
+    };
+    let (server, mut client) = (open("server"), open("client"));
+    let begun = Instant::now();
+    while !(server.port().link_state().up && client.port().link_state().up) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the ends do not find each other");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A client has buffers for the server to write to after it has looked for the first time.
+    client.receive(&mut RxBatch::new(1, 2000)).expect("receive");
+    (server, client)
 }
 
 fn options() -> Options {
@@ -38,30 +67,116 @@ fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
     open().map_err(|error| IoError::Os { call: "opening", source: io::Error::other(error) })
 }
 
+/// A hub that shares a device with another thread, which has one of its queues. It hears its datagrams by that one, too; if there is no other
+/// queue, by that alone, and sends by it.
+fn of_two_threads(queues: u16) -> Result<Rig, String> {
+    Segment::new()?.around(
+        move || {
+            // Whoever is first says how DPDK starts.
+            let _eal = Eal::start(&options(), false);
+            let at = hub_config().address;
+            let opening =
+                |port| Opening { datagram_len_max: DATAGRAM_LEN_MAX, ..Opening::at((*at.ip(), port).into()) };
+            // Room for all that a check sends before the other thread runs; the driver has 512 frames unless told.
+            let device = format!("net_af_packet,iface={HUB},framecnt=2048");
+            let words = format!("dpdk:{device} mtu={MTU} queues={queues} --no-huge");
+            let both = [opening(at.port() + 1), opening(at.port())];
+            let choice = words.parse().expect("a choice");
+            let mut ends = netfold_dpdk::open_threads(&choice, &both, &Cores::default())?;
+            let hub = ends.pop().expect("two threads");
+            Ok((hub, Beside::start(ends.pop().expect("two threads"))))
+        },
+        packet_socket,
+    )
+}
+
 fn start(device: Device) -> Dpdk {
-    let config = PortConfig { mtu: Some(MTU as u16), queues: 1, descriptors: 256 };
+    let config = PortConfig { mtu: Some(MTU as u16), queues: 1, descriptors: 256, threads: 1 };
     let (_, mut queues) = Port::start(device, &config).expect("the port starts");
     Dpdk::new(queues.remove(0)).expect("a link")
 }
 
-fn ring_rig() -> Rig {
+fn ring() -> (Dpdk, Dpdk) {
     let eal = Eal::start(&options(), false).expect("DPDK starts");
+    let (end, port) = rings(&eal, 1023).expect("rings");
+    (start(end), start(port))
+}
+
+/// Pairs of ports, of which the one end is the rig's and the other the switch's.
+fn switched(pair: fn() -> (Dpdk, Dpdk)) -> Rig {
     let (mut ends, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..=SPOKES {
-        let (end, port) = rings(&eal, 1023).expect("rings");
-        ends.push(start(end));
-        ports.push(start(port));
+        let (end, port) = pair();
+        ends.push(end);
+        ports.push(port);
     }
-    let switch = Switch::start(ports);
-    let hub = Ethernet::bind(ends.remove(0), hub_config()).expect("the hub's adapter");
+    let home = Arc::new(Home { _switch: Switch::start(ports), links: Mutex::default() });
+    let mut ends = ends.into_iter().map(|link| End { link: Some(link), home: Arc::clone(&home) });
+    let hub = Ethernet::bind(ends.next().expect("one for each"), hub_config()).expect("the hub's adapter");
     let at = hub.local_addr().expect("adapters have one");
-    let spokes = ends.into_iter().enumerate().map(|(index, end)| -> Box<dyn PacketIo> {
+    let spokes = ends.enumerate().map(|(index, end)| -> Box<dyn PacketIo> {
         Box::new(Ethernet::connect(end, at, spoke_config(index)).expect("a spoke's adapter"))
     });
     let spokes = spokes.collect();
-    let mut rig = Rig::bound(Box::new(hub), spokes).settled();
-    rig.keep = Box::new(switch);
-    rig
+    Rig::bound(Box::new(hub), spokes).settled()
+}
+
+/// What is closed in this order once all ends are done: memory that is shared goes with either end, and nobody may be reading it then.
+struct Home {
+    _switch: Switch,
+    links: Mutex<Vec<Dpdk>>,
+}
+
+/// A link that goes home when dropped.
+struct End {
+    link: Option<Dpdk>,
+    home: Arc<Home>,
+}
+
+impl End {
+    fn link(&mut self) -> &mut Dpdk {
+        self.link.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.home.links.lock().expect("nobody fails with it").extend(self.link.take());
+    }
+}
+
+impl Link for End {
+    fn properties(&self) -> LinkProperties {
+        self.link.as_ref().expect("it is there until it is dropped").properties()
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        self.link().receive(batch)
+    }
+
+    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.link().frame(len)
+    }
+
+    fn push(&mut self) {
+        self.link().push();
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.link().flush()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
+        self.link().wait(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        self.link.as_ref().expect("it is there until it is dropped").waker()
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.link.as_ref().expect("it is there until it is dropped").counters()
+    }
 }
 
 /// A thread that hands frames on to the port where their destination was seen last, or to all.

@@ -29,7 +29,8 @@ pub struct IoCounters {
     /// Datagrams or frames that arrived and were dropped below us, because a socket's buffer or a ring was full (or a checksum wrong). Kept by
     /// the system, for which datagrams that it has coalesced may be one; 0 where it does not say.
     pub rx_dropped: u64,
-    /// Datagrams that arrived by a queue of another thread, where several threads share an interface ([`link::XdpQueues`](crate::link)).
+    /// Datagrams that arrived by a queue of another thread, where several threads share an interface ([`link::XdpQueues`](crate::link)) or a device
+    /// of DPDK.
     pub rx_crossed: u64,
     /// "Connection refused" reports: nobody listens at the peer's address at the moment.
     pub refused: u64,

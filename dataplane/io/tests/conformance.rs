@@ -85,6 +85,7 @@ fn raw() -> Vec<Backend> {
 fn of_two_threads() -> Result<Rig, String> {
     use netfold_io::link::PacketRing;
     use netfold_io::{Cores, Opening, open_threads};
+    use netfold_io_conformance::Beside;
     use netfold_io_conformance::segment::{HUB, Segment};
     Segment::with_queues(2)?.around(
         || {
@@ -99,43 +100,6 @@ fn of_two_threads() -> Result<Rig, String> {
         },
         PacketRing::open,
     )
-}
-
-/// A thread that drives a back end to which nobody sends.
-#[cfg(target_os = "linux")]
-struct Beside {
-    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    waker: std::task::Waker,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-#[cfg(target_os = "linux")]
-impl Beside {
-    fn start(mut io: Box<dyn PacketIo>) -> Self {
-        use std::sync::atomic::Ordering;
-        let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
-        let (stopped, waker) = (std::sync::Arc::clone(&stop), io.waker());
-        let thread = std::thread::spawn(move || {
-            let mut batch = io.capabilities().batch();
-            // An interface that is gone is an error here as it is for the hub.
-            while !stopped.load(Ordering::Acquire)
-                && io.wait(std::time::Duration::from_secs(60)).is_ok()
-                && io.receive(&mut batch).is_ok()
-            {}
-        });
-        Self { stop, waker, thread: Some(thread) }
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for Beside {
-    fn drop(&mut self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Release);
-        self.waker.wake_by_ref();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("it fails no more than the hub");
-        }
-    }
 }
 
 fn rings() -> Rig {

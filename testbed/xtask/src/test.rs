@@ -28,6 +28,10 @@ impl Default for Arguments {
 pub(crate) const DPDK_PACKAGES: &[&str] =
     &["-p", "netfold-dpdk-sys", "-p", "netfold-dpdk", "--features", "netfold-dpdk/dpdk"];
 
+/// The command with DPDK: what it does with a device, among the tests of the workspace, so that nothing else is built again.
+const DPDK_COMMAND: &[&str] =
+    &["test", "--workspace", "--features", "netfold-cli/dpdk", "--test", "command", "--", "dpdk"];
+
 /// What the summaries of all test programs add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Total {
@@ -55,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut tests = cargo(&["test", "--no-fail-fast"]);
         tests.args(DPDK_PACKAGES);
         problems.extend(run_reading(&mut tests, |line| total.add(line)).err());
+        problems.extend(run_reading(&mut cargo(DPDK_COMMAND), |line| total.add(line)).err());
     } else {
         println!("skipped: the tests of `netfold-dpdk`, which need DPDK and libclang");
     }

@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::process::{PATIENCE, Process, is_root, netfold_within, number, run, text};
 
 /// A namespace with a pair of virtual interfaces of two queues, of which `v0` has an address. Dropping it removes them.
@@ -40,6 +42,15 @@ impl Pair {
     fn switch(&self, more: &str) -> Process {
         let arguments = format!("switch --listen 10.82.0.1:20038 --io af-xdp:v0 {more}");
         Process::spawn(netfold_within(&self.0, &arguments))
+    }
+
+    /// Moves `v1` to the other pair's namespace, in the place of its own `v0`, with an address.
+    fn reach(&self, far: &Self) {
+        let (here, there) = (&self.0, &far.0);
+        self.command(&format!("ip -n {there} link del v0"));
+        self.command(&format!("ip -n {here} link set v1 netns {there}"));
+        self.command(&format!("ip -n {there} addr add 10.82.0.2/24 dev v1"));
+        self.command(&format!("ip -n {there} link set v1 up"));
     }
 }
 
@@ -89,17 +100,25 @@ fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
 /// Each packet thread has a queue of the one interface and a port; what comes by the other queue is its own all the same.
 #[test]
 fn threads_share_an_interface_and_every_element_is_right() {
-    const RANKS: usize = 3;
     if !has_xdp() {
         return;
     }
     let (near, far) = (Pair::new("near"), Pair::new("far"));
-    let (here, there) = (&near.0, &far.0);
-    near.command(&format!("ip -n {there} link del v0"));
-    near.command(&format!("ip -n {here} link set v1 netns {there}"));
-    near.command(&format!("ip -n {there} addr add 10.82.0.2/24 dev v1"));
-    near.command(&format!("ip -n {there} link set v1 up"));
+    near.reach(&far);
     let mut switch = near.switch("--threads 2 --loss 0.01 --slots 64");
+    two_trees_are_right(&mut switch, &far.0);
+
+    // A third thread would have no queue.
+    let mut refused = near.switch("--threads 3");
+    let said = refused.rest();
+    assert_eq!(refused.wait().code(), Some(1), "{said:?}");
+    assert!(text(said.last().unwrap(), "message").contains("receive queue"), "{said:?}");
+}
+
+/// A job of two trees, a tree at each thread of a switch that loses packets, whose workers are in a namespace and come by UDP.
+/// Returns what its threads have counted.
+fn two_trees_are_right(switch: &mut Process, workers: &str) -> Vec<Value> {
+    const RANKS: usize = 3;
     let listening = switch.event("listening");
     let places: Vec<_> =
         listening["threads"].as_array().unwrap().iter().map(|at| text(at, "address")).collect();
@@ -107,7 +126,7 @@ fn threads_share_an_interface_and_every_element_is_right() {
     let worker = |rank| {
         let job = format!("--job both --rank {rank} --world {RANKS} --trees 2 --slots 64 --mode bfp32");
         let arguments = format!("worker --switch 10.82.0.1:20038 {job} --bytes 1MiB --iterations 3");
-        Process::spawn(netfold_within(there, &arguments))
+        Process::spawn(netfold_within(workers, &arguments))
     };
     let mut workers: Vec<_> = (0..RANKS).map(worker).collect();
     for worker in &mut workers {
@@ -119,15 +138,39 @@ fn threads_share_an_interface_and_every_element_is_right() {
     switch.signal("TERM");
     let counters = switch.event("counters");
     assert!(number(&counters, "fault_dropped") > 0.0 && number(&counters, "repeated") > 0.0, "{counters}");
-    for thread in counters["threads"].as_array().unwrap() {
+    let threads = counters["threads"].as_array().unwrap();
+    for thread in threads {
         assert!(number(thread, "results") > 100.0, "{counters}");
         assert!(number(thread, "crossed") <= number(thread, "packets_in"), "{counters}");
     }
     assert!(switch.wait().success());
+    threads.clone()
+}
 
-    // A third thread would have no queue.
-    let mut refused = near.switch("--threads 3");
-    let said = refused.rest();
-    assert_eq!(refused.wait().code(), Some(1), "{said:?}");
-    assert!(text(said.last().unwrap(), "message").contains("receive queue"), "{said:?}");
+/// The same by a device of DPDK with a queue for each thread, and with one queue for both. The kernel goes on answering for the address, by
+/// which workers come to the control port.
+#[cfg(feature = "dpdk")]
+#[test]
+fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
+    if !is_root() {
+        return;
+    }
+    for (name, queues) in [("two", 2), ("one", 1)] {
+        let (near, far) = (Pair::new(&format!("{name}-near")), Pair::new(&format!("{name}-far")));
+        near.reach(&far);
+        // A packet socket takes no segments that the kernel leaves to the device.
+        near.command(&format!("ip -n {} link set v1 gso_max_segs 1", far.0));
+        let device = format!("dpdk:net_af_packet0,iface=v0,qpairs={queues} --no-huge");
+        let mut command =
+            netfold_within(&near.0, "switch --listen 10.82.0.1:20038 --threads 2 --loss 0.01 --slots 64");
+        command.args(["--io", &device]);
+        let before = near.shown();
+        let mut switch = Process::spawn(command);
+        let threads = two_trees_are_right(&mut switch, &far.0);
+        if queues == 1 {
+            let crossed: Vec<_> = threads.iter().map(|thread| number(thread, "crossed")).collect();
+            assert!(crossed[0] == 0.0 && crossed[1] > 100.0, "the first has the queue: {crossed:?}");
+        }
+        assert_eq!(near.shown(), before);
+    }
 }

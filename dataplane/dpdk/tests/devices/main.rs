@@ -6,6 +6,7 @@ mod kernel;
 mod memif;
 mod network;
 mod rings;
+mod threads;
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,14 @@
-//! Memory that two processes share. Both ends in one process would be simpler; but when one is closed, the driver takes the other
-//! apart on a thread of DPDK's, and does not expect it to be closed at the same time.
+//! Memory that two processes share, and both ends in one process: when one is closed, the driver takes the other apart on a thread of
+//! DPDK's, and does not expect it to be closed at the same time.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_dpdk::Dpdk;
-use netfold_io::RxBatch;
 use netfold_io::link::Link;
+use netfold_io::{Choice, Opening, PortId, RxBatch, Transmit};
 
-use crate::{PATIENCE, is_ours, numbered, open, receive, send};
+use crate::{PATIENCE, eal, is_ours, numbered, open, receive, send};
 
 const FRAMES: u32 = 300;
 const AT_ONCE: u32 = 20;
@@ -58,4 +58,50 @@ fn two_processes_share_memory() {
     }
     drop(server);
     assert!(other.wait().expect("a process of ours").success(), "the other end failed");
+}
+
+/// What stands behind `--io` for both ends; nothing is left of the socket, where it is a file.
+#[test]
+fn datagrams_pass_through_memory_and_no_file_is_left() {
+    let _eal = eal();
+    let folder = std::env::temp_dir().join(format!("netfold-memif-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder of ours");
+    let file = folder.join("socket");
+    for (round, socket) in [
+        format!("/netfold-io-{},socket-abstract=yes", std::process::id()),
+        format!("{},socket-abstract=no", file.display()),
+        format!("{},socket-abstract=no", file.display()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let choice = |role: &str, host: u8| -> Choice {
+            let words = format!("dpdk:net_memif,role={role},socket={socket} address=10.3.0.{host} --no-huge");
+            words.parse().expect("a device of DPDK")
+        };
+        let any = Opening::at(([0, 0, 0, 0], 20038).into());
+        let mut hub = netfold_dpdk::open(&choice("server", 1), &any).expect("a server");
+        let at = hub.local_addr().expect("the address that was said");
+        let peer = Opening { local: ([0, 0, 0, 0], 4000).into(), peer: Some(at), ..any };
+        let mut spoke = netfold_dpdk::open(&choice("client", 2), &peer).expect("a client");
+        hub.bind_port(PortId(0), ([10, 3, 0, 2], 4000).into()).expect("a port");
+        assert_eq!(file.exists(), round > 0);
+        let (begun, mut batch) = (Instant::now(), hub.capabilities().batch());
+        while hub.receive(&mut batch).expect("receive") == 0 {
+            spoke.transmit(b"hello", &[Transmit { port: PortId(0), offset: 0, len: 5 }]).expect("transmit");
+            hub.wait(Duration::from_millis(1)).expect("wait");
+            spoke.wait(Duration::from_millis(1)).expect("wait");
+            spoke.receive(&mut RxBatch::new(16, 40_000)).expect("receive");
+            assert!(begun.elapsed() < PATIENCE, "nothing gets through");
+        }
+        assert_eq!(batch.bytes(&batch.packets()[0]), b"hello");
+        // Either may go first.
+        if round == 1 {
+            drop((hub, spoke))
+        } else {
+            drop((spoke, hub))
+        }
+        assert!(!file.exists(), "{} is still there", file.display());
+    }
+    std::fs::remove_dir(&folder).expect("it is empty");
 }

@@ -8,7 +8,7 @@ use netfold_io::link::Link;
 
 use crate::{PATIENCE, both_ways, eal, is_ours, numbered, options, receive, send, start};
 
-const SMALL: PortConfig = PortConfig { mtu: Some(1500), queues: 1, descriptors: 64 };
+const SMALL: PortConfig = PortConfig { mtu: Some(1500), queues: 1, descriptors: 64, threads: 1 };
 
 fn back_to_back(config: &PortConfig, len: u32) -> (Dpdk, Dpdk) {
     let (a, b) = rings(&eal(), len).expect("rings");
@@ -132,7 +132,7 @@ fn buffers_go_home_and_memory_is_used_again() {
 fn several_queues_are_links_of_their_own() {
     // A device that receives as much as one takes, with a hash that says where.
     let spec = Spec { options: options(), ..Spec::of("net_null,size=100") };
-    let mut links = Dpdk::open(&Spec { queues: 2, ..spec.clone() }).expect("two queues");
+    let mut links = Dpdk::open(&Spec { queues: Some(2), ..spec.clone() }).expect("two queues");
     assert_eq!((links.len(), links[0].port().steering()), (2, Steering::Hash));
     std::thread::scope(|scope| {
         for link in &mut links {

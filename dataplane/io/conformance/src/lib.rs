@@ -5,6 +5,7 @@
 //! real interfaces come from a [`Segment`](segment::Segment): virtual interfaces on a bridge, in a network namespace of their own, which
 //! vanishes with the rig. For tests only: a check that fails panics, and [`run`] catches that.
 
+mod beside;
 mod checks;
 mod device;
 #[cfg(target_os = "linux")]
@@ -22,6 +23,7 @@ use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
 
+pub use self::beside::Beside;
 pub use self::table::{Outcome, Table, run};
 
 /// Spokes of a rig.
