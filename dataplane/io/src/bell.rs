@@ -22,7 +22,7 @@ pub(crate) struct Bell {
 impl Bell {
     /// Ends the current or the next [`wait`](Self::wait).
     pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Relaxed);
+        self.rung.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
             // The sleeper holds the lock from its last look at `rung` until it really sleeps.

@@ -34,7 +34,7 @@ impl EventBell {
 
     /// Ends the current or the next sleep.
     pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Relaxed);
+        self.rung.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
             // Fails only when the counter is full, and then the sleeper wakes anyway.
@@ -57,7 +57,8 @@ impl EventBell {
     pub(crate) fn wake_up(&self, readable: bool) {
         self.sleeping.store(false, Ordering::Relaxed);
         if readable {
-            self.rung.store(false, Ordering::Relaxed);
+            // Read, too: what a ringer did before, which this forgets, is seen.
+            self.rung.swap(false, Ordering::Acquire);
             let _ = (&self.event).read(&mut [0; 8]); // nobody else reads it, so it is not empty
         }
     }
