@@ -145,6 +145,9 @@ fn ranks_of_one_host_sum_rightly_in_shared_memory_and_at_a_switch() {
             assert!(number(row, "min_s") <= number(row, "median_s"), "{row}");
         }
     }
+    for none in ["bench host --bytes 4K,3", "bench star --bytes 0"] {
+        assert_eq!(run(none).0, Some(2), "{none}");
+    }
     let (code, lines) = run("bench host --ranks 2 --bytes 4K --svg /nowhere/at/all.svg");
     assert_eq!((code, lines.len()), (Some(1), 1), "{lines:?}");
     assert!(text(&lines[0], "message").contains("/nowhere/at/all.svg"), "{lines:?}");

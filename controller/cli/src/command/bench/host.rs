@@ -9,7 +9,7 @@ use netfold_testbed::bench::peers::Peers;
 use netfold_testbed::experiment::{Bars, Groups, Plot, svg};
 use serde::Serialize;
 
-use super::{Tagged, try_drawing};
+use super::{Tagged, check_sizes, try_drawing};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, human};
@@ -66,11 +66,7 @@ struct Spread<'a> {
 
 impl Host {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        if self.bytes.iter().any(|bytes| bytes.0 < 4) {
-            return Err(CliError::Usage(
-                "--bytes is less than one f32: give sizes of 4 bytes or more".into(),
-            ));
-        }
+        check_sizes(&self.bytes)?;
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         try_drawing(self.svg.as_deref())?;

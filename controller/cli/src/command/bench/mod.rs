@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::output::Output;
+use crate::size::Bytes;
 
 /// Measure all-reduces and the kernels they are made of.
 ///
@@ -46,6 +47,13 @@ fn try_drawing(path: Option<&Path>) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map(drop).map_err(|source| CliError::File { path: path.to_owned(), source })
+}
+
+/// Refuses tensors that hold no element.
+fn check_sizes(sizes: &[Bytes]) -> Result<(), CliError> {
+    let all = sizes.iter().all(|bytes| bytes.0 >= 4);
+    let why = "--bytes is less than one f32: give sizes of 4 bytes or more";
+    all.then_some(()).ok_or_else(|| CliError::Usage(why.into()))
 }
 
 /// A row with the event's name in front.

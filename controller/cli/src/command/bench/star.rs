@@ -9,7 +9,7 @@ use netfold_testbed::bench::star::{self, Config, Row, StarError};
 use serde::Serialize;
 
 use super::perf::rate;
-use super::{Tagged, try_drawing};
+use super::{Tagged, check_sizes, try_drawing};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, human};
@@ -74,6 +74,7 @@ struct Compared<'a> {
 
 impl Star {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        check_sizes(&[self.bytes])?;
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         try_drawing(self.svg.as_deref())?;
