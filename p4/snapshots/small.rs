@@ -57,7 +57,7 @@ pub(super) struct Program {
     packets: [u64; 14],
     answers: [u64; 2],
     job: rt::Table<2, JobAction>,
-    simd: bool,
+    simd: rt::SimdLevel,
 }
 
 impl Program {
@@ -69,7 +69,7 @@ impl Program {
             packets: [0; 14],
             answers: [0; 2],
             job: rt::Table::new(&JOB, job_action(0x01000003, &[5])),
-            simd: rt::simd(),
+            simd: rt::SimdLevel::detect(),
         }
     }
 }
@@ -419,8 +419,14 @@ fn burst_body(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], 
 }
 
 #[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn burst_avx512(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
+    burst_body(state, packets, memory, verdicts);
+}
+
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn burst_simd(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
+fn burst_avx2(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
     burst_body(state, packets, memory, verdicts);
 }
 
@@ -440,15 +446,21 @@ impl rt::Pipeline for Program {
     }
     fn burst(&mut self, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>) {
         #[cfg(target_arch = "x86_64")]
-        if self.simd {
-            // SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.
-            unsafe { burst_simd(self, packets, memory, verdicts) };
-            return;
+        match self.simd {
+            rt::SimdLevel::Avx512 => {
+                // SAFETY: rt::SimdLevel::detect() found every feature that burst_avx512 is compiled for on this processor.
+                return unsafe { burst_avx512(self, packets, memory, verdicts) };
+            }
+            rt::SimdLevel::Avx2 => {
+                // SAFETY: rt::SimdLevel::detect() found every feature that burst_avx2 is compiled for on this processor.
+                return unsafe { burst_avx2(self, packets, memory, verdicts) };
+            }
+            rt::SimdLevel::Portable => {}
         }
         burst_body(self, packets, memory, verdicts);
     }
-    fn set_simd(&mut self, on: bool) {
-        self.simd = on && rt::simd();
+    fn set_simd(&mut self, level: rt::SimdLevel) {
+        self.simd = level.min(rt::SimdLevel::detect());
     }
     fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {
         let _ = (instance, queue_depth);

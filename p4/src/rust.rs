@@ -2,8 +2,8 @@
 //!
 //! The text is one module body. It refers to the runtime (tables, verdicts, the `Pipeline` trait) as `rt::...`; the
 //! crate that includes it brings a module of that name into scope. Lanes stay arrays, so that loops over them vectorise;
-//! the whole burst is compiled twice, for the base instruction set and for AVX2, from the same source, so both yield
-//! the same bits. Per packet the code neither allocates nor locks.
+//! the whole burst is compiled once for each instruction set of [`BUILDS`] and for the base one, from the same source, so
+//! all yield the same bits. Per packet the code neither allocates nor locks.
 //!
 //! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only
 //! the last part can be removed. A packet that is alone in its burst may be given lanes, which take what follows it in memory;
@@ -52,6 +52,10 @@ pub fn generate(program: &Program) -> Result<String, RustError> {
     generator.module();
     Ok(generator.w.finish())
 }
+
+/// Level of the runtime's `SimdLevel` and the features that `SimdLevel::detect` asks for at that level.
+const BUILDS: [(&str, &str); 2] =
+    [("Avx512", "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl"), ("Avx2", "avx2,bmi1,bmi2")];
 
 struct Generator<'a> {
     p: &'a Program,
@@ -233,7 +237,7 @@ impl Generator<'_> {
             let words = TableLayout::new(self.p, table).words;
             self.w.line(format!("{}: rt::Table<{words}, {}Action>,", table.name, camel(&table.name)));
         }
-        self.w.line("simd: bool,");
+        self.w.line("simd: rt::SimdLevel,");
         self.w.close("}");
         self.w.line("");
         self.w.open("impl Program {");
@@ -260,7 +264,7 @@ impl Generator<'_> {
                 args = joined(args, ", ")
             ));
         }
-        self.w.line("simd: rt::simd(),");
+        self.w.line("simd: rt::SimdLevel::detect(),");
         self.w.close("}");
         self.w.close("}");
         self.w.close("}");
@@ -290,12 +294,14 @@ impl Generator<'_> {
         self.w.close("}");
         self.w.close("}");
         self.w.line("");
-        self.w.line("#[cfg(target_arch = \"x86_64\")]");
-        self.w.line("#[target_feature(enable = \"avx2,bmi1,bmi2\")]");
-        self.w.open(format!("fn burst_simd(state: &mut Program, {args}) {{"));
-        self.w.line("burst_body(state, packets, memory, verdicts);");
-        self.w.close("}");
-        self.w.line("");
+        for (level, features) in BUILDS {
+            self.w.line("#[cfg(target_arch = \"x86_64\")]");
+            self.w.line(format!("#[target_feature(enable = \"{features}\")]"));
+            self.w.open(format!("fn burst_{}(state: &mut Program, {args}) {{", level.to_lowercase()));
+            self.w.line("burst_body(state, packets, memory, verdicts);");
+            self.w.close("}");
+            self.w.line("");
+        }
     }
 
     fn interface(&mut self) {
@@ -304,17 +310,22 @@ impl Generator<'_> {
         let args = "&mut self, packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>";
         self.w.open(format!("fn burst({args}) {{"));
         self.w.line("#[cfg(target_arch = \"x86_64\")]");
-        self.w.open("if self.simd {");
-        self.w.line(
-            "// SAFETY: rt::simd() found every feature that burst_simd is compiled for on this processor.",
-        );
-        self.w.line("unsafe { burst_simd(self, packets, memory, verdicts) };");
-        self.w.line("return;");
+        self.w.open("match self.simd {");
+        for (level, _) in BUILDS {
+            let build = level.to_lowercase();
+            self.w.open(format!("rt::SimdLevel::{level} => {{"));
+            self.w.line(format!(
+                "// SAFETY: rt::SimdLevel::detect() found every feature that burst_{build} is compiled for on this processor."
+            ));
+            self.w.line(format!("return unsafe {{ burst_{build}(self, packets, memory, verdicts) }};"));
+            self.w.close("}");
+        }
+        self.w.line("rt::SimdLevel::Portable => {}");
         self.w.close("}");
         self.w.line("burst_body(self, packets, memory, verdicts);");
         self.w.close("}");
-        self.w.open("fn set_simd(&mut self, on: bool) {");
-        self.w.line("self.simd = on && rt::simd();");
+        self.w.open("fn set_simd(&mut self, level: rt::SimdLevel) {");
+        self.w.line("self.simd = level.min(rt::SimdLevel::detect());");
         self.w.close("}");
         self.w.open("fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {");
         if self.p.egress.is_empty() {

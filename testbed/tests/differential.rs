@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use netfold_p4::allreduce;
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
-use netfold_switch::{Engine, InterpretedPipeline, pipeline_for};
+use netfold_switch::{Engine, InterpretedPipeline, SimdLevel, pipeline_for};
 use netfold_testbed::differential::{Sequence, Settings, Tally, compare};
 
 /// Packets of one sequence.
@@ -32,13 +32,12 @@ fn profiles() -> Vec<(Profile, usize)> {
     profiles
 }
 
-fn play(seed: u64, profile: &Profile) -> Tally {
+fn play(seed: u64, profile: &Profile, level: SimdLevel) -> Tally {
     let sequence = Sequence::from_seed(seed, profile, &Settings::software(PACKETS));
     let program = allreduce::program(profile).expect("the profile is in range");
     let (mut generated, engine) = pipeline_for(&program).expect("the program is valid");
     assert_eq!(engine, Engine::Generated);
-    // Both builds of the fast path.
-    generated.set_simd(seed.is_multiple_of(2));
+    generated.set_simd(level);
     let interpreted = InterpretedPipeline::new(Arc::new(program)).expect("the program is valid");
     compare(&sequence, generated, Box::new(interpreted)).unwrap_or_else(|difference| {
         panic!("{difference}\nreplay: DIFF_SEED={seed} cargo test -p netfold-testbed --test differential")
@@ -52,8 +51,12 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn the_interpreter_and_the_fast_paths_agree() {
     let profiles = profiles();
+    let levels: Vec<_> = SimdLevel::available().collect();
     if let Some(seed) = number("DIFF_SEED") {
-        profiles.iter().for_each(|(profile, _)| println!("{}", play(seed, profile)));
+        for (profile, level) in profiles.iter().flat_map(|(p, _)| levels.iter().map(move |level| (p, *level)))
+        {
+            println!("{}: {}", level.name(), play(seed, profile, level));
+        }
         return;
     }
     let start = Instant::now();
@@ -70,7 +73,9 @@ fn the_interpreter_and_the_fast_paths_agree() {
                     if seed >= sequences {
                         break;
                     }
-                    let tally = play(seed, shares[seed as usize % shares.len()]);
+                    // Every profile meets every build of the fast path.
+                    let (round, share) = (seed as usize / shares.len(), seed as usize % shares.len());
+                    let tally = play(seed, shares[share], levels[(round + share) % levels.len()]);
                     *total.lock().expect("no thread panics while it holds the sum") += tally;
                 }
             });

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use netfold_p4::profile::Numerics;
 
-use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, TableEntry, Verdict};
+use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, SimdLevel, TableEntry, Verdict};
 
 /// A pipeline without tables and state, which drops every packet.
 #[derive(Debug)]
@@ -66,5 +66,5 @@ impl Pipeline for EmptyPipeline {
         false
     }
 
-    fn set_simd(&mut self, _on: bool) {}
+    fn set_simd(&mut self, _level: SimdLevel) {}
 }

@@ -8,7 +8,7 @@ use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
 
 use crate::pipeline::generated;
-use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, Send, TableEntry, Verdict};
+use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict};
 
 /// What runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,5 +136,5 @@ impl Pipeline for InterpretedPipeline {
     }
 
     /// The interpreter has one build: nothing changes.
-    fn set_simd(&mut self, _on: bool) {}
+    fn set_simd(&mut self, _level: SimdLevel) {}
 }

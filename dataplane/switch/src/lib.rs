@@ -20,5 +20,5 @@ pub use empty::EmptyPipeline;
 pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
 pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
 pub use queue::{QueueConfig, QueuesCounters};
-pub use runtime::{Pipeline, PipelineInfo, Send, Verdict};
+pub use runtime::{Pipeline, PipelineInfo, Send, SimdLevel, Verdict};
 pub use switch::{Call, CallError, Core, Handle, Switch, SwitchCounters};

@@ -7,7 +7,7 @@ use crate::runtime::Pipeline;
 macro_rules! generated {
     ($($module:ident),+ $(,)?) => {
         $(
-            #[expect(unsafe_code, reason = "generated: one call of the SIMD build, after detection")]
+            #[expect(unsafe_code, reason = "generated: calls of the SIMD builds, after detection")]
             #[allow(missing_docs, clippy::all, reason = "generated text")]
             mod $module {
                 use crate::runtime as rt;

@@ -87,21 +87,57 @@ pub trait Pipeline: core::marker::Send {
     /// changed, when there is no such register or entry, or the number of values is another.
     fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool;
 
-    /// Chooses between the SIMD build of the pipeline and the portable one; both compute the same bits. SIMD is on
-    /// from the start where the processor has it, and cannot be turned on elsewhere.
-    fn set_simd(&mut self, on: bool);
+    /// Runs the build of the pipeline for `level`, or for the best below it that the processor has; all compute the same
+    /// bits. From the start it is the best that the processor has.
+    fn set_simd(&mut self, level: SimdLevel);
 }
 
-/// Whether this processor has every feature that the SIMD build uses.
-pub fn simd() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("bmi1")
-            && std::arch::is_x86_feature_detected!("bmi2")
+/// What a generated pipeline is compiled for, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SimdLevel {
+    /// The base instruction set of the machine that the program was built for.
+    Portable,
+    /// x86-64 with AVX2, BMI1 and BMI2.
+    Avx2,
+    /// The same with AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl SimdLevel {
+    /// Every level, from the least.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+
+    /// Its name: `portable`, `avx2`, `avx512`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+
+    /// The levels that this processor has every feature of, from the least.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let best = Self::detect();
+        Self::ALL.into_iter().filter(move |level| *level <= best)
+    }
+
+    /// The best level that this processor has every feature of.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            if !(has!("avx2") && has!("bmi1") && has!("bmi2")) {
+                return Self::Portable;
+            }
+            if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+                return Self::Avx512;
+            }
+            Self::Avx2
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        Self::Portable
+    }
 }
 
 /// The `N` bytes of a packet from `at`; zeros when it is too short.

@@ -5,7 +5,7 @@
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Child, Node, job_entries, node_entries};
 use netfold_p4::p4info;
-use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline, ethernet_pipeline};
+use netfold_switch::{Pipeline, Send, SimdLevel, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT, header};
 
@@ -409,9 +409,12 @@ fn advance_moves_on_and_tells_what_is_stored() {
 
 #[test]
 fn simd_and_portable_builds_agree_bit_for_bit() {
-    for ethernet in [false, true] {
+    for (ethernet, level) in
+        [false, true].into_iter().flat_map(|e| SimdLevel::available().map(move |l| (e, l)))
+    {
         let (mut simd, mut portable) = (Rig::new(ethernet), Rig::new(ethernet));
-        portable.pipeline.set_simd(false);
+        simd.pipeline.set_simd(level);
+        portable.pipeline.set_simd(SimdLevel::Portable);
         let mut state = 1u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

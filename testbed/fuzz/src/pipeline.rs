@@ -1,14 +1,13 @@
 //! Any sequence of packets through the generated pipelines, with one admitted job.
 //!
-//! Each packet goes through four builds: datagrams and Ethernet frames, SIMD and portable. The two builds of one program
+//! Each packet goes through every build of both programs, datagrams and Ethernet frames. The builds of one program
 //! must agree on every byte, the two programs on the Netfold part; a packet that is not counted as handled must leave every
 //! slot alone.
 
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{Child, Node, controller_entry, id, job_entries, node_entries};
 use netfold_p4::p4info;
-use netfold_switch::runtime::{Pipeline, Send, Verdict};
-use netfold_switch::{datagram_pipeline, ethernet_pipeline};
+use netfold_switch::{Pipeline, Send, SimdLevel, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT};
@@ -31,8 +30,8 @@ const WATCHED: std::ops::Range<usize> = 2 * BASE as usize - 2..2 * (BASE + SLOTS
 
 /// One program in both builds.
 struct Pair {
-    simd: Box<dyn Pipeline>,
-    portable: Box<dyn Pipeline>,
+    best: Box<dyn Pipeline>,
+    others: Vec<Box<dyn Pipeline>>,
     packets: u64,
     /// Packets that were handled here and not shown to the other program.
     alone: u64,
@@ -204,9 +203,13 @@ impl Pair {
             }
             pipeline
         };
-        let (simd, mut portable) = (make(), make());
-        portable.set_simd(false);
-        Self { simd, portable, packets: 0, alone: 0 }
+        let others = SimdLevel::available().filter(|level| *level < SimdLevel::detect());
+        let others = others.map(|level| {
+            let mut other = make();
+            other.set_simd(level);
+            other
+        });
+        Self { best: make(), others: others.collect(), packets: 0, alone: 0 }
     }
 
     /// Runs one packet through both builds and checks what can be said of any packet.
@@ -251,18 +254,21 @@ impl Pair {
     }
 
     fn burst(&mut self, packet: Received, memory: &mut [u8]) -> Verdict {
-        let mut copy = memory.to_vec();
-        let (mut verdicts, mut others) = (Vec::new(), Vec::new());
-        self.simd.burst(&[packet], memory, &mut verdicts);
-        self.portable.burst(&[packet], &mut copy, &mut others);
-        assert_eq!(verdicts, others, "the two builds decide differently");
-        assert_eq!(memory, copy, "the two builds write differently");
+        let received = memory.to_vec();
+        let mut verdicts = Vec::new();
+        self.best.burst(&[packet], memory, &mut verdicts);
+        for other in &mut self.others {
+            let (mut copy, mut decided) = (received.clone(), Vec::new());
+            other.burst(&[packet], &mut copy, &mut decided);
+            assert_eq!(verdicts, decided, "two builds decide differently");
+            assert_eq!(memory, copy, "two builds write differently");
+        }
         assert_eq!(verdicts.len(), 1, "one verdict a packet");
         verdicts[0]
     }
 
     fn counters(&self) -> &[u64] {
-        self.simd.counters(p4info::counter_id(id::PACKETS))
+        self.best.counters(p4info::counter_id(id::PACKETS))
     }
 
     fn counted(&self) -> u64 {
@@ -278,7 +284,7 @@ impl Pair {
         let mut state = Vec::new();
         for register in ["claim", "version", "exponent", "sum"] {
             for index in WATCHED {
-                assert!(self.simd.read_register(register, index, &mut state), "no register {register}");
+                assert!(self.best.read_register(register, index, &mut state), "no register {register}");
             }
         }
         state

@@ -13,7 +13,9 @@ use netfold_p4::allreduce::{self, Child, Node, job_entries};
 use netfold_p4::entry::EntryError;
 use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Encapsulation, Numerics, Profile, ProfileError};
-use netfold_switch::{InterpretedPipeline, PAYLOADS, Pipeline, Verdict, ethernet_pipeline, numeric_pipeline};
+use netfold_switch::{
+    InterpretedPipeline, PAYLOADS, Pipeline, SimdLevel, Verdict, ethernet_pipeline, numeric_pipeline,
+};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 use serde::Serialize;
@@ -48,11 +50,13 @@ pub struct FoldBench {
     pub rounds: usize,
     /// Time of one round.
     pub round: Duration,
+    /// Build of the pipeline; the best that the processor has, where it lacks this one.
+    pub simd: SimdLevel,
 }
 
 impl Default for FoldBench {
     fn default() -> Self {
-        Self { rounds: 401, round: Duration::from_micros(250) }
+        Self { rounds: 401, round: Duration::from_micros(250), simd: SimdLevel::detect() }
     }
 }
 
@@ -63,6 +67,8 @@ pub struct FoldRow {
     pub payload_bytes: u32,
     /// Numerics of the program: `word` is that of the modes `i32`, `bfp32` and `bfp16` alike.
     pub mode: &'static str,
+    /// Build of the pipeline and of the plain loop: `portable`, `avx2`, `avx512`.
+    pub simd: &'static str,
     /// What the pipeline parses: `datagram`, or `ethernet` with the outer headers.
     pub encapsulation: &'static str,
     /// Cost of a packet without lanes.
@@ -143,6 +149,7 @@ fn measure(
         _ => ethernet_pipeline(payload),
     };
     let mut pipeline = made.ok_or(FoldError::Payload(payload))?;
+    pipeline.set_simd(bench.simd);
     let mut interpreted = interpreted(payload, encapsulation, numerics)?;
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
         let node = node(job, world, numerics);
@@ -156,7 +163,7 @@ fn measure(
     let ethernet = encapsulation == "ethernet";
     let mut full = Packets::new(ethernet, payload as usize, 1, WORKERS);
     let mut bare = Packets::new(ethernet, 0, 2, WORKERS_BARE);
-    let mut plain = Plain::new(payload as usize);
+    let mut plain = Plain::new(payload as usize, bench.simd);
     let clock = clock_ns();
     let (mut fixed, mut total, mut loops) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
@@ -173,6 +180,7 @@ fn measure(
     Ok(FoldRow {
         payload_bytes: payload,
         mode: numerics.name(),
+        simd: bench.simd.name(),
         encapsulation,
         fixed_ns: quantile(&fixed, 0.5),
         total_ns,
@@ -365,12 +373,14 @@ fn outer(rank: u16) -> Outer {
 struct Plain {
     packets: Vec<Vec<u8>>,
     slots: Vec<Vec<u32>>,
+    fold: fn(&mut [u32], &[u8]),
 }
 
 impl Plain {
-    fn new(payload: usize) -> Self {
+    fn new(payload: usize, simd: SimdLevel) -> Self {
         let count = SLOTS as usize * usize::from(WORKERS);
-        Self { packets: vec![vec![1; payload]; count], slots: vec![vec![0; payload / 4]; SLOTS as usize] }
+        let slots = vec![vec![0; payload / 4]; SLOTS as usize];
+        Self { packets: vec![vec![1; payload]; count], slots, fold: plain_fold(simd) }
     }
 
     fn round(&mut self, round: Duration, clock: f64) -> f64 {
@@ -379,7 +389,7 @@ impl Plain {
         while spent < round {
             let start = Instant::now();
             for (i, packet) in self.packets.iter().enumerate() {
-                fold(black_box(&mut self.slots[i / usize::from(WORKERS)]), black_box(packet));
+                (self.fold)(black_box(&mut self.slots[i / usize::from(WORKERS)]), black_box(packet));
             }
             spent += start.elapsed();
             bursts += 1;
@@ -396,23 +406,29 @@ fn fold_body(slot: &mut [u32], packet: &[u8]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn fold_simd(slot: &mut [u32], packet: &[u8]) {
-    fold_body(slot, packet);
-}
-
-fn fold(slot: &mut [u32], packet: &[u8]) {
+/// The loop in the instruction set that the pipeline uses.
+fn plain_fold(simd: SimdLevel) -> fn(&mut [u32], &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    if netfold_switch::runtime::simd() {
-        #[expect(unsafe_code, reason = "the plain loop gets the instruction set that the pipeline uses")]
-        // SAFETY: simd() found AVX2 on this processor.
-        unsafe {
-            fold_simd(slot, packet);
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2(slot: &mut [u32], packet: &[u8]) {
+            fold_body(slot, packet);
         }
-        return;
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn avx512(slot: &mut [u32], packet: &[u8]) {
+            fold_body(slot, packet);
+        }
+        #[expect(unsafe_code, reason = "the plain loop gets the instruction set that the pipeline uses")]
+        match simd.min(SimdLevel::detect()) {
+            // SAFETY: detect() found AVX-512 F and BW on this processor.
+            SimdLevel::Avx512 => return |slot, packet| unsafe { avx512(slot, packet) },
+            // SAFETY: detect() found AVX2 on this processor.
+            SimdLevel::Avx2 => return |slot, packet| unsafe { avx2(slot, packet) },
+            SimdLevel::Portable => {}
+        }
     }
-    fold_body(slot, packet);
+    let _ = simd;
+    fold_body
 }
 
 #[cfg(test)]
@@ -421,9 +437,11 @@ mod tests {
 
     #[test]
     fn a_short_run_yields_every_row() {
-        let bench = FoldBench { rounds: 1, round: Duration::from_micros(50) };
-        let rows = run(&bench, |_| ()).unwrap();
-        assert_eq!(rows.len(), PAYLOADS.len() * 2 + CONVERTED.len());
-        assert!(rows.iter().all(|row| row.total_ns > 0.0 && row.mpps > 0.0));
+        for simd in SimdLevel::available() {
+            let bench = FoldBench { rounds: 1, round: Duration::from_micros(50), simd };
+            let rows = run(&bench, |_| ()).unwrap();
+            assert_eq!(rows.len(), PAYLOADS.len() * 2 + CONVERTED.len());
+            assert!(rows.iter().all(|row| row.total_ns > 0.0 && row.mpps > 0.0 && row.simd == simd.name()));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use netfold_switch::SimdLevel;
 use netfold_testbed::bench::fold::{FoldBench, FoldRow, bmv2_rate, run};
 use netfold_testbed::bmv2::missing_tool;
 use serde::Serialize;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench fold
   netfold bench fold --rounds 2001 --json
+  netfold bench fold --simd portable        without AVX2 and AVX-512
   netfold bench fold --bmv2                 with the reference switch beside it";
 
 /// The switch's pipeline in cache, against a plain loop over the same bytes.
@@ -30,6 +32,9 @@ pub(crate) struct Fold {
     /// Length of a round in microseconds.
     #[arg(long, default_value_t = FoldBench::default().round.as_micros() as u64, value_parser = clap::value_parser!(u64).range(1..))]
     round_us: u64,
+    /// Build of the pipeline; the best that this processor has, unless given.
+    #[arg(long, value_name = "LEVEL", value_parser = simd_level)]
+    simd: Option<SimdLevel>,
     /// Time bmv2 as well, by its packet stream; needs p4c-bm2-ss and simple_switch_grpc (see p4.org).
     #[arg(long)]
     bmv2: bool,
@@ -41,9 +46,10 @@ impl Fold {
             return Err(CliError::Usage(format!("--bmv2 needs {tool} on the PATH: see p4.org")));
         }
         output.line(format_args!(
-            "{:>10}{:>12}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
+            "{:>10}{:>12}{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
             "payload B",
             "numerics",
+            "simd",
             "parses",
             "fixed ns",
             "lanes ns",
@@ -53,7 +59,9 @@ impl Fold {
             "Mpps",
             "interpreted Mpps"
         ))?;
-        let bench = FoldBench { rounds: self.rounds as usize, round: Duration::from_micros(self.round_us) };
+        let simd = self.simd.unwrap_or_else(SimdLevel::detect);
+        let round = Duration::from_micros(self.round_us);
+        let bench = FoldBench { rounds: self.rounds as usize, round, simd };
         let mut shown = Ok(());
         run(&bench, |row| {
             if shown.is_ok() {
@@ -63,6 +71,15 @@ impl Fold {
         shown?;
         if self.bmv2 { show_bmv2(output) } else { Ok(()) }
     }
+}
+
+/// A level by its name, if this processor has it.
+fn simd_level(text: &str) -> Result<SimdLevel, String> {
+    let mut available = SimdLevel::available();
+    available.find(|level| level.name() == text).ok_or_else(|| {
+        let names: Vec<_> = SimdLevel::available().map(SimdLevel::name).collect();
+        format!("this processor has {}", names.join(", "))
+    })
 }
 
 /// How many packets a second bmv2 takes, with `--json`.
@@ -86,9 +103,10 @@ fn show_bmv2(output: &Output) -> Result<(), CliError> {
 fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "fold", row })?;
     output.line(format_args!(
-        "{:>10}{:>12}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}{:>18.4}",
+        "{:>10}{:>12}{:>10}{:>12}{:>10.1}{:>10.1}{:>12.1}{:>12.2}{:>12.1}{:>10.2}{:>18.4}",
         row.payload_bytes,
         row.mode,
+        row.simd,
         row.encapsulation,
         row.fixed_ns,
         row.lanes_ns,
