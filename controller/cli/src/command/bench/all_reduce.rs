@@ -64,7 +64,7 @@ pub(crate) struct AllReduce {
     #[arg(long, default_value_t = 1)]
     warmup: u32,
     /// Timed iterations; 3 to 20 by size if not given.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     #[command(flatten)]
     joining: Joining,

@@ -45,7 +45,7 @@ pub(crate) struct Congestion {
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// All-reduces of a turn; 3 to 20 by size if not given.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
 }
 

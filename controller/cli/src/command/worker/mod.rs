@@ -71,7 +71,7 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "train")]
     bytes: Bytes,
     /// All-reduces to do.
-    #[arg(long, default_value_t = 10, conflicts_with = "train")]
+    #[arg(long, default_value_t = 10, conflicts_with = "train", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
     /// Train the demo's network instead.
     #[arg(long)]
