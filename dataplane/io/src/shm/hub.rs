@@ -18,6 +18,9 @@ use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transm
 /// Datagrams a call beyond which more gain nothing.
 const BURST: usize = 256;
 
+/// Datagrams sent after which workers are told of them, so that they read while more are written.
+const TOLD_EVERY: usize = 64;
+
 /// Memory of a batch that is worth having: enough for a burst, small enough to stay in the cache.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -147,15 +150,29 @@ impl Hub {
         self.see_off(seat);
     }
 
+    /// Fills the batch with like shares of all workers: they send the same chunks, whose slots are in the cache then, and whose sums go out
+    /// at once. What room is left is for whoever has more.
     fn hear_guests(&mut self, batch: &mut RxBatch) {
+        let seated = self.guests.iter().flatten().count().max(1);
+        let share = (batch.packets_left() / seated).max(1);
+        if self.hear_each(batch, share) && batch.packets_left() > 0 {
+            self.hear_each(batch, usize::MAX);
+        }
+        self.first = if self.first + 1 < self.guests.len() { self.first + 1 } else { 0 };
+    }
+
+    /// Hears up to `most` datagrams of each worker. Whether one may have more.
+    fn hear_each(&mut self, batch: &mut RxBatch, most: usize) -> bool {
         let count = self.guests.len();
         let first = self.first.min(count);
-        self.first = if first + 1 < count { first + 1 } else { 0 };
+        let mut more = false;
         for index in (first..count).chain(0..first) {
             let Some(seat) = &mut self.guests[index] else { continue };
             let rings = &mut seat.guest.rings;
             let (port, wanted) = (seat.port.unwrap_or(PortId(0)), seat.port.is_some());
-            let received = rings.receive(port, wanted, batch, &mut self.counters);
+            let before = batch.len();
+            let received = rings.receive(port, wanted, batch, most, &mut self.counters);
+            more |= batch.len() - before == most;
             if rings.give_back() {
                 self.counters.rx_calls += 1;
                 meeting::ring(seat.guest.bell.as_fd());
@@ -164,6 +181,7 @@ impl Hub {
                 self.send_away(index);
             }
         }
+        more
     }
 
     /// Sends to a worker; `false` where there is no room.
@@ -209,6 +227,9 @@ impl Hub {
                         break;
                     }
                     taken += 1;
+                    if taken.is_multiple_of(TOLD_EVERY) {
+                        self.tell();
+                    }
                 }
                 (Way::Uplink, Some(_)) => {
                     let rest = &packets[taken..];

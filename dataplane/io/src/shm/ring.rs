@@ -267,15 +267,20 @@ impl Rings {
 }
 
 impl Rings {
-    /// Moves datagrams into the batch until the ring is empty or the batch is full. Where they are not `wanted` they are counted and dropped.
+    /// Moves datagrams into the batch until the ring is empty, the batch is full, or there are `most` more of them in it. Where they are
+    /// not `wanted` they are counted and dropped.
     pub(super) fn receive(
         &mut self,
         port: PortId,
         wanted: bool,
         batch: &mut RxBatch,
+        most: usize,
         counters: &mut IoCounters,
     ) -> Result<(), Broken> {
-        while let Some(len) = self.next_len()? {
+        let end = batch.len().saturating_add(most);
+        while batch.len() < end
+            && let Some(len) = self.next_len()?
+        {
             if !wanted {
                 self.skip(len);
                 counters.unknown_source += 1;
@@ -455,11 +460,11 @@ mod tests {
                     }
                     Deed::Receive => {
                         batch.clear();
-                        let received = hub.receive(PortId(0), true, &mut batch, &mut counters);
+                        let received = hub.receive(PortId(0), true, &mut batch, usize::MAX, &mut counters);
                         prop_assert!(batch.packets().iter().all(|packet| packet.len as usize <= LEN_MAX));
                         if received.is_err() {
                             // Once broken it stays so, or means what it says again; either way it ends.
-                            let _ = hub.receive(PortId(0), true, &mut batch, &mut counters);
+                            let _ = hub.receive(PortId(0), true, &mut batch, usize::MAX, &mut counters);
                         }
                         hub.give_back();
                     }
