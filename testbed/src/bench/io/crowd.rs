@@ -17,6 +17,9 @@ pub(super) const RESEND: Duration = Duration::from_millis(100);
 /// How long nothing comes back before that is an error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Chunks of a worker that are sent in a run at first.
+const RUN: usize = 32;
+
 /// A packet that came back: whose it is, and its chunk.
 pub(super) type Back = (u16, u32);
 
@@ -123,11 +126,18 @@ impl Crowd {
         Ok(self.workers.flush()?)
     }
 
+    /// In runs of each worker in turn: workers that send at the same time are heard in turn.
     fn send_all(&mut self) -> Result<(), IoBenchError> {
-        for slot in 0..self.under_way.len() {
-            self.send((slot as u32 / self.window) as u16, self.under_way[slot])?;
+        for run in (0..self.window).step_by(RUN) {
+            for worker in 0..WORKERS {
+                for place in run..self.window.min(run + RUN as u32) {
+                    let slot = u32::from(worker) * self.window + place;
+                    self.send(worker, self.under_way[slot as usize])?;
+                }
+            }
+            self.workers.flush()?;
         }
-        Ok(self.workers.flush()?)
+        Ok(())
     }
 
     fn send(&mut self, worker: u16, chunk: u32) -> Result<(), IoBenchError> {

@@ -25,6 +25,8 @@ struct Worker<I> {
 
 pub(super) struct Sockets<I> {
     workers: Vec<Worker<I>>,
+    /// The one that is looked at first.
+    next: usize,
     batch: RxBatch,
     window: u32,
 }
@@ -50,7 +52,7 @@ impl<I: PacketIo> Sockets<I> {
         };
         let workers: Vec<Worker<I>> = (0..WORKERS).map(worker).collect::<Result<_, IoError>>()?;
         let batch = workers[0].io.capabilities().batch();
-        Ok(Self { workers, batch, window })
+        Ok(Self { workers, next: 0, batch, window })
     }
 }
 
@@ -59,12 +61,17 @@ impl<I: PacketIo> Workers for Sockets<I> {
         self.workers.iter().filter_map(|worker| worker.io.local_addr()).collect()
     }
 
+    /// One worker's, who answers before the next one is looked at: each would do so on a machine of its own.
     fn receive(&mut self, back: &mut Vec<Back>) -> Result<(), IoError> {
-        for (number, worker) in (0..).zip(&mut self.workers) {
-            worker.io.receive(&mut self.batch)?;
-            let packets = self.batch.packets().iter().map(|packet| self.batch.bytes(packet));
-            let packets = packets.filter_map(|bytes| Packet::new_checked(bytes).ok());
-            back.extend(packets.map(|packet| (number, packet.chunk())));
+        for _ in 0..self.workers.len() {
+            let number = self.next;
+            self.next = if number + 1 < self.workers.len() { number + 1 } else { 0 };
+            if self.workers[number].io.receive(&mut self.batch)? > 0 {
+                let packets = self.batch.packets().iter().map(|packet| self.batch.bytes(packet));
+                let packets = packets.filter_map(|bytes| Packet::new_checked(bytes).ok());
+                back.extend(packets.map(|packet| (number as u16, packet.chunk())));
+                break;
+            }
         }
         Ok(())
     }
