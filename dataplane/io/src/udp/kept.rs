@@ -43,9 +43,15 @@ impl Undelivered {
     }
 
     pub(super) fn keep(&mut self, port: PortId, datagram: &[u8], ecn: u8) {
+        self.keep_parts(port, [datagram, &[]], ecn);
+    }
+
+    /// A datagram that lies in two places.
+    pub(super) fn keep_parts(&mut self, port: PortId, parts: [&[u8]; 2], ecn: u8) {
         let offset = self.memory.len() as u32; // one call's messages are bounded
-        self.memory.extend_from_slice(datagram);
-        self.packets.push_back(Received { port, offset, len: datagram.len() as u32, ecn });
+        parts.iter().for_each(|part| self.memory.extend_from_slice(part));
+        let len = self.memory.len() as u32 - offset;
+        self.packets.push_back(Received { port, offset, len, ecn });
     }
 
     /// Moves datagrams into the batch until it is full, and returns how many were too long even for an empty batch

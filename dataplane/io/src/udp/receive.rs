@@ -6,12 +6,18 @@ use std::os::fd::AsFd;
 
 use super::Role;
 use super::kept::Undelivered;
-use super::syscall::{MESSAGES_MAX, Message, Receiver};
+use super::syscall::{MESSAGES_MAX, Message, REST, Receiver};
 use crate::{IoCounters, IoError, PortId, RxBatch};
 
 /// Room for one coalesced message: 64 KiB and a little, so that the starts of messages do not all fall into the same
 /// few lines of the cache.
 const GRO_STRIDE: usize = 65_536 + 5 * 64;
+
+/// Calls in a row that were filled by messages of one datagram each, after which such are expected.
+const SINGLES_MIN: u32 = 2;
+
+/// How many of those a burst takes at most: while they are few, what the kernel has copied is still near when it copies it back.
+const SINGLES_MAX: usize = 32;
 
 /// Bytes of a batch beyond which more messages a call gain nothing.
 const BATCH_BYTES: usize = 1 << 20;
@@ -32,6 +38,10 @@ pub(super) struct Receiving {
     gro: bool,
     /// Datagrams a message held lately; decays.
     segments: usize,
+    /// Calls in a row that were filled by messages of one datagram each.
+    singles: u32,
+    /// Where what was coalesced after all goes, while single datagrams are expected. Made when they first are, and hardly touched.
+    rest: Vec<u8>,
 }
 
 /// Why no (more) messages came.
@@ -49,6 +59,8 @@ impl Receiving {
             datagram_len_max,
             gro,
             segments: 1,
+            singles: 0,
+            rest: Vec::new(),
         }
     }
 
@@ -68,6 +80,12 @@ impl Receiving {
         if self.gro { GRO_STRIDE } else { self.datagram_len_max }
     }
 
+    /// Whether messages of one datagram each are expected, although the kernel may coalesce: devices and senders decide, not we. Then each
+    /// has room for one in the batch, so that many fit.
+    fn expects_singles(&self) -> bool {
+        self.gro && self.singles >= SINGLES_MIN
+    }
+
     /// Fills the batch: first with what was kept, then straight from the socket.
     pub(super) fn receive(
         &mut self,
@@ -78,16 +96,24 @@ impl Receiving {
     ) -> Result<usize, IoError> {
         batch.clear();
         counters.truncated += self.kept.deliver(batch);
-        let stride = self.stride();
         for _ in 0..CALLS_MAX {
             if batch.packets_left() == 0 || self.has_kept() {
                 break;
             }
+            let expects_singles = self.expects_singles();
+            let (stride, messages) = if expects_singles {
+                self.segments = 1;
+                (single_stride(self.datagram_len_max), SINGLES_MAX.saturating_sub(batch.len()))
+            } else {
+                (self.stride(), MESSAGES_MAX)
+            };
             let room = batch.bytes_left() / stride;
-            let wanted = room.min(batch.packets_left().div_ceil(self.segments)).min(MESSAGES_MAX);
+            let wanted = room.min(batch.packets_left().div_ceil(self.segments)).min(messages);
             // A batch too small for the longest message gets datagrams as long as it surely has room for one.
             let small = batch.memory().len() < stride;
-            let stop = if wanted > 0 {
+            let stop = if wanted > 0 && expects_singles {
+                self.receive_singles(socket, role, batch, wanted, counters)
+            } else if wanted > 0 {
                 self.receive_direct(socket, role, batch, wanted, counters)
             } else if small && (batch.is_empty() || batch.bytes_left() >= self.datagram_len_max) {
                 self.receive_copied(socket, role, batch, counters)
@@ -116,7 +142,8 @@ impl Receiving {
         counters: &mut IoCounters,
     ) -> Result<(), Stop> {
         let (stride, left) = (self.stride(), batch.bytes_left());
-        let got = call(&mut self.receiver, socket, batch.free_memory(), stride, wanted, counters)?;
+        let memory = (batch.free_memory(), stride);
+        let got = call(&mut self.receiver, socket, memory, &mut [], wanted, counters)?;
         let mut most = 1;
         for index in 0..got {
             let message = self.receiver.message(index);
@@ -139,6 +166,51 @@ impl Receiving {
             counters.gro_runs += u64::from(count > 1);
         }
         self.segments = most.max(self.segments - self.segments / 8);
+        self.singles = if most == 1 && got == wanted { self.singles + 1 } else { 0 };
+        if got < wanted { Err(Stop::Empty) } else { Ok(()) }
+    }
+
+    /// The same with room for one datagram of each message in the batch. What more a message has lies elsewhere, and is kept
+    /// with all that follows it.
+    fn receive_singles(
+        &mut self,
+        socket: &UdpSocket,
+        role: &Role,
+        batch: &mut RxBatch,
+        wanted: usize,
+        counters: &mut IoCounters,
+    ) -> Result<(), Stop> {
+        if self.rest.is_empty() {
+            self.rest = vec![0; SINGLES_MAX * REST];
+        }
+        let (stride, left) = (single_stride(self.datagram_len_max), batch.bytes_left());
+        let memory = (batch.free_memory(), stride);
+        let got = call(&mut self.receiver, socket, memory, &mut self.rest, wanted, counters)?;
+        for index in 0..got {
+            let message = self.receiver.message(index);
+            let Some(port) = self.port(role, index, message, counters) else { continue };
+            let mut count = 0;
+            for (at, len) in datagrams(message) {
+                count += 1;
+                if len > self.datagram_len_max {
+                    counters.truncated += 1;
+                } else if count == 1 && self.kept.is_empty() {
+                    // Those before it have taken the places before its own.
+                    let gap = index * stride - (left - batch.bytes_left());
+                    batch.commit_at(gap, port, len, message.ecn);
+                } else {
+                    let place = &batch.memory()[batch.memory().len() - left + index * stride..][..stride];
+                    let rest = &self.rest[index * REST..][..REST];
+                    let front = place.get(at..).map_or(&[][..], |front| &front[..len.min(front.len())]);
+                    let behind = &rest[(at + front.len()).saturating_sub(stride)..][..len - front.len()];
+                    self.kept.keep_parts(port, [front, behind], message.ecn);
+                }
+            }
+            if count > 1 {
+                self.singles = 0;
+                counters.gro_runs += 1;
+            }
+        }
         if got < wanted { Err(Stop::Empty) } else { Ok(()) }
     }
 
@@ -152,7 +224,7 @@ impl Receiving {
     ) -> Result<(), Stop> {
         let stride = self.stride();
         self.scratch.resize(stride, 0);
-        let got = call(&mut self.receiver, socket, &mut self.scratch, stride, 1, counters)?;
+        let got = call(&mut self.receiver, socket, (&mut self.scratch, stride), &mut [], 1, counters)?;
         if got == 0 {
             return Err(Stop::Empty);
         }
@@ -188,6 +260,11 @@ impl Receiving {
     }
 }
 
+/// Room for one datagram: a cache line more than it takes, so that the starts of datagrams do not all fall into the same few lines.
+fn single_stride(datagram_len_max: usize) -> usize {
+    datagram_len_max.next_multiple_of(64) + 64
+}
+
 /// Offset and length of each datagram of a message; an empty message is one empty datagram.
 fn datagrams(message: Message) -> impl Iterator<Item = (usize, usize)> {
     let segment = message.segment.unwrap_or(message.len).max(1);
@@ -199,14 +276,14 @@ fn datagrams(message: Message) -> impl Iterator<Item = (usize, usize)> {
 fn call(
     receiver: &mut Receiver,
     socket: &UdpSocket,
-    memory: &mut [u8],
-    stride: usize,
+    (memory, stride): (&mut [u8], usize),
+    rest: &mut [u8],
     wanted: usize,
     counters: &mut IoCounters,
 ) -> Result<usize, Stop> {
     for _ in 0..REPORTS_MAX {
         counters.rx_calls += 1;
-        let error = match receiver.receive(socket.as_fd(), memory, stride, wanted) {
+        let error = match receiver.receive(socket.as_fd(), (&mut *memory, stride), rest, wanted) {
             Ok(got) => return Ok(got),
             Err(error) => error,
         };

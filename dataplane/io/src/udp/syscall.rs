@@ -163,6 +163,9 @@ pub(super) struct Message {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
+/// Bytes for the rest of a message: what the longest can have.
+pub(super) const REST: usize = 65_536;
+
 /// The argument tables of `recvmmsg`.
 pub(super) struct Receiver {
     messages: Vec<mmsghdr>,
@@ -178,40 +181,46 @@ impl Receiver {
     pub(super) fn new() -> Self {
         Self {
             messages: Vec::with_capacity(MESSAGES_MAX),
-            pieces: Vec::with_capacity(MESSAGES_MAX),
+            pieces: Vec::with_capacity(2 * MESSAGES_MAX),
             addresses: vec![RawAddress::EMPTY; MESSAGES_MAX],
             controls: vec![Control([0; CONTROL_LEN]); MESSAGES_MAX],
         }
     }
 
     /// Receives up to `count` messages (at most [`MESSAGES_MAX`]) into `memory`, message i at byte i * `stride`, each
-    /// of at most `stride` bytes, and returns how many came. Never blocks.
+    /// of at most `stride` bytes, and returns how many came. What of a message is longer goes into `rest`, at byte i * [`REST`], as
+    /// far as there is one. Never blocks.
     pub(super) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
-        memory: &mut [u8],
-        stride: usize,
+        (memory, stride): (&mut [u8], usize),
+        rest: &mut [u8],
         count: usize,
     ) -> io::Result<usize> {
         self.messages.clear();
         self.pieces.clear();
         let places = memory.chunks_exact_mut(stride.max(1)).take(count.min(MESSAGES_MAX));
-        self.pieces
-            .extend(places.map(|place| iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() }));
-        let entries = self.pieces.iter_mut().zip(&mut self.addresses).zip(&mut self.controls);
-        for ((piece, address), control) in entries {
+        let mut rests = rest.chunks_exact_mut(REST);
+        let piece = |bytes: &mut [u8]| iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        for place in places {
+            let none: &mut [u8] = &mut [];
+            self.pieces.extend([piece(place), piece(rests.next().unwrap_or(none))]);
+        }
+        let (pieces, _) = self.pieces.as_chunks_mut::<2>();
+        let entries = pieces.iter_mut().zip(&mut self.addresses).zip(&mut self.controls);
+        for ((pieces, address), control) in entries {
             // SAFETY: all fields of `mmsghdr` are integers and pointers, for which zero is a value.
             let mut message: mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
             message.msg_hdr.msg_name = ptr::from_mut(&mut address.bytes).cast();
             message.msg_hdr.msg_namelen = address.bytes.len() as _;
-            message.msg_hdr.msg_iov = piece;
-            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_iov = pieces.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = pieces.len() as _;
             message.msg_hdr.msg_control = ptr::from_mut(control).cast();
             message.msg_hdr.msg_controllen = CONTROL_LEN as _;
             self.messages.push(message);
         }
-        // SAFETY: `messages` holds that many headers. Each points to its own address (28 bytes), control area and
-        // piece; the pieces are disjoint parts of `memory`, borrowed mutably through the call; none of the tables
+        // SAFETY: `messages` holds that many headers. Each points to its own address (28 bytes), control area and two
+        // pieces; the pieces are disjoint parts of `memory` and `rest`, borrowed mutably through the call; none of the tables
         // changes between taking the pointers and the call. A null timeout is allowed.
         let received = unsafe {
             libc::recvmmsg(
