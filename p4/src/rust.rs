@@ -2,7 +2,7 @@
 //!
 //! The text is one module body. It refers to the runtime (tables, verdicts, the `Pipeline` trait) as `rt::...`; the
 //! crate that includes it brings a module of that name into scope. Lanes stay arrays, so that loops over them vectorise;
-//! the whole burst is compiled once for each instruction set of [`BUILDS`] and for the base one, from the same source, so
+//! the whole burst is compiled for AVX-512, for AVX2 and for the base instruction set, from the same source, so
 //! all yield the same bits. Per packet the code neither allocates nor locks.
 //!
 //! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     backends.push(Backend::new("dpdk:net_af_packet", || Segment::new()?.rig(packet_socket)));
     backends.push(Backend::new("dpdk:net_af_packet, one of two threads", || of_two_threads(2)));
     backends.push(Backend::new("dpdk:net_af_packet, one without a queue", || of_two_threads(1)));
-    let table = run(&backends, filter.as_deref());
+    let table = run(&backends, filter.as_deref(), 1);
     println!("{table}");
     println!("{} failed, {} skipped", table.failed(), table.skipped());
     if table.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

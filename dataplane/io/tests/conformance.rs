@@ -12,9 +12,12 @@ use netfold_io::{PacketIo, link, loopback};
 use netfold_io_conformance::segment::{MTU, hub_config, spoke_config};
 use netfold_io_conformance::{Backend, DATAGRAM_LEN_MAX, Rig, SPOKES, run};
 
+/// Back ends side by side.
+const THREADS: usize = 4;
+
 fn main() -> ExitCode {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let table = run(&backends(), filter.as_deref());
+    let table = run(&backends(), filter.as_deref(), THREADS);
     println!("{table}");
     println!("{} failed, {} skipped", table.failed(), table.skipped());
     if table.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

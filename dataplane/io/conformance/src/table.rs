@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Backend, Rig, checks, device};
 
@@ -43,27 +45,44 @@ impl Table {
     }
 }
 
-/// Runs every check on a fresh rig of every backend. `filter`: only backends or checks whose name contains it.
+/// Runs every check on a fresh rig of every backend, so many backends side by side: most of the time goes by while the kernel takes
+/// interfaces down. `filter`: only backends or checks whose name contains it.
 #[must_use]
-pub fn run(backends: &[Backend], filter: Option<&str>) -> Table {
-    let all: Vec<_> = checks::ALL.iter().chain(device::ALL).collect();
-    let mut table = Table { checks: all.iter().map(|(name, _)| *name).collect(), rows: Vec::new() };
-    for backend in backends {
-        let mut absent = None;
-        let outcomes = all.iter().enumerate().map(|(index, (name, check))| {
-            let wanted = filter.is_none_or(|part| backend.name.contains(part) || name.contains(part));
-            if !wanted {
-                return Outcome::None;
-            }
-            one(backend, name, *check, index >= checks::ALL.len(), &mut absent)
-        });
-        let outcomes = outcomes.collect();
-        if let Some(reason) = absent {
-            println!("skipped: {}: {reason}", backend.name);
+pub fn run(backends: &[Backend], filter: Option<&str>, threads: usize) -> Table {
+    let names = checks::ALL.iter().chain(device::ALL).map(|(name, _)| *name);
+    let next = AtomicUsize::new(0);
+    let rows: Vec<OnceLock<Vec<Outcome>>> = backends.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < rows.len())
+                {
+                    rows[at].get_or_init(|| row(&backends[at], filter));
+                }
+            });
         }
-        table.rows.push((backend.name.clone(), outcomes));
+    });
+    let outcomes = rows.into_iter().map(|row| row.into_inner().unwrap_or_default());
+    let rows = backends.iter().map(|backend| backend.name.clone()).zip(outcomes).collect();
+    Table { checks: names.collect(), rows }
+}
+
+/// Every check on one backend.
+fn row(backend: &Backend, filter: Option<&str>) -> Vec<Outcome> {
+    let mut absent = None;
+    let all = checks::ALL.iter().chain(device::ALL).enumerate();
+    let outcomes = all.map(|(index, (name, check))| {
+        let wanted = filter.is_none_or(|part| backend.name.contains(part) || name.contains(part));
+        if !wanted {
+            return Outcome::None;
+        }
+        one(backend, name, *check, index >= checks::ALL.len(), &mut absent)
+    });
+    let outcomes = outcomes.collect();
+    if let Some(reason) = absent {
+        println!("skipped: {}: {reason}", backend.name);
     }
-    table
+    outcomes
 }
 
 fn one(

@@ -292,7 +292,8 @@ mod tests {
             let best = model.iter().filter(hit).map(|e| e.priority).max();
             let found = *table.lookup(&[key << 56]);
             let is_best = |e: &TableEntry| Some(e.priority) == best && e.params[0] == found;
-            prop_assert!(if best.is_none() { found == 0 } else { model.iter().filter(hit).any(is_best) });
+            let right = if best.is_none() { found == 0 } else { model.iter().filter(hit).any(is_best) };
+            prop_assert!(right, "key {key}: {found}");
         }
         Ok(())
     }
