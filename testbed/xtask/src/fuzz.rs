@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, cargo, heading};
+use crate::process::{self, heading};
 use crate::{packages, tree};
 
 /// The fuzz targets.
@@ -67,12 +67,19 @@ pub(crate) struct Fuzzers {
 impl Fuzzers {
     /// Builds all targets.
     pub(crate) fn build() -> Result<Self> {
+        Self::start()?.wait()
+    }
+
+    /// Begins to build all targets, quietly and behind everything else: tests leave much of the processors.
+    pub(crate) fn start() -> Result<Building> {
         heading("fuzz targets");
         let guided = packages::cpp_compiler()?;
         let host = host()?;
         let state = target_folder()?.join("fuzz");
         let build = state.join("build");
-        let mut command = cargo(&["build", "--release", "--manifest-path", MANIFEST, "--target", &host]);
+        let mut command =
+            process::cargo_behind(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
+        command.args(["--target", &host]);
         command.arg("--target-dir").arg(&build).env_remove("CARGO_ENCODED_RUSTFLAGS");
         if guided {
             command.args(TARGETS.iter().flat_map(|target| ["--bin", target]));
@@ -81,8 +88,9 @@ impl Fuzzers {
             println!("without it the targets get random inputs instead of inputs guided by coverage");
             command.args(["--no-default-features", "--bin", "random"]).env("RUSTFLAGS", "--cfg fuzzing");
         }
-        process::run(&mut command)?;
-        Ok(Self { programs: build.join(host).join("release"), state, guided })
+        let running = process::start(&mut command)?;
+        let fuzzers = Self { programs: build.join(host).join("release"), state, guided };
+        Ok(Building { running, fuzzers })
     }
 
     /// Feeds one target for a bounded time.
@@ -121,6 +129,20 @@ impl Fuzzers {
             bail!("replaying needs libFuzzer, which needs a C++ compiler");
         }
         process::run(Command::new(self.programs.join(target)).arg(file))
+    }
+}
+
+/// Fuzz targets that are being built.
+pub(crate) struct Building {
+    running: process::Running,
+    fuzzers: Fuzzers,
+}
+
+impl Building {
+    /// Waits until they are built.
+    pub(crate) fn wait(self) -> Result<Fuzzers> {
+        self.running.wait()?;
+        Ok(self.fuzzers)
     }
 }
 

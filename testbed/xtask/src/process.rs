@@ -1,7 +1,7 @@
 //! Running other programs: what is run is shown first, and a failure names it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -15,12 +15,40 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// The same at the least priority: it takes what others leave of the processors.
+pub(crate) fn cargo_behind(arguments: &[&str]) -> Command {
+    let cargo = cargo(arguments);
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(cargo.get_program()).args(cargo.get_args());
+    command.current_dir(tree::root()).stdin(Stdio::null());
+    command
+}
+
 /// Runs a program to its end, with its output passed on.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let line = show(command);
-    let started = Instant::now();
-    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
-    finish(&line, status, started)
+    start(command)?.wait()
+}
+
+/// A program that runs beside what else is done.
+pub(crate) struct Running {
+    line: String,
+    child: Child,
+    started: Instant,
+}
+
+/// Starts a program, with its output passed on.
+pub(crate) fn start(command: &mut Command) -> Result<Running> {
+    let (line, started) = (show(command), Instant::now());
+    let child = command.spawn().with_context(|| format!("cannot start `{line}`"))?;
+    Ok(Running { line, child, started })
+}
+
+impl Running {
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        finish(&self.line, status, self.started)
+    }
 }
 
 /// Runs a program to its end; each line of its standard output is shown and then handed over.
@@ -51,6 +79,14 @@ pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
         .stderr(Stdio::null())
         .status();
     quiet.is_ok_and(|status| status.success())
+}
+
+impl Drop for Running {
+    /// Nobody is left running; one that has ended is not harmed.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// A heading before a step.

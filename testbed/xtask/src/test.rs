@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     packages::say_optional();
     let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
     tests.envs(clients::interpreters()?);
+    let fuzzers = (!arguments.no_fuzz).then(fuzz::Fuzzers::start);
     let tests = run_reading(&mut tests, |line| total.add(line));
     problems.extend(tests.err());
 
@@ -64,8 +65,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("skipped: the tests of `netfold-dpdk`, which need DPDK and libclang");
     }
 
-    if !arguments.no_fuzz {
-        match fuzz::Fuzzers::build() {
+    if let Some(fuzzers) = fuzzers {
+        match fuzzers.and_then(fuzz::Building::wait) {
             Ok(fuzzers) => fuzz::TARGETS
                 .iter()
                 .for_each(|target| total.count(fuzzers.run(target, arguments.fuzz_seconds), &mut problems)),
