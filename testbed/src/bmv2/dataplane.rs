@@ -283,14 +283,13 @@ impl Shared {
 /// the packets sent so far are kept, to be sent again.
 async fn attend(shared: &Shared, channel: Channel, mut receiver: mpsc::Receiver<Packet>) -> String {
     let mut kept = Vec::new();
+    match receiver.recv().await {
+        Some(packet) => kept.push(packet),
+        None => return "it was closed on this side".into(),
+    }
+    // From the first packet on: a machine under load may take longer than that to give the switch its pipeline.
     let deadline = tokio::time::Instant::now() + SEND_WITHIN;
     loop {
-        if kept.is_empty() {
-            match receiver.recv().await {
-                Some(packet) => kept.push(packet),
-                None => return "it was closed on this side".into(),
-            }
-        }
         match open(channel.clone(), &mut receiver, &mut kept).await {
             Ok((packets, requests)) => return carry(shared, packets, requests, receiver).await,
             Err(status) => {
