@@ -1,8 +1,43 @@
-//! The Internet checksum (RFC 1071), eight bytes a step.
+//! The Internet checksum (RFC 1071), as many bytes a step as the processor has registers for.
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD builds are called after detection"))]
+
+/// Bytes below which it matters little how they are added.
+#[cfg(target_arch = "x86_64")]
+const SHORT: usize = 64;
 
 /// Sum of `bytes` as 16-bit words in the machine's order, an odd last byte padded with zero; not yet folded. At most 64 KiB,
-/// so that nothing overflows when a few such sums are added.
+/// so that nothing overflows when a few such sums are added. The same number on every processor of one byte order.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() >= SHORT {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has it.
+            return unsafe { sum_avx512(bytes) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { sum_avx2(bytes) };
+        }
+    }
+    sum_plain(bytes)
+}
+
+/// [`sum_plain`], built for registers of 64 bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn sum_avx512(bytes: &[u8]) -> u64 {
+    sum_plain(bytes)
+}
+
+/// [`sum_plain`], built for registers of 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sum_avx2(bytes: &[u8]) -> u64 {
+    sum_plain(bytes)
+}
+
+#[inline(always)]
+fn sum_plain(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     let mut last = [0; 4];
@@ -49,6 +84,17 @@ mod tests {
             // Zero and its complement are the same number.
             let fast = u16::from_be_bytes(fold(sum(&bytes)).to_ne_bytes());
             prop_assert_eq!(u32::from(fast) % 0xffff, plain % 0xffff);
+        }
+
+        #[test]
+        fn the_same_in_every_build(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+            let plain = sum_plain(&bytes);
+            prop_assert_eq!(sum(&bytes), plain);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has it.
+                prop_assert_eq!(unsafe { sum_avx2(&bytes) }, plain);
+            }
         }
     }
 }

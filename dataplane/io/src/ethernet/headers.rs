@@ -79,7 +79,7 @@ fn sum_is_right(frame: &[u8], segment: &[u8]) -> bool {
         return true;
     }
     let pseudo = pseudo(&frame[IP + 12..UDP], segment.len() as u16);
-    fold(pseudo + sum(segment)) == 0xffff || field == fold(pseudo)
+    field == fold(pseudo) || fold(pseudo + sum(segment)) == 0xffff
 }
 
 /// The headers in front of every datagram to one peer; lengths, checksums and the destination's Ethernet address are filled in
@@ -90,18 +90,12 @@ pub(super) struct Template {
     /// Sums of what stays the same.
     ip_sum: u64,
     pseudo_sum: u64,
-    with_checksum: bool,
     /// `None` where all classes have 0.
     dscp: Option<Dscp>,
 }
 
 impl Template {
-    pub(super) fn new(
-        mac: EthernetAddress,
-        own: SocketAddrV4,
-        peer: SocketAddrV4,
-        with_checksum: bool,
-    ) -> Self {
+    pub(super) fn new(mac: EthernetAddress, own: SocketAddrV4, peer: SocketAddrV4) -> Self {
         let mut bytes = [0; OUTER_LEN];
         let mut ethernet = EthernetFrame::new_unchecked(&mut bytes[..]);
         ethernet.set_src_addr(mac);
@@ -122,7 +116,6 @@ impl Template {
             ip_sum: sum(&bytes[IP..UDP]),
             pseudo_sum: pseudo(&bytes[IP + 12..UDP], 0) + sum(&bytes[UDP..UDP + 4]),
             bytes,
-            with_checksum,
             dscp: None,
         }
     }
@@ -138,8 +131,15 @@ impl Template {
         self.ip_sum = sum(&self.bytes[IP..UDP]);
     }
 
-    /// Fills `frame`, which is [`OUTER_LEN`] bytes longer than `datagram`; together they fit into an IPv4 packet.
-    pub(super) fn write(&self, frame: &mut [u8], to: EthernetAddress, datagram: &[u8]) {
+    /// Fills `frame`, which is [`OUTER_LEN`] bytes longer than `datagram`; together they fit into an IPv4 packet. `datagram_sum` is the
+    /// datagram's [`sum`], or `None` for a frame without UDP checksum.
+    pub(super) fn write(
+        &self,
+        frame: &mut [u8],
+        to: EthernetAddress,
+        datagram: &[u8],
+        datagram_sum: Option<u64>,
+    ) {
         let (headers, payload) = frame.split_at_mut(OUTER_LEN);
         headers.copy_from_slice(&self.bytes);
         headers[..6].copy_from_slice(to.as_bytes());
@@ -157,10 +157,10 @@ impl Template {
         headers[IP + 10..IP + 12].copy_from_slice(&ip_sum.to_ne_bytes());
         headers[UDP + 4..UDP + 6].copy_from_slice(&udp_len);
         payload.copy_from_slice(datagram);
-        if self.with_checksum {
+        if let Some(datagram_sum) = datagram_sum {
             // The length counts twice: in the pseudo header and in the header.
             let lens = 2 * u64::from(u16::from_ne_bytes(udp_len));
-            let udp_sum = !fold(self.pseudo_sum + lens + sum(datagram));
+            let udp_sum = !fold(self.pseudo_sum + lens + datagram_sum);
             // A sum of 0 says that there is none; its complement is the same number.
             let udp_sum = if udp_sum == 0 { 0xffff } else { udp_sum };
             headers[UDP + 6..].copy_from_slice(&udp_sum.to_ne_bytes());
@@ -187,7 +187,8 @@ mod tests {
     /// A frame from the peer to us.
     fn frame(datagram: &[u8], with_checksum: bool) -> Vec<u8> {
         let mut frame = vec![0xa5; OUTER_LEN + datagram.len()];
-        Template::new(PEER_MAC, PEER, OWN, with_checksum).write(&mut frame, OWN_MAC, datagram);
+        let sum = with_checksum.then(|| sum(datagram));
+        Template::new(PEER_MAC, PEER, OWN).write(&mut frame, OWN_MAC, datagram, sum);
         frame
     }
 
@@ -203,11 +204,11 @@ mod tests {
 
     #[test]
     fn heeding_marks_is_said() {
-        let mut template = Template::new(PEER_MAC, PEER, OWN, true);
+        let mut template = Template::new(PEER_MAC, PEER, OWN);
         for (capable, bits) in [(true, 2), (false, 0)] {
             template.set_ecn_capable(capable);
             let mut frame = [0; OUTER_LEN + 3];
-            template.write(&mut frame, OWN_MAC, b"ecn");
+            template.write(&mut frame, OWN_MAC, b"ecn", Some(sum(b"ecn")));
             let Frame::Datagram { ecn, .. } = classify(&frame, OWN_MAC, OWN) else { panic!("not read back") };
             assert_eq!(ecn, bits);
         }
@@ -217,7 +218,7 @@ mod tests {
     fn classes_say_their_code_points() {
         let mut points = [0; 16];
         points.iter_mut().zip(48..).for_each(|(point, value)| *point = value);
-        let mut template = Template::new(PEER_MAC, PEER, OWN, true);
+        let mut template = Template::new(PEER_MAC, PEER, OWN);
         template.set_ecn_capable(true);
         template.set_dscp(&Dscp::new(&points).unwrap());
         let mut datagram = [0; netfold_wire::header::LEN];
@@ -226,7 +227,7 @@ mod tests {
             let mut packet = netfold_wire::Packet::new_unchecked(&mut datagram[..]);
             packet.set_version(netfold_wire::VERSION);
             packet.set_class(class);
-            template.write(&mut frame, OWN_MAC, &datagram);
+            template.write(&mut frame, OWN_MAC, &datagram, Some(sum(&datagram)));
             assert!(
                 matches!(classify(&frame, OWN_MAC, OWN), Frame::Datagram { ecn: 2, .. }),
                 "sums are right"

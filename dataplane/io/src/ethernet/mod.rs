@@ -259,8 +259,7 @@ impl Upper {
             Some(gateway) if !role::same_network(&self.config, ip) => gateway,
             _ => ip,
         };
-        let mut template =
-            Template::new(self.own.mac, self.config.address, address, self.config.udp_checksum);
+        let mut template = Template::new(self.own.mac, self.config.address, address);
         template.set_ecn_capable(self.ecn_capable);
         template.set_dscp(&self.dscp);
         let hop = self.neighbours.add(next, self.own, link, Instant::now());
@@ -311,6 +310,8 @@ impl Upper {
         packets: &[Transmit],
         link: &mut impl Link,
     ) -> Result<(usize, bool), IoError> {
+        // A datagram that goes to many is summed once.
+        let mut summed = None;
         for (taken, packet) in packets.iter().enumerate() {
             let (Some(peer), Some(bytes)) = (self.role.peers().get(packet.port), packet.bytes(memory)) else {
                 self.counters.unbound_port += 1;
@@ -329,7 +330,11 @@ impl Upper {
             };
             let len = OUTER_LEN + bytes.len();
             let Some(frame) = lend(link, len)? else { return Ok((taken, false)) };
-            peer.template.write(frame, mac, bytes);
+            let place = (packet.offset, packet.len);
+            if self.config.udp_checksum && summed.is_none_or(|(at, _)| at != place) {
+                summed = Some((place, checksum::sum(bytes)));
+            }
+            peer.template.write(frame, mac, bytes, summed.map(|(_, sum)| sum));
             link.push();
             self.counters.tx_packets += 1;
             self.counters.tx_bytes += bytes.len() as u64;

@@ -73,6 +73,23 @@ fn neighbours_are_found_and_datagrams_go_both_ways() {
 }
 
 #[test]
+fn datagrams_that_share_bytes_have_checksums_of_their_own() {
+    let (mut hub, mut spoke) = pair(16);
+    settle([&mut hub, &mut spoke]);
+    let memory: Vec<u8> = (0..200).collect();
+    let of = |offset, len| Transmit { port: PortId(7), offset, len };
+    let burst = [of(0, 90), of(0, 90), of(0, 91), of(1, 91), of(1, 91), of(109, 91), of(0, 0), of(0, 90)];
+    assert_eq!(hub.transmit(&memory, &burst).unwrap(), burst.len());
+    let mut heard = Vec::new();
+    while heard.len() < burst.len() {
+        let batch = receive(&mut spoke);
+        heard.extend(batch.packets().iter().map(|packet| batch.bytes(packet).to_vec()));
+    }
+    let sent: Vec<_> = burst.iter().map(|packet| packet.bytes(&memory).unwrap().to_vec()).collect();
+    assert_eq!((heard, spoke.counters().malformed), (sent, 0));
+}
+
+#[test]
 fn strangers_wrong_ports_and_broken_datagrams_are_counted() {
     let mut stations = segment(2, 64, FRAME).into_iter();
     let mut hub = Ethernet::bind(stations.next().unwrap(), EthernetConfig::at(ip(1))).unwrap();
