@@ -13,7 +13,7 @@ use netfold_io::{Cores, IoError, PacketIo};
 use netfold_wire::UDP_PORT;
 
 use super::crowd::Workers;
-use super::frames::{Frames, WORKERS_IP};
+use super::frames::{Frames, WORKERS_IP, WORKERS_MAC};
 use super::sockets::{DATAGRAM_LEN, Sockets};
 use super::{Config, IoBenchError};
 use crate::netns::{CommandFailed, Namespaces, command, within};
@@ -190,7 +190,7 @@ fn kernel(window: u32) -> Result<Opened, IoBenchError> {
         command(&format!("ip -n {name} addr add {HUB_IP}/24 dev {HUB}"))?;
         command(&format!(
             "ip -n {name} neigh add {WORKERS_IP} lladdr {} dev {HUB} nud permanent",
-            colons(CROWD_MAC)
+            colons(WORKERS_MAC)
         ))
     };
     on_a_pair(window, prepare, || {

@@ -141,10 +141,10 @@ impl Crowd {
     }
 
     fn send(&mut self, worker: u16, chunk: u32) -> Result<(), IoBenchError> {
-        let begun = Instant::now();
+        let mut full_since = None;
         while !self.workers.send(worker, chunk)? {
             self.workers.flush()?;
-            if begun.elapsed() > RESEND {
+            if full_since.get_or_insert_with(Instant::now).elapsed() > RESEND {
                 break; // lost, and sent again later
             }
         }

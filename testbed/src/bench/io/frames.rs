@@ -16,6 +16,9 @@ use super::sockets::DATAGRAM_LEN;
 
 /// The workers' address; they differ by their UDP ports.
 pub(super) const WORKERS_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 200);
+/// Their Ethernet address. It is not that of the interface that they use, so this machine's kernel takes frames to them for somebody else's
+/// and drops its copies at once; else it would look for a route for each, on the core of whoever is measured.
+pub(super) const WORKERS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 const FIRST_PORT: u16 = 40_000;
 const FRAME_LEN: usize = OUTER_LEN + DATAGRAM_LEN;
 /// Bytes before the UDP destination port, and before the UDP checksum.
@@ -24,7 +27,6 @@ const CHECKSUM_AT: usize = 14 + 20 + 6;
 
 pub(super) struct Frames<L> {
     link: L,
-    own: EthernetAddress,
     /// A frame of each worker.
     made: Vec<Vec<u8>>,
     batch: RxBatch,
@@ -34,12 +36,12 @@ pub(super) struct Frames<L> {
 impl<L: Link> Frames<L> {
     /// Workers on `link`, whose switch is at `hub` and has this Ethernet address.
     pub(super) fn new(link: L, hub: SocketAddrV4, hub_mac: [u8; 6], window: u32) -> Result<Self, IoError> {
-        let own = EthernetAddress(link.properties().mac);
         let hub = Endpoint { mac: EthernetAddress(hub_mac), ip: *hub.ip(), port: hub.port() };
         let datagram = vec![1; DATAGRAM_LEN];
         let frame = |worker| {
             let mut frame = vec![0; FRAME_LEN];
-            let source = Endpoint { mac: own, ip: WORKERS_IP, port: FIRST_PORT + worker };
+            let source =
+                Endpoint { mac: EthernetAddress(WORKERS_MAC), ip: WORKERS_IP, port: FIRST_PORT + worker };
             Outer { source, destination: hub }
                 .emit(&datagram, 0, &mut frame)
                 .map_err(|_| IoError::Unsupported("frames of this length"))?;
@@ -48,7 +50,7 @@ impl<L: Link> Frames<L> {
             Ok(frame)
         };
         let made = (0..WORKERS).map(frame).collect::<Result<_, IoError>>()?;
-        Ok(Self { own, made, batch: RxBatch::new(256, 512 * 1024), window, link })
+        Ok(Self { made, batch: RxBatch::new(256, 512 * 1024), window, link })
     }
 
     /// Answers a question for the workers' Ethernet address.
@@ -62,10 +64,10 @@ impl<L: Link> Frames<L> {
         frame.copy_from_slice(&asked[..42]);
         let mut ethernet = EthernetFrame::new_unchecked(&mut frame[..]);
         ethernet.set_dst_addr(EthernetAddress::from_bytes(arp.source_hardware_addr()));
-        ethernet.set_src_addr(self.own);
+        ethernet.set_src_addr(EthernetAddress(WORKERS_MAC));
         let mut reply = ArpPacket::new_unchecked(&mut frame[14..]);
         reply.set_operation(ArpOperation::Reply);
-        reply.set_source_hardware_addr(&self.own.0);
+        reply.set_source_hardware_addr(&WORKERS_MAC);
         reply.set_source_protocol_addr(&WORKERS_IP.octets());
         reply.set_target_hardware_addr(arp.source_hardware_addr());
         reply.set_target_protocol_addr(arp.source_protocol_addr());
