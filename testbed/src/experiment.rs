@@ -19,6 +19,8 @@ mod straggler;
 
 use std::path::PathBuf;
 
+use crate::sample::Sample;
+
 pub use plot::{Bars, Groups, Lines, Plot, Series, svg};
 pub use report::{Report, Table};
 
@@ -38,9 +40,9 @@ pub struct Experiment {
 }
 
 /// Median, least and most of as many values as there are seeds.
-fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0], values[values.len() - 1])
+fn spread(values: Vec<f64>) -> (f64, f64, f64) {
+    let values: Sample = values.into_iter().collect();
+    (values.median(), values.least(), values.most())
 }
 
 /// All of them.

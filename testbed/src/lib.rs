@@ -27,6 +27,7 @@ mod process;
 pub mod racks;
 pub mod ring;
 pub mod run;
+mod sample;
 pub mod sim;
 pub mod stf;
 pub mod survive;

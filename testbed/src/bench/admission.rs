@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::process::{Process, Said};
+use crate::sample::Sample;
 
 /// Longest time for a process to start, or for a job to be admitted.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -323,12 +324,6 @@ fn requests(config: &Config, job: &str, credentials: Option<&Credentials>) -> Ve
     (0..config.workers).map(request).collect()
 }
 
-fn median(times: &[f64]) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// Measures; `tell` is called after each round.
 ///
 /// # Errors
@@ -359,18 +354,17 @@ pub fn run(config: &Config, mut tell: impl FnMut(u32)) -> Result<Row, AdmissionE
         tell(round);
     }
     let (through, own) = (times.remove(&true).unwrap_or_default(), times.remove(&false).unwrap_or_default());
-    let ratios: Vec<f64> = through.iter().zip(&own).map(|(through, own)| through / own).collect();
-    let mut sorted = through.clone();
-    sorted.sort_by(f64::total_cmp);
+    let ratios: Sample = through.iter().zip(&own).map(|(through, own)| through / own).collect();
+    let (through, own): (Sample, Sample) = (through.into_iter().collect(), own.into_iter().collect());
     Ok(Row {
         workers: config.workers,
         switches: config.switches,
         slots: granted,
         rounds: config.rounds,
-        median_ms: median(&through),
-        p90_ms: sorted.get(sorted.len() * 9 / 10).copied().unwrap_or(0.0),
-        longest_ms: sorted.last().copied().unwrap_or(0.0),
-        own_median_ms: median(&own),
-        ratio_to_own: median(&ratios),
+        median_ms: through.median(),
+        p90_ms: through.percentile(90),
+        longest_ms: through.most(),
+        own_median_ms: own.median(),
+        ratio_to_own: ratios.median(),
     })
 }

@@ -9,6 +9,8 @@ use netfold::Mode;
 use netfold_wire::control::Congestion;
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 use super::all_reduce::{AllReduceBench, BenchError, Config as Job, Transport};
 
 /// What is measured.
@@ -90,18 +92,18 @@ impl Side {
     }
 
     fn row(&self, config: &Config, bytes: u64, fixed: &[f64]) -> Row {
-        let mut ratios: Vec<f64> = self.times_us.iter().zip(fixed).map(|(own, fixed)| own / fixed).collect();
-        let ratio_to_fixed = median(&mut ratios);
+        let ratios: Sample = self.times_us.iter().zip(fixed).map(|(own, fixed)| own / fixed).collect();
+        let median = |values: &[f64]| values.iter().copied().collect::<Sample>().median();
         Row {
             law: self.law.name(),
             transport: config.transport.name(),
             bytes,
             rounds: config.rounds,
-            time_us: median(&mut self.times_us.clone()),
-            ratio_to_fixed,
-            ratio_min: ratios.first().copied().unwrap_or(0.0),
-            ratio_max: ratios.last().copied().unwrap_or(0.0),
-            bound_ratio: median(&mut self.bounds.clone()),
+            time_us: median(&self.times_us),
+            ratio_to_fixed: ratios.median(),
+            ratio_min: ratios.least(),
+            ratio_max: ratios.most(),
+            bound_ratio: median(&self.bounds),
             wrong: self.wrong,
             retransmits: self.retransmits,
         }
@@ -126,12 +128,6 @@ pub fn run(config: &Config, bytes: u64, mut tell: impl FnMut(u32)) -> Result<Vec
     }
     let fixed = sides[0].times_us.clone();
     Ok(sides.iter().map(|side| side.row(config, bytes, &fixed)).collect())
-}
-
-/// Sorts the values and returns the one in the middle, 0 of none.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

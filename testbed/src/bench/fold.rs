@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::bmv2::missing_tool;
 use crate::differential::{Bmv2Rig, RigError, Sequence, Settings};
+use crate::sample::Sample;
 
 /// Workers of the job with lanes: one packet in this many starts a slot, one completes it.
 const WORKERS: u16 = 8;
@@ -171,25 +172,26 @@ fn measure(
         total.push(full.round(&mut *pipeline, bench.round, clock)?);
         loops.push(plain.round(bench.round, clock));
     }
-    let interpreted_ns: Vec<f64> = (0..bench.rounds.div_ceil(INTERPRETED_EVERY))
+    let interpreted_ns: Sample = (0..bench.rounds.div_ceil(INTERPRETED_EVERY))
         .map(|_| full.round(&mut interpreted, bench.round, clock))
         .collect::<Result<_, _>>()?;
     let lanes: Vec<f64> = total.iter().zip(&fixed).map(|(total, fixed)| total - fixed).collect();
-    let ratios: Vec<f64> = loops.iter().zip(&lanes).map(|(plain, lanes)| plain / lanes).collect();
-    let total_ns = quantile(&total, 0.5);
+    let ratios: Sample = loops.iter().zip(&lanes).map(|(plain, lanes)| plain / lanes).collect();
+    let [fixed, total, lanes, loops] =
+        [fixed, total, lanes, loops].map(|values| values.into_iter().collect::<Sample>());
     Ok(FoldRow {
         payload_bytes: payload,
         mode: numerics.name(),
         simd: bench.simd.name(),
         encapsulation,
-        fixed_ns: quantile(&fixed, 0.5),
-        total_ns,
-        lanes_ns: quantile(&lanes, 0.5),
-        plain_loop_ns: quantile(&loops, 0.5),
-        lane_ratio: quantile(&ratios, 0.5),
-        mpps: 1000.0 / total_ns,
-        interpreted_mpps: 1000.0 / quantile(&interpreted_ns, 0.5),
-        total_ns_quartiles: [quantile(&total, 0.25), quantile(&total, 0.75)],
+        fixed_ns: fixed.median(),
+        total_ns: total.median(),
+        lanes_ns: lanes.median(),
+        plain_loop_ns: loops.median(),
+        lane_ratio: ratios.median(),
+        mpps: 1000.0 / total.median(),
+        interpreted_mpps: 1000.0 / interpreted_ns.median(),
+        total_ns_quartiles: [total.percentile(25), total.percentile(75)],
     })
 }
 
@@ -211,14 +213,8 @@ fn interpreted(
 
 /// What reading the clock twice costs, in nanoseconds: taken off every timed burst.
 fn clock_ns() -> f64 {
-    let pairs: Vec<f64> = (0..1001).map(|_| Instant::now().elapsed().as_nanos() as f64).collect();
-    quantile(&pairs, 0.5)
-}
-
-fn quantile(values: &[f64], q: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+    let pairs: Sample = (0..1001).map(|_| Instant::now().elapsed().as_nanos() as f64).collect();
+    pairs.median()
 }
 
 /// Packets a second through bmv2, one core and all: the program of profile `hardware`, whole sequences of valid and

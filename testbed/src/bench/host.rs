@@ -10,6 +10,8 @@ use std::time::Instant;
 use netfold_io::vacant_address;
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 use super::peers::{
     Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,
     keep_fastest_algorithms,
@@ -161,14 +163,13 @@ fn compared(config: &Config, rows: Vec<Measured<System>>) -> Vec<Row> {
             System::Gloo | System::OpenMpi(_) => None,
             _ => best,
         };
-        let mut times = measured.turn.times;
-        times.sort_by(f64::total_cmp);
+        let times: Sample = measured.turn.times.into_iter().collect();
         Row {
             system,
             name: system.name(),
             ranks: config.ranks,
             bytes: config.bytes,
-            times,
+            times: times.into_values(),
             wrong: measured.turn.wrong,
             beside: beside.map(|(other, _)| other.name()),
             of_that: beside.map(|(_, other)| median / other),

@@ -23,6 +23,8 @@ use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 pub use backend::{Backend, all, named};
 
 use backend::Reference;
@@ -161,11 +163,11 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
         }
         tell(round + 1);
     }
-    let ratios: Vec<f64> =
+    let ratios: Sample =
         switch.iter().zip(&forwarder).map(|(switch, plain)| switch.mpps / plain.mpps).collect();
-    let to_testpmd: Vec<f64> = switch.iter().zip(&testpmd).map(|(switch, mpps)| switch.mpps / mpps).collect();
+    let to_testpmd: Sample = switch.iter().zip(&testpmd).map(|(switch, mpps)| switch.mpps / mpps).collect();
     let measured = testpmd_absent.is_none() && !testpmd.is_empty();
-    let of = |turns: &[Turn], figure: fn(&Turn) -> f64| median(&turns.iter().map(figure).collect::<Vec<_>>());
+    let of = |turns: &[Turn], figure: fn(&Turn) -> f64| turns.iter().map(figure).collect::<Sample>().median();
     Ok(Row {
         io: backend.name().to_owned(),
         queues: config.queues,
@@ -173,17 +175,17 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
         mpps: of(&switch, |turn| turn.mpps),
         cycles_per_packet: of(&switch, |turn| turn.cycles),
         syscalls_per_packet: of(&switch, |turn| turn.calls),
-        ratio_to_forwarder: median(&ratios),
-        ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-        ratio_max: ratios.iter().copied().fold(0.0, f64::max),
+        ratio_to_forwarder: ratios.median(),
+        ratio_min: ratios.least(),
+        ratio_max: ratios.most(),
         forwarder_mpps: of(&forwarder, |turn| turn.mpps),
         forwarder_cycles_per_packet: of(&forwarder, |turn| turn.cycles),
         copies_per_byte: backend.copies_per_byte(),
         busy: of(&switch, |turn| turn.busy),
         forwarder_busy: of(&forwarder, |turn| turn.busy),
         resent: switch.iter().chain(&forwarder).map(|turn| turn.resent).sum(),
-        testpmd_mpps: measured.then(|| median(&testpmd)),
-        ratio_to_testpmd: measured.then(|| median(&to_testpmd)),
+        testpmd_mpps: measured.then(|| testpmd.iter().copied().collect::<Sample>().median()),
+        ratio_to_testpmd: measured.then(|| to_testpmd.median()),
         testpmd_absent,
     })
 }
@@ -284,12 +286,6 @@ fn drive(
     let calls = |snapshot: &Snapshot| snapshot.io.rx_calls + snapshot.io.tx_calls + snapshot.io.sleeps;
     let (cpu, calls) = (after.cpu - before.cpu, calls(&after) - calls(&before));
     Ok(Driven { packets, cpu, calls, took, resent: crowd.resent() })
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

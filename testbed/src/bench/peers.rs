@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::sample::Sample;
+
 pub(crate) use process::Process;
 
 /// Longest time for one turn of one system.
@@ -219,9 +221,8 @@ impl<S> Measured<S> {
 
     /// Seconds; infinite before the first turn.
     pub(crate) fn median(&self) -> f64 {
-        let mut times = self.turn.times.clone();
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
+        let times: Sample = self.turn.times.iter().copied().collect();
+        if self.turn.times.is_empty() { f64::INFINITY } else { times.median() }
     }
 }
 

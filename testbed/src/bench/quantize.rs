@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use netfold::quantize::{Draws, Lanes, Quantizer};
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 /// Which way the kernel works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -135,16 +137,16 @@ impl Bench {
             };
             pairs.push((copy.as_secs_f64(), kernel.as_secs_f64()));
         }
-        let ratios = sorted(pairs.iter().map(|(copy, kernel)| copy / kernel));
-        let gbps = |seconds: f64| bytes as f64 / seconds / 1e9;
+        let ratios: Sample = pairs.iter().map(|(copy, kernel)| copy / kernel).collect();
+        let gbps = |seconds: Sample| bytes as f64 / seconds.median() / 1e9;
         Row {
             direction,
             mode,
-            ratio_to_memcpy: median(&ratios),
-            ratio_min: ratios[0],
-            ratio_max: ratios[ratios.len() - 1],
-            kernel_gbps: gbps(median(&sorted(pairs.iter().map(|pair| pair.1)))),
-            memcpy_gbps: gbps(median(&sorted(pairs.iter().map(|pair| pair.0)))),
+            ratio_to_memcpy: ratios.median(),
+            ratio_min: ratios.least(),
+            ratio_max: ratios.most(),
+            kernel_gbps: gbps(pairs.iter().map(|pair| pair.1).collect()),
+            memcpy_gbps: gbps(pairs.iter().map(|pair| pair.0).collect()),
             tensor_bytes: bytes,
             payload_bytes: self.payload,
             repetitions: self.repetitions,
@@ -210,17 +212,6 @@ fn tensor(elements: usize) -> Vec<f32> {
         (state >> 8) as f32 / (1 << 23) as f32 - 1.0
     };
     (0..elements).map(|_| next() * next()).collect()
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
 #[cfg(test)]

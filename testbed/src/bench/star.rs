@@ -13,6 +13,8 @@ use std::time::Instant;
 use netfold::Mode;
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 use super::peers::{
     Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,
     keep_fastest_algorithms,
@@ -167,8 +169,7 @@ pub fn measure(
 
 fn row(config: &Config, measured: Measured<System>) -> Row {
     let median = measured.median();
-    let Measured { system, turn: Turn { mut times, wrong, resent, sent } } = measured;
-    times.sort_by(f64::total_cmp);
+    let Measured { system, turn: Turn { times, wrong, resent, sent } } = measured;
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| {
         let wire = match system {
@@ -185,7 +186,7 @@ fn row(config: &Config, measured: Measured<System>) -> Row {
         rate: config.rate,
         algbw: bytes / median / 1e6,
         bound_share: bound.map(|bound| bound / median),
-        times,
+        times: times.into_iter().collect::<Sample>().into_values(),
         wrong,
         resent_share: (sent > 0).then(|| resent as f64 / sent as f64),
     }

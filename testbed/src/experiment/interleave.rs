@@ -6,6 +6,7 @@ use netfold_proto::congestion::Favour;
 
 use super::{Bars, ExperimentError, Groups, Lines, Plot, Report, Series, Table};
 use crate::flow::{HyperFlow, Job, Outcome, Pace, run as simulate};
+use crate::sample::Sample;
 
 /// Bytes a second of the link.
 const RATE: f64 = 12.5e9;
@@ -109,9 +110,8 @@ fn relative(case: &Case, outcome: &Outcome) -> (f64, f64) {
             iterations.iter().map(|one| one.ends_s).filter(|end| *end >= SETTLED_S).collect();
         all.extend(ends.windows(2).map(|ends| (ends[1] - ends[0]) / alone_s));
     }
-    all.sort_by(f64::total_cmp);
     let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    (mean, all.get(all.len() * 99 / 100).copied().unwrap_or(0.0))
+    (mean, all.into_iter().collect::<Sample>().percentile(99))
 }
 
 /// Time of each iteration of the first job, by its number.

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::sample::Sample;
+
 use super::worker::Operation;
 
 /// All-reduces of one part of a run.
@@ -138,14 +140,13 @@ impl Ledger {
 }
 
 fn phase(entries: &[&Entry]) -> Phase {
-    let mut seconds: Vec<f64> = entries.iter().map(|entry| entry.seconds).collect();
-    seconds.sort_by(f64::total_cmp);
+    let seconds: Sample = entries.iter().map(|entry| entry.seconds).collect();
     Phase {
         operations: entries.len() as u32,
         checked: entries.iter().map(|entry| entry.checked).sum(),
         wrong: entries.iter().map(|entry| entry.wrong).sum(),
-        median_s: seconds.get(seconds.len() / 2).copied().unwrap_or(0.0),
-        longest_s: seconds.last().copied().unwrap_or(0.0),
+        median_s: seconds.median(),
+        longest_s: seconds.most(),
     }
 }
 
