@@ -171,8 +171,14 @@ fn info(id: u16) -> Result<sys::rte_eth_dev_info, i32> {
     if rc == 0 { Ok(unsafe { info.assume_init() }) } else { Err(rc) }
 }
 
+/// Bytes of a packet socket's ring where nobody says otherwise: the windows of eight workers, 256 packets each, of the usual length. The
+/// driver's own is a quarter of that.
+const RING_BYTES: usize = 4 << 20;
+/// Frames of such a ring at least.
+const RING_FRAMES_MIN: usize = 512;
+
 /// The device and its arguments: virtual devices without a number get one, and packet sockets as many pairs of queues and as long
-/// frames in their rings as are asked for.
+/// frames in their rings as are asked for, and rings for what workers have under way.
 fn unique(spec: &Spec) -> String {
     static ATTACHED: AtomicU64 = AtomicU64::new(1000);
     let (name, rest) = spec.device.split_once(',').unwrap_or((&spec.device, ""));
@@ -188,8 +194,13 @@ fn unique(spec: &Spec) -> String {
             text += &format!(",qpairs={queues}");
         }
         let slot = ring_slot(usize::from(spec.mtu.unwrap_or(0)) + HEADER_LEN);
-        if slot > 2048 && !rest.contains("framesz=") && !rest.contains("blocksz=") {
-            text += &format!(",framesz={slot},blocksz={slot}");
+        if !["framesz=", "blocksz="].iter().any(|key| rest.contains(key)) {
+            if slot > 2048 {
+                text += &format!(",framesz={slot},blocksz={slot}");
+            }
+            if !rest.contains("framecnt=") {
+                text += &format!(",framecnt={}", (RING_BYTES / slot).max(RING_FRAMES_MIN));
+            }
         }
     }
     text
@@ -300,4 +311,29 @@ pub fn ring_queues(eal: &Eal, len: u32, queues: u16) -> Result<(Device, Device),
         if rc < 0 { Err(failed(rc)) } else { Device::named(eal, name.clone(), Some(Arc::clone(&rings))) }
     };
     Ok((device('a')?, device('b')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_packet_sockets_hold_what_workers_have_under_way() {
+        for (spec, arguments) in [
+            ("net_af_packet7,iface=a", "net_af_packet7,iface=a,framecnt=2048"),
+            (
+                "net_af_packet7,iface=a mtu=9000",
+                "net_af_packet7,iface=a,framesz=12288,blocksz=12288,framecnt=512",
+            ),
+            (
+                "net_af_packet7,iface=a mtu=4000",
+                "net_af_packet7,iface=a,framesz=4096,blocksz=4096,framecnt=1024",
+            ),
+            ("net_af_packet7,iface=a,framecnt=64 queues=2", "net_af_packet7,iface=a,framecnt=64,qpairs=2"),
+            ("net_af_packet7,iface=a,blocksz=8192", "net_af_packet7,iface=a,blocksz=8192"),
+            ("net_tap7,iface=a mtu=9000", "net_tap7,iface=a"),
+        ] {
+            assert_eq!(unique(&spec.parse().expect("a device")), arguments, "{spec}");
+        }
+    }
 }

@@ -77,9 +77,7 @@ fn of_two_threads(queues: u16) -> Result<Rig, String> {
             let at = hub_config().address;
             let opening =
                 |port| Opening { datagram_len_max: DATAGRAM_LEN_MAX, ..Opening::at((*at.ip(), port).into()) };
-            // Room for all that a check sends before the other thread runs; the driver has 512 frames unless told.
-            let device = format!("net_af_packet,iface={HUB},framecnt=2048");
-            let words = format!("dpdk:{device} mtu={MTU} queues={queues} --no-huge");
+            let words = format!("dpdk:net_af_packet,iface={HUB} mtu={MTU} queues={queues} --no-huge");
             let both = [opening(at.port() + 1), opening(at.port())];
             let choice = words.parse().expect("a choice");
             let mut ends = netfold_dpdk::open_threads(&choice, &both, &Cores::default())?;

@@ -217,7 +217,7 @@ fn xdp(interface: &str) -> Result<Xdp, IoError> {
 
 #[cfg(feature = "dpdk")]
 mod dpdk {
-    use super::super::testpmd::Testpmd;
+    use super::super::testpmd::{RINGS, Testpmd};
     use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Options, Port, PortConfig, Spec};
 
     use super::*;
@@ -228,7 +228,7 @@ mod dpdk {
 
     pub(super) fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
         let open = || -> Result<Dpdk, DpdkError> {
-            let spec: Spec = format!("net_af_packet,iface={interface}").parse()?;
+            let spec: Spec = format!("net_af_packet,iface={interface},{RINGS}").parse()?;
             Ok(Dpdk::open(&Spec { options: options(), ..spec })?.remove(0))
         };
         open().map_err(|error| IoError::Os { call: "dpdk", source: std::io::Error::other(error) })

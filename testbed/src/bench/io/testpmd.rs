@@ -12,6 +12,8 @@ use super::IoBenchError;
 use super::backend::absent;
 
 const PROGRAM: &str = "dpdk-testpmd";
+/// The rings of the device, the same for whoever is measured on it: as long as for a switch.
+pub(super) const RINGS: &str = "framecnt=2048";
 
 /// How long it may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(3);
@@ -50,7 +52,7 @@ impl Testpmd {
         command.args(["--main-lcore", &main.to_string(), "-l", &format!("{main},{forwards}")]);
         command.args(["-m", &options.memory_mb.to_string(), "--no-pci", "--no-telemetry"]).args(pages);
         command.arg(format!("--file-prefix={}", prefix()));
-        command.arg(format!("--vdev=net_af_packet0,iface={interface}"));
+        command.arg(format!("--vdev=net_af_packet0,iface={interface},{RINGS}"));
         command.args([
             "--",
             "--forward-mode=5tswap",
