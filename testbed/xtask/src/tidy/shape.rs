@@ -15,6 +15,7 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "
 /// The sources and folders that may hold unsafe code; tests may, too. docs/architecture.md names them.
 const UNSAFE_FILES: &[&str] = &[
     "dataplane/io/conformance/src/namespace.rs",
+    "dataplane/io/src/ethernet/checksum.rs",
     "dataplane/io/src/link/mapping.rs",
     "dataplane/io/src/link/socket.rs",
     "dataplane/io/src/link/xdp",
