@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use netfold_dpdk_sys as sys;
+use netfold_io::link::ARRIVALS;
 
 use crate::buffers::ring_slot;
 use crate::eal::{self, Eal};
@@ -171,9 +172,9 @@ fn info(id: u16) -> Result<sys::rte_eth_dev_info, i32> {
     if rc == 0 { Ok(unsafe { info.assume_init() }) } else { Err(rc) }
 }
 
-/// Bytes of a packet socket's ring where nobody says otherwise: the windows of eight workers, 256 packets each, of the usual length. The
-/// driver's own is a quarter of that.
-const RING_BYTES: usize = 4 << 20;
+/// Bytes of a packet socket's ring where nobody says otherwise: half of what others have, for it has two, for arrivals and for what is
+/// sent. The driver's own is a quarter of that.
+const RING_BYTES: usize = ARRIVALS << 10;
 /// Frames of such a ring at least.
 const RING_FRAMES_MIN: usize = 512;
 

@@ -40,6 +40,11 @@ pub use self::segment::{Station, segment};
 pub use self::xdp::{Xdp, XdpConfig, XdpMode, XdpQueues};
 use crate::{IoCounters, IoError, RxBatch};
 
+/// Frames of the usual length, up to 2 KiB, that may have arrived at a link and wait to be received: the windows of 16 workers, of 256
+/// packets each. Where all windows together are longer, a thread that is late loses their ends, and the same again when they are sent again;
+/// longer rings cost everybody, since frames go around all of their memory and not the cache alone.
+pub const ARRIVALS: usize = 4096;
+
 /// What a link is. Constant for its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkProperties {

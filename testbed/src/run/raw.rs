@@ -31,7 +31,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Network, RunErr
     let namespaces = build(switches, workers, mtu)?;
     let address = |place| SocketAddr::V4(SocketAddrV4::new(ip(place), UDP_PORT));
     let open = |place: Place, number: usize, peer: Option<SocketAddr>| {
-        let choice = choice(carrier, number, mtu)?;
+        let choice = choice(carrier, (number, switches + workers), mtu)?;
         let hub = peer.is_none();
         let opening = Opening { local: address(place), peer, datagram_len_max, hub, answers: true };
         let name = place.namespace(&namespaces);
@@ -77,13 +77,17 @@ fn ip(place: Place) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 77, 0, 0).to_bits() | host)
 }
 
-/// The packet I/O on `eth0`; devices of DPDK have numbers in the process.
-fn choice(carrier: Carrier, number: usize, mtu: usize) -> Result<Choice, RunError> {
+/// The packet I/O on `eth0`; devices of DPDK have numbers in the process, and share its memory.
+fn choice(carrier: Carrier, (number, devices): (usize, usize), mtu: usize) -> Result<Choice, RunError> {
     let words = match carrier {
         Carrier::AfPacket => "af-packet:eth0".to_owned(),
         Carrier::PacketRing => "packet-ring:eth0".to_owned(),
         Carrier::AfXdp => "af-xdp:eth0".to_owned(),
-        _ => format!("dpdk:net_af_packet{number},iface=eth0 prefix=16 mtu={mtu}"),
+        _ => {
+            // 4096 buffers a device, each with a frame and what DPDK wants around it.
+            let memory_mb = (devices * (mtu + 6000)).div_ceil(256).max(256);
+            format!("dpdk:net_af_packet{number},iface=eth0 prefix=16 mtu={mtu} -m {memory_mb}")
+        }
     };
     words.parse().map_err(|error| RunError::Network(Box::new(error)))
 }

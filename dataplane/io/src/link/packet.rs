@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use super::ARRIVALS;
 use crate::event::EventBell;
 use crate::{IoCounters, IoError, sys};
 
 /// Bytes asked for each of a socket's two buffers.
-pub(super) const SOCKET_BUFFER: usize = 8 << 20;
+pub(super) const SOCKET_BUFFER: usize = ARRIVALS << 11;
 
 /// `SOL_PACKET` of linux/socket.h.
 pub(super) const SOL_PACKET: libc::c_int = 263;

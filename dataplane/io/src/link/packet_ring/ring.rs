@@ -5,6 +5,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use super::super::ARRIVALS;
 use super::super::mapping::Mapping;
 use super::super::packet::SOL_PACKET;
 use super::super::socket::set_value;
@@ -22,7 +23,7 @@ const STATUS_USER: u32 = 1;
 /// Bytes before a frame in its place: the header, the sender's address, and what aligns the IP header.
 const HEAD_MAX: usize = 48 + 20 + 16 + 16;
 /// Bytes of the ring.
-const RING_BYTES: usize = 4 << 20;
+const RING_BYTES: usize = ARRIVALS << 11;
 /// Bytes of a block of version 3, unless a frame is longer: few, because a block is handed over as a whole.
 const BLOCK_BYTES: usize = 1 << 16;
 /// Milliseconds after which a block is handed over although it is not full. The kernel counts in whole ones.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use rtrb::Consumer;
 
+use super::super::ARRIVALS;
 use super::super::mapping::Mapping;
 use super::super::socket::{bind_xdp, kick, set_value, words};
 use super::ring::{Kind, Ring, make};
 use crate::{PortId, RxBatch, sys};
 
 /// Frames that the kernel may have to receive into.
-pub(super) const RX_FRAMES: u32 = 2048;
+pub(super) const RX_FRAMES: u32 = ARRIVALS as u32;
 /// Frames that may be on their way out.
 const TX_FRAMES: u32 = 1024;
 /// What the kernel keeps free before a received frame: `XDP_PACKET_HEADROOM`.
