@@ -1,6 +1,7 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
 mod alone;
+mod segmentation;
 mod silence;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::tensors::Submission;
 use netfold_io::{Capabilities, IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_wire::Band;
 
+use segmentation::Segmentation;
 use silence::Silence;
 
 /// The port of a worker's only peer, the switch.
@@ -72,6 +74,7 @@ pub(crate) struct Engine {
     fate: Fate,
     tree: Tree,
     silence: Silence,
+    segmentation: Segmentation,
     /// When it was last looked whether other ranks call.
     looked: Instant,
     /// What workers at places that are lost had counted.
@@ -207,6 +210,7 @@ impl Engine {
             fate,
             tree,
             silence,
+            segmentation: Segmentation::new(),
             looked: Instant::now(),
             earlier: Stats::default(),
         }
@@ -290,6 +294,7 @@ impl Engine {
         if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.streams.handle_timeout(now);
             self.unread = 0;
+            self.allow_runs();
         }
         let sent = self.transmit(now)?;
         self.events()?;
@@ -303,10 +308,13 @@ impl Engine {
     /// Gives the switch up when other ranks have, or when it answers nothing.
     fn look_around(&mut self) -> Result<(), Error> {
         if let Some(question) = self.silence.question()?
+            && self.tx.flush(&mut *self.io)?
             && let Some(spare) = self.tx.spare()
         {
             let len = question.write(self.streams.band().first(), spare);
             self.tx.commit(len);
+            // Alone, and not in a run with others.
+            self.tx.flush(&mut *self.io)?;
         }
         if let Some(peers) = &self.peers
             && self.looked.elapsed() >= LOOK
@@ -317,6 +325,20 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Has datagrams go one by one where runs of them get lost, and in runs otherwise.
+    fn allow_runs(&mut self) {
+        let Some(allowed) = self.segmentation.look(self.streams.results(), self.streams.resent()) else {
+            return;
+        };
+        if !allowed && self.io.counters().gso_runs > 0 {
+            log::warn!(
+                "packets that go in runs for the kernel to cut (UDP_SEGMENT) get lost, so they go one by one: does a packet socket receive \
+                 them behind a virtual interface? `ip link set IFACE gso_max_segs 1` on the senders' side costs less"
+            );
+        }
+        self.io.set_segmentation(allowed);
     }
 
     /// Gives up when a rank has left in peace whose share is still needed.
@@ -381,6 +403,7 @@ impl Engine {
     fn events(&mut self) -> Result<(), Error> {
         while let Some(done) = self.streams.poll_done()? {
             self.post_stats();
+            self.allow_runs();
             self.streams.finish(done);
             self.backlog = true; // there is room now; one look at the mailbox an operation
         }

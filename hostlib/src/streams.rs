@@ -119,6 +119,11 @@ impl Streams {
         self.all.iter().map(|stream| stream.worker.stats().results).sum()
     }
 
+    /// Packets sent again.
+    pub(crate) fn resent(&self) -> u64 {
+        self.all.iter().map(|stream| stream.worker.stats().resent).sum()
+    }
+
     /// Counters of all together, and the round trips of the class that took the most results.
     pub(crate) fn stats(&self) -> WorkerStats {
         let results = |class: &usize| self.all[*class].worker.stats().results;

@@ -1,5 +1,6 @@
 //! The `netfold` command. `docs/operations.md` describes what it prints.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    show_warnings();
     let output = Output::new(cli.json);
     match cli.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -28,6 +30,16 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Has what the library warns of on standard error; `RUST_LOG` says what else, as in `netfold=info`.
+fn show_warnings() {
+    let environment = env_logger::Env::default().default_filter_or("netfold=warn");
+    env_logger::Builder::from_env(environment)
+        .format(|out, record| {
+            writeln!(out, "{}: {}", record.level().as_str().to_ascii_lowercase(), record.args())
+        })
+        .init();
 }
 
 /// Answers arguments that were not understood, and requests for help and version. Whether `--json` was among them is not

@@ -103,6 +103,10 @@ impl PacketIo for Tampering {
         self.inner.set_dscp(dscp)
     }
 
+    fn set_segmentation(&mut self, allowed: bool) {
+        self.inner.set_segmentation(allowed);
+    }
+
     fn local_addr(&self) -> Option<SocketAddr> {
         self.inner.local_addr()
     }

@@ -125,6 +125,12 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("DSCP"))
     }
 
+    /// Says whether datagrams may be handed on in runs that something below cuts, the kernel or a device (GSO), as they may at first. Not all that
+    /// looks like a network does: a packet socket behind a virtual interface gets the whole run as one. No effect where there is none.
+    fn set_segmentation(&mut self, allowed: bool) {
+        let _ = allowed;
+    }
+
     /// The address of the peer of `port`, where the backend knows addresses.
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         let _ = port;
@@ -188,6 +194,10 @@ impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
 
     fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
         (**self).set_dscp(dscp)
+    }
+
+    fn set_segmentation(&mut self, allowed: bool) {
+        (**self).set_segmentation(allowed);
     }
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {

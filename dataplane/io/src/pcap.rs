@@ -260,6 +260,10 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
         self.inner.set_dscp(dscp)
     }
 
+    fn set_segmentation(&mut self, allowed: bool) {
+        self.inner.set_segmentation(allowed);
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         self.inner.peer(port)
     }

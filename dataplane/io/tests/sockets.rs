@@ -121,6 +121,11 @@ fn runs_are_segmented_and_coalesced_where_the_kernel_can() {
     }
     assert_eq!((spoke.counters().tx_calls, spoke.counters().gso_runs), (1, 1));
     assert!(hub.counters().gro_runs >= 1, "{:?}", hub.counters());
+    for (allowed, runs) in [(false, 1), (true, 2)] {
+        spoke.set_segmentation(allowed);
+        assert_eq!(spoke.transmit(&memory, &packets).unwrap(), 30);
+        assert_eq!(spoke.counters().gso_runs, runs, "runs allowed: {allowed}");
+    }
 }
 
 /// Messages of one datagram are received with room for one each; a run among them has all its datagrams delivered in order nonetheless.

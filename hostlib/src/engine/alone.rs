@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Engine, IDLE_WAIT, Silence, TxBurst};
+use super::{Engine, IDLE_WAIT, Segmentation, Silence, TxBurst};
 use crate::carry_on::{self, Card, Peers, Round};
 use crate::error::Error;
 use crate::mailbox::Command;
@@ -146,6 +146,7 @@ impl Engine {
         self.rx = capabilities.batch();
         self.tx = TxBurst::new(super::burst(&capabilities), config.datagram_len_max());
         self.silence = Silence::new(line.is_some().then_some(&config.admission));
+        self.segmentation = Segmentation::new();
         self.mailbox.set_waker(self.io.waker());
         (self.line, self.news) = (line, news);
         (self.departed, self.unread, self.backlog) = (None, 0, true);

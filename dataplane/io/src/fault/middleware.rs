@@ -308,6 +308,10 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
         self.inner.set_dscp(dscp)
     }
 
+    fn set_segmentation(&mut self, allowed: bool) {
+        self.inner.set_segmentation(allowed);
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         self.inner.peer(port)
     }

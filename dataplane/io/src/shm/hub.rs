@@ -415,6 +415,12 @@ impl PacketIo for Hub {
         self.uplink.as_mut().map_or(Err(none), |uplink| uplink.set_dscp(dscp))
     }
 
+    fn set_segmentation(&mut self, allowed: bool) {
+        if let Some(uplink) = &mut self.uplink {
+            uplink.set_segmentation(allowed);
+        }
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         match self.way(port) {
             Way::Guest(seat) => {

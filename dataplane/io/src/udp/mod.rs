@@ -245,6 +245,10 @@ impl PacketIo for UdpIo {
         Self::set_dscp(self, dscp)
     }
 
+    fn set_segmentation(&mut self, allowed: bool) {
+        self.sending.set_segmentation(allowed);
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         match &self.role {
             Role::Listening(peers) => peers.peer(port),

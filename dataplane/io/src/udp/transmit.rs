@@ -24,7 +24,10 @@ pub(super) struct Sending {
     sender: Sender,
     window: Window,
     unsent: Unsent,
+    /// Longest datagram of a run that the kernel takes; 0: it takes none.
     segment_max: usize,
+    /// Whether there are to be such runs.
+    segmentation: bool,
     /// What is told with each message, and whether the socket is one of IPv6; `None` where the socket says it for all.
     marks: Option<(Marks, bool)>,
 }
@@ -64,15 +67,19 @@ impl Role {
 impl Sending {
     pub(super) fn new(segment_max: usize) -> Self {
         let (sender, window, unsent) = (Sender::new(), Window::new(), Unsent::default());
-        Self { sender, window, unsent, segment_max, marks: None }
+        Self { sender, window, unsent, segment_max, segmentation: true, marks: None }
     }
 
     pub(super) fn set_marks(&mut self, marks: Option<(Marks, bool)>) {
         self.marks = marks;
     }
 
+    pub(super) fn set_segmentation(&mut self, allowed: bool) {
+        self.segmentation = allowed;
+    }
+
     pub(super) fn segment_max(&self) -> usize {
-        self.segment_max
+        if self.segmentation { self.segment_max } else { 0 }
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -92,7 +99,7 @@ impl Sending {
         self.flush(socket, role, counters)?;
         let mut taken = 0;
         while taken < packets.len() && self.unsent.is_empty() {
-            taken += self.window.group(&packets[taken..], self.segment_max, mark(self.marks, memory));
+            taken += self.window.group(&packets[taken..], self.segment_max(), mark(self.marks, memory));
             let done = self.send(socket, role, memory, counters)?;
             if let Some(rest) = self.window.pieces().get(done..).filter(|rest| !rest.is_empty()) {
                 self.unsent.keep(memory, rest);
@@ -116,7 +123,7 @@ impl Sending {
         }
         let mut unsent = std::mem::take(&mut self.unsent);
         // One window, as it was when it was kept.
-        self.window.group(&unsent.packets, self.segment_max, mark(self.marks, &unsent.memory));
+        self.window.group(&unsent.packets, self.segment_max(), mark(self.marks, &unsent.memory));
         let done = self.send(socket, role, &unsent.memory, counters);
         unsent.packets.clear();
         if let Ok(done) = done {
