@@ -75,6 +75,8 @@ pub(crate) struct Engine {
     tree: Tree,
     silence: Silence,
     segmentation: Segmentation,
+    /// The next packet goes alone: a timer has expired, perhaps because what goes together gets lost.
+    alone: bool,
     /// When it was last looked whether other ranks call.
     looked: Instant,
     /// What workers at places that are lost had counted.
@@ -211,6 +213,7 @@ impl Engine {
             tree,
             silence,
             segmentation: Segmentation::new(),
+            alone: false,
             looked: Instant::now(),
             earlier: Stats::default(),
         }
@@ -294,6 +297,7 @@ impl Engine {
         if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.streams.handle_timeout(now);
             self.unread = 0;
+            self.alone = true;
             self.allow_runs();
         }
         let sent = self.transmit(now)?;
@@ -329,7 +333,7 @@ impl Engine {
 
     /// Has datagrams go one by one where runs of them get lost, and in runs otherwise.
     fn allow_runs(&mut self) {
-        let Some(allowed) = self.segmentation.look(self.streams.results(), self.streams.resent()) else {
+        let Some(allowed) = self.segmentation.look(self.streams.tally()) else {
             return;
         };
         if !allowed && self.io.counters().gso_runs > 0 {
@@ -384,7 +388,11 @@ impl Engine {
     fn transmit(&mut self, now: netfold_proto::Instant) -> Result<bool, Error> {
         let mut sent = false;
         loop {
-            while let Some(spare) = self.tx.spare() {
+            let alone = std::mem::take(&mut self.alone);
+            let most = if alone { 1 } else { usize::MAX };
+            while self.tx.packets.len() < most
+                && let Some(spare) = self.tx.spare()
+            {
                 let Some(len) = self.streams.poll_transmit(now, spare) else { break };
                 self.tx.commit(len);
             }
@@ -396,6 +404,9 @@ impl Engine {
             sent |= all || self.tx.taken > before;
             if !all {
                 return Ok(sent);
+            }
+            if alone {
+                self.streams.part();
             }
         }
     }

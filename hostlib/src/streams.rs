@@ -40,6 +40,17 @@ struct Stream {
     order: VecDeque<u64>,
 }
 
+/// How packets fared, since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Packets sent in the same moment as the one before.
+    pub(crate) sent_together: u64,
+    /// Results of such packets.
+    pub(crate) results_together: u64,
+    /// All results.
+    pub(crate) results: u64,
+}
+
 impl Streams {
     /// One stream for each of `classes` classes of a job; `config` is that of a single one.
     ///
@@ -119,9 +130,18 @@ impl Streams {
         self.all.iter().map(|stream| stream.worker.stats().results).sum()
     }
 
-    /// Packets sent again.
-    pub(crate) fn resent(&self) -> u64 {
-        self.all.iter().map(|stream| stream.worker.stats().resent).sum()
+    /// Says that what is sent next does not go together with what was sent before.
+    pub(crate) fn part(&mut self) {
+        self.all.iter_mut().for_each(|stream| stream.worker.part());
+    }
+
+    /// How packets fared that were sent together, and others.
+    pub(crate) fn tally(&self) -> Tally {
+        self.all.iter().map(|stream| stream.worker.stats()).fold(Tally::default(), |sum, stats| Tally {
+            sent_together: sum.sent_together + stats.sent_together,
+            results_together: sum.results_together + stats.results_together,
+            results: sum.results + stats.results,
+        })
     }
 
     /// Counters of all together, and the round trips of the class that took the most results.

@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(crate) sent_at: Instant,
     /// How often the position was sent.
     pub(crate) sends: u32,
+    /// It was sent then behind another packet, in the same moment.
+    pub(crate) together: bool,
     /// The exponent proposed in that packet.
     pub(crate) proposed: u8,
     /// Why it is lost, if it is.
@@ -112,6 +114,7 @@ impl Slots {
                 op: 0,
                 sent_at: Instant::ZERO,
                 sends: 0,
+                together: false,
                 proposed: 0,
                 loss: Loss::Timeout,
                 droppable: false,

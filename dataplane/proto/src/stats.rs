@@ -70,8 +70,12 @@ pub struct WorkerStats {
     pub resent_early: u64,
     /// Resends of the oldest chunk in a silence, to find out whether what was sent is lost or late.
     pub resent_probe: u64,
+    /// Datagrams handed out in the same moment as the one before, unless [parted](crate::Worker::part): a transport may send them as one.
+    pub sent_together: u64,
     /// Results taken.
     pub results: u64,
+    /// Results taken of what was last sent so.
+    pub results_together: u64,
     /// Bytes of results taken.
     pub result_bytes: u64,
     /// Results taken that were marked on the way, or carried the congestion flag.
@@ -113,7 +117,9 @@ impl WorkerStats {
         self.resent_timeout += other.resent_timeout;
         self.resent_early += other.resent_early;
         self.resent_probe += other.resent_probe;
+        self.sent_together += other.sent_together;
         self.results += other.results;
+        self.results_together += other.results_together;
         self.result_bytes += other.result_bytes;
         self.congested += other.congested;
         self.non_finite += other.non_finite;

@@ -145,6 +145,8 @@ pub struct Worker {
     progress_at: Instant,
     /// When a packet of this job last came.
     heard_at: Option<Instant>,
+    /// When a packet was last handed out.
+    handed_out_at: Option<Instant>,
     /// The earliest operation found to differ between ranks, held back until every operation before it is known to be
     /// the same: one that differs there moves all later ones, and is the one to report.
     mismatch: Option<(u64, AbortReason)>,
@@ -173,6 +175,7 @@ impl Worker {
             proof: Proof::default(),
             progress_at: Instant::ZERO,
             heard_at: None,
+            handed_out_at: None,
             mismatch: None,
             aborted: None,
             abort_reported: false,
@@ -180,6 +183,11 @@ impl Worker {
             rtt,
             config,
         })
+    }
+
+    /// Says that what is handed out next does not go together with what was handed out before, though it be in the same moment.
+    pub fn part(&mut self) {
+        self.handed_out_at = None;
     }
 
     /// Has a law of the caller's own decide how much is in flight, in place of that of the admission.
@@ -470,6 +478,8 @@ impl Worker {
         self.stats.resent = self.stats.resent_timeout + self.stats.resent_early + self.stats.resent_probe;
         self.stats.sent += 1;
         self.stats.sent_bytes += len as u64;
+        slot.together = self.handed_out_at.replace(now) == Some(now);
+        self.stats.sent_together += u64::from(slot.together);
         slot.sent_at = now;
         slot.sends = slot.sends.saturating_add(1);
         if let Some(gate) = &mut self.gate {

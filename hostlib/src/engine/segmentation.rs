@@ -1,16 +1,18 @@
 //! Doing without runs of datagrams that are cut below (GSO), where runs get lost.
 //!
 //! Between virtual interfaces of one machine nobody cuts them: who receives by a packet socket, as some switches do, gets the run as one
-//! frame that is too long, and drops it. Single datagrams arrive. From here this is a loss like any other, but for its extent: nearly all that is
-//! sent first is lost, and of what is sent again that which happened to go alone arrives. So where several packets are sent again for each result, time
-//! after time, runs are given up. If that helped, they are tried again after many results, and after more of them each time; if it did not, they were not to
-//! blame.
+//! frame that is too long, and drops it. Single datagrams arrive. From here this is a loss like any other, but for whom it meets: nearly all
+//! that is sent together with others, and nothing that is sent alone. A rank that is late, or a network that loses, meets both. So where what was sent together
+//! gets no results, time after time, while what was sent alone does, runs are given up. If that helped, they are tried again after many results, and after
+//! more of them each time; if it did not, they were not to blame.
 
-/// Results between two looks.
-const RESULTS: u64 = 16;
-/// Packets sent again for each result from which on a look counts as bad. Losing half of all packets at random makes one.
-const RESENT_FOR_EACH: u64 = 2;
-/// Bad looks in a row from which something follows. One may be a rank that was late.
+use crate::streams::Tally;
+
+/// Results, and packets sent together, after which it is looked how those fared.
+const ENOUGH: u64 = 16;
+/// A look is bad if less than one in so many results, and for less than one in so many packets sent together, is of such a packet.
+const ONE_IN: u64 = 4;
+/// Bad looks in a row from which something follows.
 const BAD_LOOKS: u32 = 2;
 /// Results until the other way is tried again, at first and at most.
 const RESULTS_BETWEEN: u64 = 1 << 16;
@@ -20,8 +22,8 @@ const RESULTS_BETWEEN_MAX: u64 = 1 << 24;
 #[derive(Debug)]
 pub(super) struct Segmentation {
     allowed: bool,
-    /// Results and resends at the last look.
-    seen: (u64, u64),
+    /// At the last look.
+    seen: Tally,
     bad_looks: u32,
     /// Results from which on runs may be given up, or are tried again.
     until: u64,
@@ -32,26 +34,27 @@ pub(super) struct Segmentation {
 impl Segmentation {
     /// Runs are allowed.
     pub(super) fn new() -> Self {
-        Self { allowed: true, seen: (0, 0), bad_looks: 0, until: 0, between: RESULTS_BETWEEN }
+        Self { allowed: true, seen: Tally::default(), bad_looks: 0, until: 0, between: RESULTS_BETWEEN }
     }
 
-    /// Takes note of how many results have come and how many packets were sent again, both since the beginning, and says
-    /// whether there are to be runs, when that changes.
-    pub(super) fn look(&mut self, results: u64, resent: u64) -> Option<bool> {
-        let news = results.saturating_sub(self.seen.0);
-        if news < RESULTS {
+    /// Takes note of how packets fared, and says whether there are to be runs, when that changes.
+    pub(super) fn look(&mut self, now: Tally) -> Option<bool> {
+        let results = now.results.saturating_sub(self.seen.results);
+        let sent_together = now.sent_together.saturating_sub(self.seen.sent_together);
+        if results < ENOUGH || sent_together < ENOUGH {
             return None;
         }
-        let bad = resent.saturating_sub(self.seen.1) >= news * RESENT_FOR_EACH;
+        let together = now.results_together.saturating_sub(self.seen.results_together);
+        let bad = together * ONE_IN < results.min(sent_together);
         self.bad_looks = if bad { self.bad_looks + 1 } else { 0 };
-        self.seen = (results, resent);
-        let bad = self.bad_looks >= BAD_LOOKS;
-        let change = if self.allowed { bad && results >= self.until } else { bad || results >= self.until };
+        self.seen = now;
+        let (bad, over) = (self.bad_looks >= BAD_LOOKS, now.results >= self.until);
+        let change = if self.allowed { bad && over } else { bad || over };
         if !change {
             return None;
         }
         if self.allowed || bad {
-            self.until = results + self.between;
+            self.until = now.results + self.between;
             self.between = (self.between * 2).min(RESULTS_BETWEEN_MAX);
         }
         self.bad_looks = 0;
@@ -64,51 +67,60 @@ impl Segmentation {
 mod tests {
     use super::*;
 
-    /// Looks after every result until something changes, at most `results` of them, with so many resends for each.
-    fn go(segmentation: &mut Segmentation, at: &mut (u64, u64), results: u64, each: u64) -> Option<bool> {
-        (0..results).find_map(|_| {
-            *at = (at.0 + 1, at.1 + each);
-            segmentation.look(at.0, at.1)
+    /// Sends in which eight packets are sent together, of which so many have results, and one alone, which has one; until something
+    /// changes, at most so many times.
+    fn go(segmentation: &mut Segmentation, at: &mut Tally, times: u64, arrive: u64) -> Option<bool> {
+        (0..times).find_map(|_| {
+            at.sent_together += 8;
+            at.results_together += arrive;
+            at.results += 1 + arrive;
+            segmentation.look(*at)
         })
     }
 
     #[test]
-    fn runs_are_given_up_where_most_are_lost_and_tried_again_ever_more_rarely() {
-        let (mut segmentation, mut at) = (Segmentation::new(), (0, 0));
+    fn runs_are_given_up_where_they_are_lost_and_tried_again_ever_more_rarely() {
+        let (mut segmentation, mut at) = (Segmentation::new(), Tally::default());
         let mut between = RESULTS_BETWEEN;
         for _ in 0..12 {
-            let start = at.0;
-            assert_eq!(go(&mut segmentation, &mut at, 100, 10), Some(false));
-            assert_eq!(at.0 - start, u64::from(BAD_LOOKS) * RESULTS, "at once");
-            let start = at.0;
-            assert_eq!(go(&mut segmentation, &mut at, 1 << 25, 0), Some(true));
-            assert!(
-                (between..between + RESULTS).contains(&(at.0 - start)),
-                "{} and not {between}",
-                at.0 - start
-            );
+            let start = at.results;
+            assert_eq!(go(&mut segmentation, &mut at, 100, 0), Some(false));
+            assert_eq!(at.results - start, u64::from(BAD_LOOKS) * ENOUGH, "at once");
+            let start = at.results;
+            assert_eq!(go(&mut segmentation, &mut at, 1 << 24, 8), Some(true));
+            let took = at.results - start;
+            assert!((between..between + 4 * ENOUGH).contains(&took), "{took} and not {between}");
             between = (between * 2).min(RESULTS_BETWEEN_MAX);
         }
     }
 
     #[test]
     fn runs_are_kept_where_a_rank_is_late_or_the_network_loses() {
-        let (mut segmentation, mut at) = (Segmentation::new(), (0, 0));
+        let (mut segmentation, mut at) = (Segmentation::new(), Tally::default());
         for _ in 0..1000 {
             // All slots are sent again some times while a rank is late.
-            at.1 += 2000;
-            assert_eq!(go(&mut segmentation, &mut at, 256, 0), None);
-            assert_eq!(go(&mut segmentation, &mut at, 256, 1), None);
+            at.sent_together += 2000;
+            assert_eq!(go(&mut segmentation, &mut at, 30, 8), None);
+            assert_eq!(go(&mut segmentation, &mut at, 30, 2), None);
+        }
+    }
+
+    #[test]
+    fn what_goes_alone_by_a_narrow_window_says_nothing() {
+        let (mut segmentation, mut at) = (Segmentation::new(), Tally::default());
+        for _ in 0..10_000 {
+            at.results += 1;
+            assert_eq!(segmentation.look(at), None);
         }
     }
 
     #[test]
     fn runs_that_are_not_to_blame_are_back_at_once_and_left_alone_for_long() {
-        let (mut segmentation, mut at) = (Segmentation::new(), (0, 0));
-        assert_eq!(go(&mut segmentation, &mut at, 100, 5), Some(false));
-        assert_eq!(go(&mut segmentation, &mut at, 100, 5), Some(true));
-        let start = at.0;
-        assert_eq!(go(&mut segmentation, &mut at, 1 << 25, 5), Some(false));
-        assert!(at.0 - start >= RESULTS_BETWEEN * 2, "{}", at.0 - start);
+        let (mut segmentation, mut at) = (Segmentation::new(), Tally::default());
+        assert_eq!(go(&mut segmentation, &mut at, 100, 0), Some(false));
+        assert_eq!(go(&mut segmentation, &mut at, 100, 0), Some(true));
+        let start = at.results;
+        assert_eq!(go(&mut segmentation, &mut at, 1 << 24, 0), Some(false));
+        assert!(at.results - start >= RESULTS_BETWEEN * 2, "{}", at.results - start);
     }
 }

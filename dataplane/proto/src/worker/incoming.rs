@@ -244,6 +244,7 @@ impl Worker {
         self.stats.result_bytes += len as u64;
         self.stats.congested += u64::from(self.marked || repr.flags.contains(Flags::CONGESTION));
         let slot = self.slots.slot(index);
+        self.stats.results_together += u64::from(slot.together);
         if slot.sends == 1 {
             self.rtt.sample(now, slot.sent_at);
         } else {

@@ -31,6 +31,7 @@ fn without_loss_every_position_is_sent_once() {
         let data = 28 + 4 * 64;
         assert_eq!(stats.sent_bytes, 203 * data + 7 * 28);
         assert_eq!(stats.result_bytes, stats.sent_bytes);
+        assert!(stats.sent_together > 0 && stats.results_together == stats.sent_together, "{stats:?}");
     }
     assert!(rig.workers[0].stats().non_finite > 0);
     // The pipe is full: 210 positions in windows of 8 take 27 round trips of 100 us.
@@ -343,6 +344,21 @@ fn a_resend_is_the_same_packet_but_for_its_flag() {
     assert_eq!(first, again);
     assert_eq!(worker.next_deadline(), Some(deadline + Duration::from_millis(40)), "backed off");
     assert_eq!((worker.stats().resent, worker.stats().resent_timeout), (1, 1));
+}
+
+#[test]
+fn what_is_sent_in_one_moment_counts_as_together_unless_parted() {
+    let mut worker = Worker::new(rig::config(8, 0, 0, 2)).unwrap();
+    let mut tensors = Tensors::new(0, 2);
+    worker.submit(integers(20)).unwrap();
+    let mut send = |worker: &mut Worker, us| {
+        let now = Instant::ZERO + Duration::from_micros(us);
+        worker.poll_transmit(now, &mut [0; 284], &mut tensors).unwrap();
+        worker.stats().sent_together
+    };
+    assert_eq!([0, 0, 0, 5, 5].map(|us| send(&mut worker, us)), [0, 1, 2, 2, 3]);
+    worker.part();
+    assert_eq!([5, 5].map(|us| send(&mut worker, us)), [3, 4]);
 }
 
 #[test]
