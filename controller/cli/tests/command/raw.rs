@@ -221,6 +221,8 @@ fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
     for (name, queues) in [("two", 2), ("one", 1)] {
         let (near, far) = (Pair::new(&format!("{name}-near")), Pair::new(&format!("{name}-far")));
         near.reach(&far);
+        // Runs that nobody cuts would cross, too, and be no packets.
+        near.command(&format!("ip -n {} link set v1 gso_max_segs 1", far.0));
         let device = format!("dpdk:net_af_packet0,iface=v0,qpairs={queues} --no-huge");
         let mut command =
             netfold_within(&near.0, "switch --listen 10.82.0.1:20038 --threads 2 --loss 0.01 --slots 64");
