@@ -124,7 +124,7 @@ pub enum Error {
     },
     /// The control port said something that this version does not understand.
     #[error(
-        "the switch's control port sent what this version does not understand ({what}); use equal versions"
+        "the switch's control port sent what this version does not understand ({what}); check that it is a switch's, of the same version"
     )]
     Control {
         /// What was wrong.
