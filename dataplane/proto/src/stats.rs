@@ -74,7 +74,7 @@ pub struct WorkerStats {
     pub sent_together: u64,
     /// Results taken.
     pub results: u64,
-    /// Results taken of what was last sent so.
+    /// Results taken of chunks that were last handed out together with others.
     pub results_together: u64,
     /// Bytes of results taken.
     pub result_bytes: u64,
