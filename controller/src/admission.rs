@@ -37,7 +37,7 @@ use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_wire::control::{self, Congestion, Event, Refusal, Request};
+use netfold_control::{Congestion, Event, Refusal, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -113,8 +113,8 @@ impl Config {
             requests_max: 256,
             slots_min: 16,
             slots_max: 1 << 15,
-            heartbeat: Duration::from_millis(control::HEARTBEAT_MS),
-            lease: Duration::from_millis(control::LEASE_MS),
+            heartbeat: Duration::from_millis(netfold_control::HEARTBEAT_MS),
+            lease: Duration::from_millis(netfold_control::LEASE_MS),
             join_timeout: Duration::from_secs(30),
             retry: Duration::from_millis(100),
             grace: Duration::ZERO,

@@ -4,8 +4,9 @@
 //! run: by the priority of its tenant, or by GPU intensity ([`crux`]). Its own classes stay in their order within it.
 
 use crate::schedule::crux;
-use netfold_wire::control::Iteration;
-use netfold_wire::{Band, CLASSES_MAX, Dscp};
+use netfold_control::Band;
+use netfold_control::Iteration;
+use netfold_wire::{CLASSES_MAX, Dscp};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 

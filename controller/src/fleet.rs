@@ -10,7 +10,7 @@ use crate::slots::{SlotAllocator, SlotRange};
 use crate::topology::{Link, Member, SwitchId, Topology};
 use crate::tree::{Job, Plan, Shape, Site, TreeError};
 use bitvec::vec::BitVec;
-use netfold_wire::control::{Numerics, Refusal};
+use netfold_control::{Numerics, Refusal};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cmp::Reverse;

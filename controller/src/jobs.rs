@@ -12,8 +12,8 @@
 use crate::admission::SessionId;
 use crate::fleet::{Placement, Ranges, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
-use netfold_wire::Band;
-use netfold_wire::control::Refusal;
+use netfold_control::Band;
+use netfold_control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Netfold's control plane: whose job may use which slots of which switches, under which number, epoch and key.
 //!
 //! Workers open a TCP session to the control port and ask to join a job; when every rank has, the job is given a tree of
-//! switches and a partition of their slots, and its members are admitted. The messages are [`netfold_wire::control`]. A control
+//! switches and a partition of their slots, and its members are admitted. The messages are [`netfold_control`]. A control
 //! plane is either part of one switch's process and forgets everything with it, or a process of its own over many switches, for many
 //! tenants, that remembers what runs and comes back without disturbing it.
 //!

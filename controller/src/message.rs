@@ -1,6 +1,6 @@
 //! Lines of the control port: bytes to requests, events to bytes.
 
-use netfold_wire::control::{Event, LINE_LEN_MAX, Refusal, Request};
+use netfold_control::{Event, LINE_LEN_MAX, Refusal, Request};
 use serde_json::Value;
 
 /// First byte of what a TLS client says; no line of JSON begins with it.

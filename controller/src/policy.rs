@@ -51,7 +51,7 @@ pub use quota::within;
 pub use room::{Move, Room, Standing, growth, room};
 pub use spill::Spill;
 
-use netfold_wire::control::Refusal;
+use netfold_control::Refusal;
 
 /// A job, by whatever number its owner gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@
 //! resume, what switches hold by reading it.
 
 use crate::tree::{Shape, Site};
-use netfold_wire::control::{Iteration, Mode};
+use netfold_control::{Iteration, Mode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -36,8 +36,8 @@ pub use error::{RouteError, Unfit};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use netfold_control::Numerics;
 use netfold_wire::WORLD_MAX;
-use netfold_wire::control::Numerics;
 
 use crate::topology::{LinkId, Member, SwitchId, Topology};
 use crate::tree::Shape;

@@ -8,7 +8,7 @@
 //!
 //! Every queue is bounded: what a session may leave unread (`OUTBOX_LINES`), lines on their way to the hub
 //! (`INPUTS`; sessions wait in turn), tasks for the switch (by the number of jobs and members). A line has
-//! [`LINE_LEN_MAX`](netfold_wire::control::LINE_LEN_MAX) bytes at most. Sessions above the limit are told so and closed,
+//! [`LINE_LEN_MAX`](netfold_control::LINE_LEN_MAX) bytes at most. Sessions above the limit are told so and closed,
 //! or only closed when even that would cost too much. With TLS, 256 handshakes may be under way, of 5 seconds each; they count as no
 //! sessions.
 

@@ -19,9 +19,9 @@ mod tests;
 pub use install::{Done, Drivers, InstallError, Installed, Step, install};
 pub use shape::Shape;
 
+use netfold_control::{Admission, Numerics};
 use netfold_p4::allreduce::{Child, Node, Parent};
 use netfold_p4::entry::Replica;
-use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};

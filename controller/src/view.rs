@@ -1,8 +1,8 @@
 //! What people and programs see of a control plane: one moment of it, as plain data.
 
 use crate::record::{JobName, JobSpec, JobState, Quota};
-use netfold_wire::Band;
-use netfold_wire::control::Numerics;
+use netfold_control::Band;
+use netfold_control::Numerics;
 use serde::Serialize;
 use std::net::SocketAddr;
 

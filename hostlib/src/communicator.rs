@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use netfold_control::Mode;
 use netfold_proto::{DType, SpecError};
 use netfold_reduce::ReduceOp;
-use netfold_wire::control::Mode;
 
 use crate::buffer::{self, Parcel};
 use crate::builder::Builder;

@@ -20,8 +20,8 @@ use crate::route::Route;
 use crate::session::Line;
 use crate::streams::Streams;
 use crate::tensors::Submission;
+use netfold_control::Band;
 use netfold_io::{Capabilities, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::Band;
 
 use segmentation::Segmentation;
 use silence::Silence;

@@ -1,11 +1,11 @@
 //! What hosts fold on: links between ranks, shared memory within a host, and both together.
 
 use half::{bf16, f16};
+use netfold_control::Mode;
 use netfold_mesh::{Mesh, MeshError};
 use netfold_proto::DType;
 use netfold_reduce::ReduceOp;
 use netfold_shared::{Shared, SharedError};
-use netfold_wire::control::Mode;
 use std::time::{Duration, Instant};
 
 use crate::call::{Call, Collective};

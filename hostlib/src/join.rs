@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use netfold_control::{Admission, Congestion, Join, Mode, Refusal};
 use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
 use netfold_proto::WorkerConfig;
-use netfold_wire::control::{Admission, Congestion, Join, Mode, Refusal};
 use netfold_wire::header;
 
 use crate::carry_on::Peers;

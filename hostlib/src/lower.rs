@@ -1,9 +1,9 @@
 //! How a collective becomes an operation of the switch: what it takes, in which coding, on which memory.
 
+use netfold_control::{Mode, Numerics};
 use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
 use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
-use netfold_wire::control::{Mode, Numerics};
 
 use crate::buffer::Parcel;
 use crate::call::{Call, Collective};

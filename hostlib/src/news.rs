@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netfold_wire::Band;
+use netfold_control::Band;
 
 use crate::error::Error;
 use crate::mailbox::Mailbox;

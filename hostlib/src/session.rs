@@ -1,6 +1,6 @@
 //! The control session: joins a job at a control port, a switch's own or a controller's, and watches over it.
 //!
-//! One TCP connection of JSON lines ([`netfold_wire::control`]), by TLS where the builder says whom to trust. A small thread sends signs of life and reads the port's; it
+//! One TCP connection of JSON lines ([`netfold_control`]), by TLS where the builder says whom to trust. A small thread sends signs of life and reads the port's; it
 //! tells the engine when a peer or the switch is gone. Closing the connection without a farewell tells the others
 //! that this rank is lost.
 //!
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::{Admission, Event, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Request, Resume};
+use netfold_control::{Admission, Event, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Request, Resume};
 
 use crate::error::Error;
 use crate::news::News;

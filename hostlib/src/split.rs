@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use netfold_control::{Credentials, Mode};
 use netfold_io::Cores;
 use netfold_mesh::TcpRendezvous;
 use netfold_proto::Tolerance;
-use netfold_wire::control::{Credentials, Mode};
 
 use crate::builder::Builder;
 use crate::communicator::Communicator;

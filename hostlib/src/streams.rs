@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
+use netfold_control::Band;
 use netfold_proto::{
     Instant, OpId, OpSpec, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats,
 };
-use netfold_wire::{Band, Packet};
+use netfold_wire::Packet;
 
 use crate::carry_on::{self, Peers};
 use crate::error::Error;

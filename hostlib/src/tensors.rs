@@ -10,8 +10,8 @@ pub(crate) use bytes::{HalfFloat, in_binary32};
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use netfold_control::Mode;
 use netfold_proto::{Codec, OpId, OpSpec};
-use netfold_wire::control::Mode;
 
 use crate::buffer::{Parcel, View, ViewMut};
 use crate::error::Error;

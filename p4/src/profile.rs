@@ -3,7 +3,7 @@
 mod named;
 
 pub use named::{Named, by_name, named};
-pub use netfold_wire::control::Numerics;
+pub use netfold_control::Numerics;
 
 use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
 

@@ -16,9 +16,9 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use netfold::quantize::Lanes;
+use netfold_control::{Admission, Congestion};
 use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
-use netfold_wire::control::{Admission, Congestion};
 use netfold_wire::{Flags, Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};

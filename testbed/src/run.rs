@@ -25,6 +25,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Mode};
+use netfold_control::Congestion;
 use netfold_controller::DriverError;
 use netfold_controller::tree::{InstallError, Installed, Plan, Shape, TreeError, install};
 use netfold_io::IoError;
@@ -33,7 +34,6 @@ use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Numerics, ProfileError};
 use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters};
 use netfold_wire::Reason;
-use netfold_wire::control::Congestion;
 
 use fabric::Fabric;
 use values::{Path, Tensors, Value};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use netfold_control::Mode;
 use netfold_controller::Limits;
 use netfold_controller::tree::{Job, Plan, Shape, Site};
 use netfold_p4::allreduce::{self, job_entries, node_entries};
@@ -12,7 +13,6 @@ use netfold_p4::profile::{Encapsulation, Profile};
 use netfold_proto::{
     Codec, DType, Descriptor, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
 };
-use netfold_wire::control::Mode;
 use netfold_wire::{LaneOp, WORLD_MAX, header};
 
 const LANES: usize = 16;

@@ -5,10 +5,10 @@
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 
+use netfold_control::Numerics;
 use netfold_testbed::sim::{
     self, JobSetup, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch,
 };
-use netfold_wire::control::Numerics;
 use netfold_wire::{Flags, Kind, Packet};
 
 const SEEDS: u64 = 400;

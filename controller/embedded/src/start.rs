@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use netfold_control::Congestion;
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Choice, Cores, IoError, Opener, Opening, PacketIo};
@@ -13,7 +14,6 @@ use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
 use netfold_wire::Dscp;
-use netfold_wire::control::Congestion;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
 use crate::error::EmbeddedError;

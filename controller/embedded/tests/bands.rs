@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Communicator, ReduceOp};
+use netfold_control::Band;
+use netfold_control::{Iteration, Mode, Numerics};
 use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::command::Command;
@@ -17,8 +19,7 @@ use netfold_controller::{Limits, Plane, Server, ServerHandle};
 use netfold_embedded::{EmbeddedSwitch, LocalDriver, PORTS_MAX};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit};
 use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, Queues, Rate};
-use netfold_wire::control::{Iteration, Mode, Numerics};
-use netfold_wire::{Band, Dscp, Packet};
+use netfold_wire::{Dscp, Packet};
 
 const SLOTS: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(20);

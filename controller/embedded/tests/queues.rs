@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, ReduceOp, Stats};
+use netfold_control::Congestion;
 use netfold_embedded::EmbeddedSwitch;
 use netfold_switch::SwitchCounters;
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueCounters, Rate};
-use netfold_wire::control::Congestion;
 
 const WORKERS: u16 = 2;
 const SLOTS: u32 = 256;

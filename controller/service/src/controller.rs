@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use netfold_control::Congestion;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
 use netfold_controller::p4runtime::{ConnectError, ELECTION_ID};
@@ -12,7 +13,6 @@ use netfold_controller::record::Store;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::{Plane, Server, ServerError, ServerHandle};
-use netfold_wire::control::Congestion;
 
 use crate::etcd::Leadership;
 use crate::front::{Front, FrontConfig, FrontError};

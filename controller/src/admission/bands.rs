@@ -4,8 +4,8 @@ use super::{Coordinator, SessionId};
 use crate::bands::{Contender, Ranking};
 use crate::jobs::{JobEvent, Phase};
 use crate::record::JobName;
-use netfold_wire::Band;
-use netfold_wire::control::Event;
+use netfold_control::Band;
+use netfold_control::Event;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

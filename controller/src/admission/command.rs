@@ -5,7 +5,7 @@ use crate::command::{Command, CommandError};
 use crate::jobs::{EndReason, JobEvent, Phase};
 use crate::message::Refused;
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, TenantRecord};
-use netfold_wire::control::{Refusal, TREES_MAX};
+use netfold_control::{Refusal, TREES_MAX};
 use netfold_wire::{CLASSES_MAX, WORLD_MAX};
 use std::time::Duration;
 

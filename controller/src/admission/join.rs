@@ -7,7 +7,7 @@ use crate::jobs::{Forming, TreeName};
 use crate::message::Refused;
 use crate::record::{JobName, JobSpec};
 use crate::timers::Timer;
-use netfold_wire::control::{Join, Refusal, TREES_MAX};
+use netfold_control::{Join, Refusal, TREES_MAX};
 use netfold_wire::{CLASSES_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

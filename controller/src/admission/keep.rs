@@ -7,7 +7,7 @@ use crate::jobs::{Active, JobEvent, Phase, Presence, TreeName};
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, Kept, PlaceRecord, SwitchRecord};
 use crate::timers::Timer;
 use crate::tree::Installed;
-use netfold_wire::control::Refusal;
+use netfold_control::Refusal;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ impl Coordinator {
             return;
         }
         let now = self.unix_s();
-        let mode = netfold_wire::control::Mode::I32;
+        let mode = netfold_control::Mode::I32;
         let spec = JobSpec { world: 0, mode, slots: 1, classes: 1, trees: 1, iteration: None };
         let job = self.jobs.entry(name.clone()).or_insert_with(|| JobRecord {
             name: name.clone(),

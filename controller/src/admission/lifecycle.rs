@@ -7,7 +7,7 @@ use crate::fleet::{Placement, Ranges, Shortage, Wish};
 use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase, Presence, TreeName};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_wire::control::{Event, Refusal};
+use netfold_control::{Event, Refusal};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::{Coordinator, Loss, SessionId, Stage};
 use crate::jobs::{EndReason, JobEvent, Phase, Presence};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_wire::control::{Event, Refusal, Resume};
+use netfold_control::{Event, Refusal, Resume};
 use std::time::Duration;
 
 impl Coordinator {

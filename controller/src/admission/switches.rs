@@ -4,7 +4,7 @@ use super::Coordinator;
 use crate::jobs::{EndReason, JobEvent, Phase};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_wire::control::Refusal;
+use netfold_control::Refusal;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::Coordinator;
 use crate::jobs::TreeName;
 use crate::message::Refused;
 use crate::record::{JobSpec, Quota, TokenHash};
-use netfold_wire::control::{Credentials, Refusal};
+use netfold_control::{Credentials, Refusal};
 use std::collections::BTreeMap;
 
 impl Coordinator {

@@ -23,7 +23,7 @@ pub fn within(quota: &Quota, used: &Quota, asked: &Quota) -> Result<(), Denied> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netfold_wire::control::Refusal;
+    use netfold_control::Refusal;
 
     #[test]
     fn a_quota_is_filled_and_not_passed() {

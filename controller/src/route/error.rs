@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use netfold_wire::control::{Numerics, Refusal};
+use netfold_control::{Numerics, Refusal};
 use netfold_wire::{CHILDREN_MAX, WORLD_MAX};
 
 /// Why a switch can be no part of a tree.

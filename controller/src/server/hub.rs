@@ -12,7 +12,7 @@ use crate::jobs::JobEvent;
 use crate::message::encode;
 use crate::record::{Change, Store};
 use crate::view::{Occurrence, Snapshot};
-use netfold_wire::control::Event;
+use netfold_control::Event;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;

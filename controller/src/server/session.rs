@@ -1,7 +1,7 @@
 //! One session: lines in, lines out, and a quiet end.
 
 use crate::message::{Lines, Refused, decode};
-use netfold_wire::control::Request;
+use netfold_control::Request;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -116,7 +116,7 @@ async fn drain(read: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netfold_wire::control::Refusal;
+    use netfold_control::Refusal;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread()

@@ -2,8 +2,8 @@
 
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
+use netfold_control::{Admission, Join, Mode, Refusal, Request};
 use netfold_controller::jobs::{EndReason, JobEvent};
-use netfold_wire::control::{Admission, Join, Mode, Refusal, Request};
 use std::time::Duration;
 
 fn bench() -> Bench {

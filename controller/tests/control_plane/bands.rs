@@ -2,14 +2,15 @@
 
 use crate::bench::{Bench, config, join};
 use crate::fake::Fake;
+use netfold_control::Band;
+use netfold_control::{Credentials, Event, Iteration, Join, Mode, Refusal, Request, Resume};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::jobs::JobEvent;
 use netfold_controller::record::{JobName, JobSpec, Quota, TenantRecord};
 use netfold_controller::schedule::crux;
-use netfold_wire::control::{Credentials, Event, Iteration, Join, Mode, Refusal, Request, Resume};
-use netfold_wire::{Band, Dscp};
+use netfold_wire::Dscp;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,13 +1,13 @@
 //! The state machine and the executor on one bench, under a clock that the test turns.
 
 use crate::fake::Fake;
+use netfold_control::{Admission, Event, Join, Mode, Numerics, Refusal, Request};
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::message::Refused;
 use netfold_controller::record::{Change, Kept};
-use netfold_wire::control::{Admission, Event, Join, Mode, Numerics, Refusal, Request};
 use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;

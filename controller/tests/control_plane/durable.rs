@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, FLOOR, join};
 use crate::fake::Fake;
+use netfold_control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request, Resume};
 use netfold_controller::admission::{Config, SessionId, Up};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
@@ -9,7 +10,6 @@ use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::record::{JobName, JobSpec, JobState, Kept, Quota, TenantRecord, TokenHash};
 use netfold_controller::server::Scope;
 use netfold_controller::topology::Topology;
-use netfold_wire::control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request, Resume};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::time::Duration;
@@ -124,7 +124,7 @@ fn a_restart_disturbs_no_running_job() {
     bench.finish();
 }
 
-fn resume_as(bench: &mut Bench, admission: &netfold_wire::control::Admission, rank: u16) -> SessionId {
+fn resume_as(bench: &mut Bench, admission: &netfold_control::Admission, rank: u16) -> SessionId {
     let id = bench.open().expect("there is room");
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
     bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));

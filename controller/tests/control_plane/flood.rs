@@ -3,11 +3,11 @@
 
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
+use netfold_control::{Credentials, Join, Mode, Refusal, Request};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::jobs::JobEvent;
 use netfold_controller::record::{Quota, TenantRecord, TokenHash};
-use netfold_wire::control::{Credentials, Join, Mode, Refusal, Request};
 use std::net::IpAddr;
 use std::time::Duration;
 

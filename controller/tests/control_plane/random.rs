@@ -2,10 +2,10 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
+use netfold_control::{Join, Mode, Request};
 use netfold_controller::admission::SessionId;
 use netfold_controller::bands::Ranking;
 use netfold_controller::policy::Sharing;
-use netfold_wire::control::{Join, Mode, Request};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The control port over real sockets.
 
 use crate::fake::Fake;
+use netfold_control::{Admission, Event, Join, Mode, Refusal, Request};
 use netfold_controller::admission::Config;
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::{Server, ServerError, ServerHandle};
-use netfold_wire::control::{Admission, Event, Join, Mode, Refusal, Request};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;

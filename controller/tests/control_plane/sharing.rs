@@ -2,13 +2,13 @@
 
 use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
+use netfold_control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request};
 use netfold_controller::admission::{Config, Coordinator, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::{Kept, Quota, TenantRecord};
 use netfold_controller::topology::Topology;
-use netfold_wire::control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::net::IpAddr;

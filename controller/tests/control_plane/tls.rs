@@ -3,9 +3,9 @@
 
 use crate::bench::join;
 use crate::fake::Fake;
+use netfold_control::{Event, Refusal, Request};
 use netfold_controller::admission::Config;
 use netfold_controller::{Server, ServerHandle};
-use netfold_wire::control::{Event, Refusal, Request};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

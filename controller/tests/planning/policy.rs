@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netfold_control::Refusal;
 use netfold_controller::policy::simulate::{Outcome, Scenario, run};
 use netfold_controller::policy::{
     Answer, Arena, Demand, Denied, Elastic, Holding, JobId, Move, NAMES, Order, Policy, Preempt, Range, Room,
     Spill, Standing, by_name, growth, room,
 };
-use netfold_wire::control::Refusal;
 use proptest::prelude::*;
 
 fn policy(name: &str, slots: u32) -> Box<dyn Policy> {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use netfold_control::{Numerics, Refusal};
 use netfold_controller::Limits;
 use netfold_controller::route::{Ask, Chosen, Network, RouteError, Standing, SwitchState, Unfit, choose};
 use netfold_controller::topology::{LinkId, Member, Role, SwitchId, Topology};
 use netfold_controller::tree::{Job, Plan, Site};
 use netfold_wire::CHILDREN_MAX;
-use netfold_wire::control::{Numerics, Refusal};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

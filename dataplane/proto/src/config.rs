@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netfold_wire::control::{Admission, Numerics};
+use netfold_control::{Admission, Numerics};
 use netfold_wire::{WORLD_MAX, header};
 
 use crate::error::ConfigError;

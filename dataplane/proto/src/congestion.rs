@@ -36,7 +36,7 @@ pub(crate) use gate::Gate;
 pub use mltcp::{Favour, Mltcp};
 pub use swift::Swift;
 
-use netfold_wire::control::Congestion;
+use netfold_control::Congestion;
 
 use crate::Instant;
 

@@ -12,8 +12,8 @@
 //! The lanes are folded by the operation that carries bits unchanged: the sum, or the maximum where lanes are converted
 //! before they are summed. A word that saturates is one that has no other rank's bits added.
 
+use netfold_control::Numerics;
 use netfold_wire::LaneOp;
-use netfold_wire::control::Numerics;
 
 use crate::op::Descriptor;
 

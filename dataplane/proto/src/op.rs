@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use netfold_control::Mode;
 use netfold_wire::LaneOp;
-use netfold_wire::control::Mode;
 
 use crate::error::SpecError;
 

@@ -54,7 +54,7 @@ pub trait Codec {
         let _ = (op, chunk);
     }
 
-    /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_wire::control::Numerics::Saturating): with so much
+    /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_control::Numerics::Saturating): with so much
     /// headroom that the sum of all ranks' shares cannot leave the range. Same input, same exponent.
     fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
         self.pack(op, chunk, exp, lanes);

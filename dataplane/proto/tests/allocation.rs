@@ -5,10 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
+use netfold_control::{Admission, Mode};
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
 };
-use netfold_wire::control::{Admission, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header};
 
 struct Counting;

@@ -16,14 +16,13 @@
 //! This crate does no I/O, knows no clock and has no unsafe code.
 #![forbid(unsafe_code)]
 
-pub mod class;
-pub mod control;
+pub mod dscp;
 pub mod field;
 pub mod frame;
 pub mod header;
 pub mod serial;
 
-pub use class::{Band, Dscp};
+pub use dscp::Dscp;
 pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
 
 /// UDP destination port of Netfold packets.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::Admission;
+use netfold_control::Admission;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
 use crate::error::Error;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use netfold_wire::control::{Event, LINE_LEN_MAX};
+use netfold_control::{Event, LINE_LEN_MAX};
 
 use super::connection::Connection;
 use crate::error::Error;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::Request;
+use netfold_control::Request;
 
 use super::connection::Connection;
 

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
+use netfold_control::{Event, Join, Refusal, Request, Resume};
 use netfold_io::vacant_address;
-use netfold_wire::control::{Event, Join, Refusal, Request, Resume};
 
 use crate::support;
 

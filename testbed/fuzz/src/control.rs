@@ -13,7 +13,7 @@ use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Kept;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
-use netfold_wire::control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
+use netfold_control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

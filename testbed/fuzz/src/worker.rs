@@ -9,7 +9,7 @@ use std::time::Duration;
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Ignored, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig,
 };
-use netfold_wire::control::{Admission, Congestion, Mode};
+use netfold_control::{Admission, Congestion, Mode};
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
 

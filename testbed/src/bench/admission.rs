@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::{Credentials, Event, Join, Mode, Request};
+use netfold_control::{Credentials, Event, Join, Mode, Request};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -22,9 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Mode, Path, ReduceOp, SwitchPlace};
+use netfold_control::{Congestion, Numerics};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
-use netfold_wire::control::{Congestion, Numerics};
 use serde::Serialize;
 
 pub use controlled::Controlled;

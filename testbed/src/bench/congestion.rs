@@ -6,7 +6,7 @@
 //! that others use changes more from round to round than within one. Every element is checked, as [`all_reduce`](super::all_reduce) has it.
 
 use netfold::Mode;
-use netfold_wire::control::Congestion;
+use netfold_control::Congestion;
 use serde::Serialize;
 
 use crate::sample::Sample;

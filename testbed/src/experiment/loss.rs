@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use netfold_control::Congestion;
 use netfold_proto::Tolerance;
-use netfold_wire::control::Congestion;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 

@@ -1,9 +1,9 @@
 //! One step's tensors, and the codec that hands them to a worker.
 
 use netfold::quantize::{Lanes, Quantizer};
+use netfold_control::Mode;
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec, Tolerance};
 use netfold_wire::LaneOp;
-use netfold_wire::control::Mode;
 
 use super::LANE_WORDS;
 

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
+use netfold_control::{Admission, Numerics};
 use netfold_proto::{AbortReason, Handled, Instant, OpId, Worker, WorkerConfig, WorkerEvent};
-use netfold_wire::control::{Admission, Numerics};
 use netfold_wire::{Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};

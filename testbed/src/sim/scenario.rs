@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use netfold_control::{Congestion, Numerics};
 use netfold_controller::tree::Shape;
 use netfold_proto::Tolerance;
 use netfold_wire::LaneOp;
-use netfold_wire::control::{Congestion, Numerics};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use netfold_control::Mode;
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec, Tolerance};
 use netfold_wire::LaneOp;
-use netfold_wire::control::Mode;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use netfold_control::Congestion;
 use netfold_controller::ServerError;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
@@ -19,7 +20,6 @@ use netfold_service::{
     Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
 };
 use netfold_wire::Dscp;
-use netfold_wire::control::Congestion;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;

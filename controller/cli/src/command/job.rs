@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use netfold::Builder;
+use netfold_control::Mode;
 use netfold_controller_api::v1;
-use netfold_wire::control::Mode;
 use tokio_stream::StreamExt as _;
 
 use super::remote::{

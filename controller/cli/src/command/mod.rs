@@ -15,8 +15,8 @@ mod top;
 mod worker;
 
 use clap::{Parser, Subcommand};
-use netfold_wire::class::DSCP_MAX;
-use netfold_wire::control::Congestion;
+use netfold_control::Congestion;
+use netfold_wire::dscp::DSCP_MAX;
 use netfold_wire::{CLASSES_MAX, Dscp};
 
 use crate::error::CliError;

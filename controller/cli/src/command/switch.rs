@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use netfold_control::{Congestion, Numerics, Refusal};
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueuePlace};
 use netfold_io::fault::{FaultConfig, Faulty};
@@ -26,7 +27,6 @@ use netfold_switch::{EmptyPipeline, Engine, PAYLOADS, Pipeline, numeric_pipeline
 use netfold_switch_p4runtime::Server;
 use netfold_wire::Dscp;
 use netfold_wire::UDP_PORT;
-use netfold_wire::control::{Congestion, Numerics, Refusal};
 
 use crate::error::CliError;
 use crate::event::{Event, Listening, Queue};

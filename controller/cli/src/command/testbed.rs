@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use netfold::Mode;
+use netfold_control::Congestion;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
 use netfold_switch::queue::PortConfig;
 use netfold_testbed::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
-use netfold_wire::control::Congestion;
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_wire::control::{Credentials, Event, Join, Refusal, Request};
+use netfold_control::{Credentials, Event, Join, Refusal, Request};
 
 const TICK: Duration = Duration::from_millis(50);
 

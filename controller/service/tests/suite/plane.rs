@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use netfold_control::Band;
+use netfold_control::{Mode, Numerics};
 use netfold_controller::command::{Command, CommandError, Proof};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord, TokenHash};
 use netfold_controller::server::{Control, Scope, StandIn};
@@ -12,8 +14,7 @@ use netfold_controller::view::{
 };
 use netfold_service::access::Access;
 use netfold_service::{Front, FrontConfig, Tls};
-use netfold_wire::control::{Mode, Numerics};
-use netfold_wire::{Band, Dscp};
+use netfold_wire::Dscp;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";
 pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";

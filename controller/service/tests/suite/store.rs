@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use netfold_control::Mode;
 use netfold_controller::driver::Limits;
 use netfold_controller::record::{
     Change, JobName, JobRecord, JobSpec, JobState, Kept, PlaceRecord, Quota, Store, SwitchRecord,
@@ -15,7 +16,6 @@ use netfold_controller::record::{
 use netfold_controller::tree::{Shape, Site};
 use netfold_service::Database;
 use netfold_service::store::{OpenError, SCHEMA};
-use netfold_wire::control::Mode;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -22,7 +22,7 @@
 //! A rank that was not heard has not proposed the exponent of a later block, either. If its block there does not fit the one that was agreed, it
 //! sends that chunk's header alone, as if it had been trimmed.
 
-use netfold_wire::control::Numerics;
+use netfold_control::Numerics;
 use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
 
 use super::{NOT_FINITE, Worker};

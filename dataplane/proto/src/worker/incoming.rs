@@ -1,6 +1,6 @@
 //! What a worker makes of datagrams from the switch. Everything is checked before anything changes.
 
-use netfold_wire::control::{Admission, Numerics};
+use netfold_control::{Admission, Numerics};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker};

@@ -5,7 +5,7 @@ mod rig;
 
 use std::time::Duration;
 
-use netfold_wire::control::{Admission, Congestion, Mode};
+use netfold_control::{Admission, Congestion, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 

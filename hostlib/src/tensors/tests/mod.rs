@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use netfold_control::Mode;
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
 use netfold_wire::LaneOp;
-use netfold_wire::control::Mode;
 
 use super::{Coding, Submission, Tensors};
 use crate::buffer::Parcel;

@@ -9,31 +9,40 @@ use crate::tree;
 /// docs/architecture.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-wire", &[]),
-    ("netfold-proto", &["netfold-wire"]),
+    ("netfold-control", &["netfold-wire"]),
+    ("netfold-proto", &["netfold-wire", "netfold-control"]),
     ("netfold-io", &["netfold-wire"]),
     ("netfold-io-conformance", &["netfold-io"]),
     ("netfold-dpdk-sys", &[]),
     ("netfold-dpdk", &["netfold-io", "netfold-dpdk-sys"]),
-    ("netfold-p4", &["netfold-wire"]),
+    ("netfold-p4", &["netfold-wire", "netfold-control"]),
     ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     (
         "netfold-switch-p4runtime",
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-p4-runtime", "netfold-switch"],
     ),
-    ("netfold-controller", &["netfold-wire", "netfold-p4", "netfold-p4-runtime"]),
+    ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-controller-api", &[]),
     ("netfold-reduce", &["netfold-proto"]),
     ("netfold-mesh", &["netfold-reduce"]),
     ("netfold-shared", &["netfold-proto", "netfold-reduce"]),
     (
         "netfold-embedded",
-        &["netfold-wire", "netfold-io", "netfold-p4", "netfold-switch", "netfold-controller"],
+        &[
+            "netfold-wire",
+            "netfold-control",
+            "netfold-io",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold-controller",
+        ],
     ),
     (
         "netfold-service",
         &[
             "netfold-wire",
+            "netfold-control",
             "netfold-p4",
             "netfold-switch",
             "netfold-switch-p4runtime",
@@ -44,7 +53,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "netfold",
-        &["netfold-wire", "netfold-proto", "netfold-io", "netfold-reduce", "netfold-mesh", "netfold-shared"],
+        &[
+            "netfold-wire",
+            "netfold-control",
+            "netfold-proto",
+            "netfold-io",
+            "netfold-reduce",
+            "netfold-mesh",
+            "netfold-shared",
+        ],
     ),
     ("netfold-c", &["netfold"]),
     ("netfold-nccl", &["netfold"]),
@@ -53,6 +70,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-testbed",
         &[
             "netfold-wire",
+            "netfold-control",
             "netfold-proto",
             "netfold-io",
             "netfold-dpdk",
@@ -69,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-cli",
         &[
             "netfold-wire",
+            "netfold-control",
             "netfold-proto",
             "netfold-io",
             "netfold-dpdk",
@@ -95,6 +114,7 @@ const ASYNC: &[&str] =
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-wire", "dataplane/wire/src/lib.rs"),
+    ("netfold-control", "dataplane/control/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
     ("netfold-controller-api", "controller/api/src/lib.rs"),

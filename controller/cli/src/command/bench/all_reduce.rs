@@ -2,8 +2,8 @@
 
 use clap::Args;
 use netfold::{Builder, Mode, ReduceOp};
+use netfold_control::Congestion;
 use netfold_testbed::bench::all_reduce::{AllReduceBench, Config, Row, Transport};
-use netfold_wire::control::Congestion;
 
 use super::Tagged;
 use crate::command::joining::{self, Joining};

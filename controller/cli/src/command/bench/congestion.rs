@@ -2,9 +2,9 @@
 
 use clap::Args;
 use netfold::Builder;
+use netfold_control::Congestion as Law;
 use netfold_testbed::bench::all_reduce::Transport;
 use netfold_testbed::bench::congestion::{Config, Row, run};
-use netfold_wire::control::Congestion as Law;
 
 use super::Tagged;
 use crate::error::CliError;

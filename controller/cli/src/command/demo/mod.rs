@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use netfold_control::{Mode, Numerics};
 use netfold_testbed::train::{self, Config, Digits, Evaluation, Trainer};
-use netfold_wire::control::{Mode, Numerics};
 
 use crate::error::CliError;
 use crate::event::{Counters, Done, Epoch, Event, Listening};

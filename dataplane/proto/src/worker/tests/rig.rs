@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use netfold_wire::control::{Admission, Mode};
+use netfold_control::{Admission, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};

@@ -4,12 +4,16 @@
 //! [`Event::Admitted`] once every rank has joined (or by [`Event::Refused`]), then sends [`Request::Alive`] every
 //! [`HEARTBEAT_MS`]; the server does the same with [`Event::Alive`]. A session that closes or is silent for
 //! [`LEASE_MS`] counts as dead and every other member is told [`Event::PeerLost`].
+#![forbid(unsafe_code)]
+
+mod band;
 
 use std::net::IpAddr;
 
+use netfold_wire::{LaneOp, VERSION};
 use serde::{Deserialize, Serialize};
 
-use crate::{Band, LaneOp};
+pub use crate::band::{Band, BandError};
 
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -298,7 +302,7 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
-    /// Protocol version of the sender, [`crate::VERSION`].
+    /// Protocol version of the sender, [`VERSION`].
     pub version: u8,
     /// Who the job is of, and the token that proves it. A control port without tenants takes no notice of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,7 +348,7 @@ impl Join {
         udp_port: u16,
     ) -> Self {
         Self {
-            version: crate::VERSION,
+            version: VERSION,
             credentials: None,
             job: job.into(),
             rank,
@@ -365,7 +369,7 @@ impl Join {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
-    /// Protocol version of the sender, [`crate::VERSION`].
+    /// Protocol version of the sender, [`VERSION`].
     pub version: u8,
     /// Job number, as admitted.
     pub job: u16,
