@@ -10,10 +10,10 @@
 
 use std::time::{Duration, Instant};
 
+use netfold_collectives::mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
+use netfold_collectives::shared::{Config as SharedConfig, Handle, Shared};
 use netfold_control::Mode;
-use netfold_mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
 use netfold_proto::Tolerance;
-use netfold_shared::{Config as SharedConfig, Handle, Shared};
 
 use crate::builder::Builder;
 use crate::carry_on::Peers;

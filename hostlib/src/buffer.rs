@@ -359,7 +359,7 @@ impl Parcel {
         if let (Ok(_), Some(by)) = (&result, self.divisor.take()) {
             let dtype = self.memory.dtype;
             // Not refused: the type is a number's, the bytes are whole elements, and a world has at least one rank.
-            let _ = netfold_reduce::divide(dtype, self.bytes_mut(), by);
+            let _ = netfold_collectives::reduce::divide(dtype, self.bytes_mut(), by);
         }
         if let (Ok(_), Some(CopyBack { offset, to })) = (&result, self.copy_back.take()) {
             let from = self.bytes_mut().get(offset..offset + to.len).unwrap_or_default();

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_control::{Admission, Credentials, Join, Mode, TREES_MAX};
 use netfold_io::{Choice, Cores, IoError, Opening, PacketIo, cores};
-use netfold_mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_proto::{ConfigError, Tolerance};
 use netfold_wire::CLASSES_MAX;
 

@@ -1,7 +1,7 @@
 //! A collective operation as data, for bindings that know element types at run time only.
 
+use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, Tolerance};
-use netfold_reduce::ReduceOp;
 
 /// What ranks do together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, Descriptor};
-use netfold_reduce::ReduceOp;
 
 use crate::error::Error;
 use crate::standing::{Standing, Verdict};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use netfold_collectives::ReduceOp;
 use netfold_control::Mode;
 use netfold_proto::{DType, SpecError};
-use netfold_reduce::ReduceOp;
 
 use crate::buffer::{self, Parcel};
 use crate::builder::Builder;

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netfold_collectives::mesh::{ExchangeError, MeshError};
+use netfold_collectives::shared::SharedError;
 use netfold_control::{Mode, Refusal};
 use netfold_io::{CoreError, IoError};
-use netfold_mesh::{ExchangeError, MeshError};
 use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
-use netfold_shared::SharedError;
 
 use crate::session::TlsFault;
 

@@ -1,11 +1,11 @@
 //! What hosts fold on: links between ranks, shared memory within a host, and both together.
 
 use half::{bf16, f16};
+use netfold_collectives::ReduceOp;
+use netfold_collectives::mesh::{Mesh, MeshError};
+use netfold_collectives::shared::{Shared, SharedError};
 use netfold_control::Mode;
-use netfold_mesh::{Mesh, MeshError};
 use netfold_proto::DType;
-use netfold_reduce::ReduceOp;
-use netfold_shared::{Shared, SharedError};
 use std::time::{Duration, Instant};
 
 use crate::call::{Call, Collective};
@@ -80,7 +80,7 @@ impl MeshFabric {
 
 impl Fabric for MeshFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_mesh::{Buffers, Collective as On};
+        use netfold_collectives::mesh::{Buffers, Collective as On};
         let collective = match call.collective {
             Collective::AllReduce => On::AllReduce,
             Collective::Reduce { root } => On::Reduce { root },
@@ -160,7 +160,7 @@ impl SharedFabric {
 
 impl Fabric for SharedFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_shared::Buffers;
+        use netfold_collectives::shared::Buffers;
         let Call { dtype, op, .. } = *call;
         let mut copy;
         let buffers = match input {
@@ -234,7 +234,7 @@ impl Hierarchy {
         output: &mut [u8],
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
-        use netfold_shared::Buffers;
+        use netfold_collectives::shared::Buffers;
         let summed = call.collective == Collective::AllReduce && lower::switch_can(call, self.mode).is_ok();
         if !summed {
             return self.everyone.run(call, input, output);
@@ -248,7 +248,7 @@ impl Hierarchy {
         let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
         done.map_err(|error| shared_error(error, &self.local))?;
         // The types that are summed can be divided.
-        netfold_reduce::finish(call.op, call.dtype, output, u32::from(self.world))
+        netfold_collectives::reduce::finish(call.op, call.dtype, output, u32::from(self.world))
             .map_err(|_| crate::host::unsupported(call))
     }
 }

@@ -1,8 +1,8 @@
 //! Error feedback: what the quantiser leaves out of a tensor is kept, and added to the next one.
 #![expect(unsafe_code, reason = "works on memory that callers lend while they wait, or vouch for")]
 
+use netfold_collectives::ReduceOp;
 use netfold_proto::DType;
-use netfold_reduce::ReduceOp;
 
 use crate::buffer;
 use crate::call::{Call, Collective};

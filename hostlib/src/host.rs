@@ -209,7 +209,7 @@ pub(crate) struct Alone;
 
 impl Fabric for Alone {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        if !netfold_reduce::supports(call.op, call.dtype) && call.collective.reduces() {
+        if !netfold_collectives::reduce::supports(call.op, call.dtype) && call.collective.reduces() {
             return Err(unsupported(call));
         }
         if let Some(input) = input
@@ -233,5 +233,9 @@ pub(crate) fn unsupported(call: &Call) -> Error {
 /// [`Error::Undefined`].
 pub(crate) fn hosts_can(call: &Call) -> Result<(), Error> {
     let folds = call.collective.reduces();
-    if folds && !netfold_reduce::supports(call.op, call.dtype) { Err(unsupported(call)) } else { Ok(()) }
+    if folds && !netfold_collectives::reduce::supports(call.op, call.dtype) {
+        Err(unsupported(call))
+    } else {
+        Ok(())
+    }
 }

@@ -3,9 +3,9 @@
 
 use std::marker::PhantomData;
 
+use netfold_collectives::ReduceOp;
+use netfold_collectives::shared::{Network, Segment};
 use netfold_proto::DType;
-use netfold_reduce::ReduceOp;
-use netfold_shared::{Network, Segment};
 
 use crate::call::{Call, Collective};
 use crate::communicator::Communicator;

@@ -1,8 +1,8 @@
 //! How a collective becomes an operation of the switch: what it takes, in which coding, on which memory.
 
+use netfold_collectives::ReduceOp;
 use netfold_control::{Mode, Numerics};
 use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
-use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
 
 use crate::buffer::Parcel;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use netfold_collectives::mesh::TcpRendezvous;
 use netfold_control::{Credentials, Mode};
 use netfold_io::Cores;
-use netfold_mesh::TcpRendezvous;
 use netfold_proto::Tolerance;
 
 use crate::builder::Builder;

@@ -2,8 +2,8 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, OpId, OpKind};
-use netfold_reduce::ReduceOp;
 use netfold_wire::LaneOp;
 
 use super::{Pending, Submission, Tensors};

@@ -24,9 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4", "netfold-p4-runtime"]),
     ("netfold-controller-api", &[]),
-    ("netfold-reduce", &["netfold-proto"]),
-    ("netfold-mesh", &["netfold-reduce"]),
-    ("netfold-shared", &["netfold-proto", "netfold-reduce"]),
+    ("netfold-collectives", &["netfold-proto"]),
     (
         "netfold-embedded",
         &[
@@ -51,18 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-embedded",
         ],
     ),
-    (
-        "netfold",
-        &[
-            "netfold-wire",
-            "netfold-control",
-            "netfold-proto",
-            "netfold-io",
-            "netfold-reduce",
-            "netfold-mesh",
-            "netfold-shared",
-        ],
-    ),
+    ("netfold", &["netfold-wire", "netfold-control", "netfold-proto", "netfold-io", "netfold-collectives"]),
     ("netfold-c", &["netfold"]),
     ("netfold-nccl", &["netfold"]),
     ("netfold-python", &["netfold", "netfold-embedded"]),
@@ -120,7 +107,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-controller-api", "controller/api/src/lib.rs"),
     ("netfold-embedded", "controller/embedded/src/lib.rs"),
     ("netfold-service", "controller/service/src/lib.rs"),
-    ("netfold-mesh", "hostlib/mesh/src/lib.rs"),
+    ("netfold-collectives", "hostlib/collectives/src/mesh.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
     ("netfold-switch-p4runtime", "dataplane/switch/p4runtime/src/lib.rs"),
 ];

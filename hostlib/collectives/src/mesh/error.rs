@@ -1,0 +1,313 @@
+//! What can go wrong, and what to do about it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::DType;
+use crate::reduce::ReduceError;
+use thiserror::Error;
+
+use crate::mesh::call::Call;
+
+/// Why ranks could not exchange small strings. The exchange is of no more use.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The string does not fit.
+    #[error("{len} bytes are too many for an exchange (at most {max}); send them through a collective")]
+    TooLong {
+        /// Length of the string.
+        len: usize,
+        /// Most that one rank may give.
+        max: usize,
+    },
+    /// Rank or world size make no sense together.
+    #[error("rank {rank} of {world} does not exist; ranks count from 0")]
+    Rank {
+        /// The rank given.
+        rank: u16,
+        /// Number of ranks given.
+        world: u16,
+    },
+    /// A job's name that no hello can carry.
+    #[error("a job's name has 1 to {max} bytes, not {len}")]
+    JobName {
+        /// Length of the name in bytes.
+        len: usize,
+        /// Longest name.
+        max: usize,
+    },
+    /// Rank 0 cannot listen.
+    #[error(
+        "cannot listen for the other ranks at {addr}; free the port or choose another rendezvous address"
+    )]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Nobody listens where rank 0 should.
+    #[error("no rendezvous at {addr} within {waited:?}; start rank 0 there, or correct the address")]
+    Unreachable {
+        /// The rendezvous address.
+        addr: SocketAddr,
+        /// How long this rank tried.
+        waited: Duration,
+        /// What the last attempt met.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Ranks that have not come.
+    #[error(
+        "ranks {ranks:?} did not come within {waited:?}; see whether they started and reach the rendezvous"
+    )]
+    Missing {
+        /// Who.
+        ranks: Vec<u16>,
+        /// How long this rank waited.
+        waited: Duration,
+    },
+    /// The rendezvous does not want this rank.
+    #[error("the rendezvous at {addr} refused rank {rank}: {why}")]
+    Refused {
+        /// The rendezvous address.
+        addr: SocketAddr,
+        /// The rank that asked.
+        rank: u16,
+        /// Why.
+        why: Refusal,
+    },
+    /// Something else listens at the rendezvous address.
+    #[error("what answers at {addr} is no rendezvous of this version; correct the address")]
+    Stranger {
+        /// The rendezvous address.
+        addr: SocketAddr,
+    },
+    /// A rank left, or the connection to it broke.
+    #[error("rank {rank} is gone during an exchange; start the job again")]
+    Lost {
+        /// Who; rank 0 when a rank lost the rendezvous.
+        rank: u16,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A caller's exchange answered nonsense.
+    #[error(
+        "an exchange among {world} ranks gave {got} strings; it must give each rank's, in order of ranks"
+    )]
+    Count {
+        /// Number of ranks.
+        world: u16,
+        /// Number of strings.
+        got: usize,
+    },
+    /// A caller's exchange failed.
+    #[error("the exchange that was given failed")]
+    Given(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// A mesh that serves as exchange failed.
+    #[error("the mesh that serves as exchange failed")]
+    Mesh(#[source] Arc<MeshError>),
+}
+
+/// Why a rendezvous refuses a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is another job's.
+    #[error("it serves another job; give every rank the same job name, or the job another address")]
+    OtherJob,
+    /// Ranks disagree about their number.
+    #[error("it expects {world} ranks; start every rank with the same world size")]
+    OtherWorld {
+        /// What rank 0 was told.
+        world: u16,
+    },
+    /// There is such a rank already.
+    #[error("a rank of this number is there already; give each process its own")]
+    Duplicate,
+    /// No rank of that world.
+    #[error("there is no such rank; ranks are 1 and up to the world size")]
+    NoSuchRank,
+}
+
+/// How a peer was found lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its end of the connection is closed: the process ended or dropped its mesh.
+    #[error("its connection closed")]
+    Closed,
+    /// The connection broke.
+    #[error("its connection broke ({0})")]
+    Broken(io::ErrorKind),
+    /// Nothing moved for as long as the configuration allows.
+    #[error("nothing moved for {0:?}")]
+    Silent(Duration),
+    /// Another rank said so.
+    #[error("rank {by} reports it")]
+    Reported {
+        /// Who said so.
+        by: u16,
+    },
+    /// It gave up by itself: aborted, or out of time.
+    #[error("it gave up")]
+    GaveUp,
+}
+
+/// Why a mesh could not be made, or a collective failed.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum MeshError {
+    /// The ranks could not tell each other their addresses.
+    #[error("ranks could not exchange their addresses")]
+    Exchange(#[from] ExchangeError),
+    /// No socket to listen on.
+    #[error("cannot listen for other ranks' links on {addr}; configure another interface")]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// Two ranks cannot reach each other.
+    #[error(
+        "no link to rank {rank} at {addr} within {waited:?}; check routes and firewalls between the hosts"
+    )]
+    Link {
+        /// Which rank.
+        rank: u16,
+        /// Its address.
+        addr: SocketAddr,
+        /// How long this rank tried.
+        waited: Duration,
+    },
+    /// What a rank told about itself makes no sense.
+    #[error("rank {rank} introduced itself wrongly; run the same version on every rank")]
+    Introduction {
+        /// Which rank.
+        rank: u16,
+    },
+    /// The system would not give what a mesh needs.
+    #[error("the system refused a socket or an event descriptor")]
+    System(#[source] Arc<io::Error>),
+    /// Ranks called different collectives. No tensor was mixed, but outputs are undefined.
+    #[error(
+        "this rank called {mine}, rank {rank} called {theirs}; call the same on every rank, in the same order"
+    )]
+    Mismatch {
+        /// A rank that differs.
+        rank: u16,
+        /// What this rank called.
+        mine: Call,
+        /// What the other one called.
+        theirs: Call,
+    },
+    /// A rank is gone.
+    #[error("rank {rank} is lost: {why}; make a new mesh of the ranks that remain")]
+    PeerLost {
+        /// Who.
+        rank: u16,
+        /// How that was found.
+        why: Loss,
+    },
+    /// A peer sent what no peer sends.
+    #[error("rank {rank} broke the protocol ({what}); run the same version on every rank")]
+    Protocol {
+        /// Who.
+        rank: u16,
+        /// How.
+        what: &'static str,
+    },
+    /// An [`Aborter`](crate::mesh::Aborter) was pulled on this rank.
+    #[error("aborted on this rank; make a new mesh")]
+    Aborted,
+    /// The deadline of the call passed.
+    #[error("out of time waiting for rank {rank}; make a new mesh, or allow more time")]
+    Deadline {
+        /// Who was waited for.
+        rank: u16,
+    },
+    /// The mesh failed before.
+    #[error("the mesh is unusable since an earlier failure; make a new one")]
+    Unusable(#[source] Arc<MeshError>),
+    /// Called in a child process.
+    #[error("process {pid} is a fork of the one that made the mesh; make a mesh of its own")]
+    Forked {
+        /// The child.
+        pid: u32,
+    },
+    /// The reduction is not defined. Nothing was sent.
+    #[error(transparent)]
+    Reduce(#[from] ReduceError),
+    /// A buffer of a wrong size. Nothing was sent.
+    #[error("the {which} buffer of {call} has {len} bytes, and {expected} are needed")]
+    Size {
+        /// Input or output.
+        which: &'static str,
+        /// Which call.
+        call: Call,
+        /// Its length.
+        len: usize,
+        /// What it should be.
+        expected: usize,
+    },
+    /// A buffer that cannot be cut into as many parts as there are ranks. Nothing was sent.
+    #[error("{len} bytes cannot be cut into {parts} parts of {dtype} elements")]
+    Parts {
+        /// Length of the buffer.
+        len: usize,
+        /// Number of parts.
+        parts: usize,
+        /// Type of the elements.
+        dtype: DType,
+    },
+    /// A root or member that is no rank of the mesh. Nothing was sent.
+    #[error("rank {rank} is not in this mesh of {world}")]
+    NoSuchRank {
+        /// The rank given.
+        rank: u16,
+        /// Number of ranks.
+        world: u16,
+    },
+}
+
+impl MeshError {
+    /// Whether the mesh is still good: the call was refused before anything was sent.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Reduce(_)
+                | Self::Size { .. }
+                | Self::Parts { .. }
+                | Self::NoSuchRank { .. }
+                | Self::Forked { .. }
+                | Self::Exchange(ExchangeError::TooLong { .. })
+        )
+    }
+
+    /// The rank that caused it, when one did.
+    pub fn peer(&self) -> Option<u16> {
+        match self {
+            Self::Mismatch { rank, .. }
+            | Self::PeerLost { rank, .. }
+            | Self::Protocol { rank, .. }
+            | Self::Deadline { rank }
+            | Self::Link { rank, .. }
+            | Self::Introduction { rank } => Some(*rank),
+            Self::Unusable(cause) => cause.peer(),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for MeshError {
+    fn from(source: io::Error) -> Self {
+        Self::System(Arc::new(source))
+    }
+}

@@ -1,0 +1,350 @@
+//! An exchange by TCP: rank 0 listens at an address that all ranks know, the others connect, and every round goes through
+//! rank 0.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::mesh::error::{ExchangeError, Refusal};
+use crate::mesh::exchange::{EXCHANGE_MAX, Exchange, check_len};
+use crate::mesh::reception::Reception;
+use crate::mesh::timed::{read_by, write_by};
+
+/// Longest name of a job in bytes.
+pub const JOB_NAME_MAX: usize = 64;
+
+/// Begins hello and welcome; the last byte is the version.
+const MAGIC: [u8; 8] = *b"nfrendz\x01";
+/// Magic, rank (2), world (2), length of the name (1), 0 (3), name.
+const HELLO: usize = 16 + JOB_NAME_MAX;
+/// Magic, verdict (1), 0 (1), world (2).
+const WELCOME: usize = 12;
+/// Between two attempts to reach rank 0.
+const RETRY: Duration = Duration::from_millis(20);
+/// One attempt.
+const ATTEMPT: Duration = Duration::from_secs(3);
+
+/// An [`Exchange`] through rank 0 at a known address.
+///
+/// Whoever connects must name the job and the number of ranks, and bring a rank that is not there yet; others are refused, told
+/// why, and disturb nobody. Anyone who can reach the address and knows the job's name may take part: on a network that is not
+/// trusted, use an exchange that authenticates.
+#[derive(Debug)]
+pub struct TcpRendezvous {
+    job: String,
+    rank: u16,
+    world: u16,
+    addr: SocketAddr,
+    timeout: Duration,
+    place: Place,
+}
+
+enum Place {
+    /// Rank 0: the listener until all ranks are there, and their connections.
+    Host { reception: Option<Reception<HELLO>>, guests: Vec<Option<TcpStream>> },
+    /// Another rank: the connection to rank 0.
+    Guest(Option<TcpStream>),
+}
+
+impl TcpRendezvous {
+    /// Rank `rank` of `world` of a job. Rank 0 listens at `addr` from now on; the others connect in the first exchange. Each
+    /// exchange, and the connecting in the first, ends after `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::Rank`], [`ExchangeError::JobName`], and [`ExchangeError::Listen`] on rank 0.
+    pub fn new(
+        addr: SocketAddr,
+        job: &str,
+        rank: u16,
+        world: u16,
+        timeout: Duration,
+    ) -> Result<Self, ExchangeError> {
+        if rank >= world {
+            return Err(ExchangeError::Rank { rank, world });
+        }
+        let listener = if rank == 0 {
+            let listener = TcpListener::bind(addr)
+                .map_err(|source| ExchangeError::Listen { addr, source: Arc::new(source) })?;
+            Some(listener)
+        } else {
+            None
+        };
+        Self::with(listener, addr, job, rank, world, timeout)
+    }
+
+    /// Rank 0 of `world`, with a listener that the caller made, for instance to have a port chosen by the system.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::Rank`], [`ExchangeError::JobName`], [`ExchangeError::Listen`].
+    pub fn host(
+        listener: TcpListener,
+        job: &str,
+        world: u16,
+        timeout: Duration,
+    ) -> Result<Self, ExchangeError> {
+        if world == 0 {
+            return Err(ExchangeError::Rank { rank: 0, world });
+        }
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let addr = listener
+            .local_addr()
+            .map_err(|source| ExchangeError::Listen { addr: unknown, source: Arc::new(source) })?;
+        Self::with(Some(listener), addr, job, 0, world, timeout)
+    }
+
+    fn with(
+        listener: Option<TcpListener>,
+        addr: SocketAddr,
+        job: &str,
+        rank: u16,
+        world: u16,
+        timeout: Duration,
+    ) -> Result<Self, ExchangeError> {
+        if job.is_empty() || job.len() > JOB_NAME_MAX {
+            return Err(ExchangeError::JobName { len: job.len(), max: JOB_NAME_MAX });
+        }
+        let place = match listener {
+            None => Place::Guest(None),
+            Some(listener) => {
+                let failed = |source| ExchangeError::Listen { addr, source: Arc::new(source) };
+                let reception = Some(Reception::new(listener).map_err(failed)?);
+                Place::Host { reception, guests: (0..world).map(|_| None).collect() }
+            }
+        };
+        Ok(Self { job: job.to_owned(), rank, world, addr, timeout, place })
+    }
+
+    fn hello(&self) -> [u8; HELLO] {
+        let mut hello = [0; HELLO];
+        hello[..8].copy_from_slice(&MAGIC);
+        hello[8..10].copy_from_slice(&self.rank.to_le_bytes());
+        hello[10..12].copy_from_slice(&self.world.to_le_bytes());
+        hello[12] = self.job.len() as u8;
+        hello[16..16 + self.job.len()].copy_from_slice(self.job.as_bytes());
+        hello
+    }
+
+    /// Whether rank 0 wants who said this hello; `None` for what is no hello.
+    fn judge(&self, hello: &[u8; HELLO]) -> Option<(u16, Option<Refusal>)> {
+        let name_len = usize::from(hello[12]);
+        if hello[..8] != MAGIC || name_len > JOB_NAME_MAX {
+            return None;
+        }
+        let rank = u16::from_le_bytes([hello[8], hello[9]]);
+        let world = u16::from_le_bytes([hello[10], hello[11]]);
+        let refusal = if &hello[16..16 + name_len] != self.job.as_bytes() {
+            Some(Refusal::OtherJob)
+        } else if world != self.world {
+            Some(Refusal::OtherWorld { world: self.world })
+        } else if rank == 0 || rank >= self.world {
+            Some(Refusal::NoSuchRank)
+        } else {
+            None
+        };
+        Some((rank, refusal))
+    }
+
+    /// Rank 0: waits for the others.
+    fn assemble(&mut self, until: Instant) -> Result<(), ExchangeError> {
+        loop {
+            let Place::Host { reception: Some(waiting), guests } = &mut self.place else { return Ok(()) };
+            // Who came and died since is missing, too.
+            guests.iter_mut().for_each(|guest| *guest = guest.take().filter(is_alive));
+            let missing: Vec<u16> =
+                (1..self.world).filter(|rank| guests[usize::from(*rank)].is_none()).collect();
+            if missing.is_empty() {
+                if let Place::Host { reception, .. } = &mut self.place {
+                    *reception = None;
+                }
+                return Ok(());
+            }
+            let met = waiting
+                .next(until)
+                .map_err(|source| ExchangeError::Listen { addr: self.addr, source: Arc::new(source) })?;
+            let Some((stream, hello)) = met else {
+                return Err(ExchangeError::Missing { ranks: missing, waited: self.timeout });
+            };
+            let Some((rank, mut refusal)) = self.judge(&hello) else { continue };
+            let Place::Host { guests, .. } = &mut self.place else { return Ok(()) };
+            if refusal.is_none() && guests[usize::from(rank)].as_ref().is_some_and(is_alive) {
+                refusal = Some(Refusal::Duplicate);
+            }
+            let told = write_by(&stream, &welcome(refusal, self.world), Instant::now() + ATTEMPT);
+            if refusal.is_none() && told.is_ok() {
+                let _ = stream.set_nodelay(true);
+                guests[usize::from(rank)] = Some(stream);
+            }
+        }
+    }
+
+    /// Another rank: finds rank 0.
+    fn join(&mut self, until: Instant) -> Result<(), ExchangeError> {
+        if !matches!(self.place, Place::Guest(None)) {
+            return Ok(());
+        }
+        loop {
+            let error = match self.attempt(until)? {
+                Ok(stream) => {
+                    self.place = Place::Guest(Some(stream));
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if Instant::now() + RETRY >= until {
+                return Err(ExchangeError::Unreachable {
+                    addr: self.addr,
+                    waited: self.timeout,
+                    source: Arc::new(error),
+                });
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    /// One attempt: an inner error is worth another one.
+    fn attempt(&self, until: Instant) -> Result<io::Result<TcpStream>, ExchangeError> {
+        let by = until.min(Instant::now() + ATTEMPT).max(Instant::now() + Duration::from_millis(1));
+        let connected = (|| {
+            let stream = TcpStream::connect_timeout(&self.addr, by - Instant::now())?;
+            // A connection to a port in the ephemeral range may meet itself.
+            if stream.local_addr()? == self.addr {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            stream.set_nodelay(true)?;
+            write_by(&stream, &self.hello(), by)?;
+            let mut welcome = [0; WELCOME];
+            read_by(&stream, &mut welcome, until)?;
+            Ok((stream, welcome))
+        })();
+        let (stream, welcome) = match connected {
+            Ok(connected) => connected,
+            Err(error) => return Ok(Err(error)),
+        };
+        if welcome[..8] != MAGIC {
+            return Err(ExchangeError::Stranger { addr: self.addr });
+        }
+        let why = match welcome[8] {
+            0 => return Ok(Ok(stream)),
+            1 => Refusal::OtherJob,
+            2 => Refusal::OtherWorld { world: u16::from_le_bytes([welcome[10], welcome[11]]) },
+            3 => Refusal::Duplicate,
+            4 => Refusal::NoSuchRank,
+            _ => return Err(ExchangeError::Stranger { addr: self.addr }),
+        };
+        Err(ExchangeError::Refused { addr: self.addr, rank: self.rank, why })
+    }
+}
+
+/// Verdicts: 0 welcome, 1 other job, 2 other world, 3 duplicate, 4 no such rank.
+fn welcome(refusal: Option<Refusal>, world: u16) -> [u8; WELCOME] {
+    let mut bytes = [0; WELCOME];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8] = match refusal {
+        None => 0,
+        Some(Refusal::OtherJob) => 1,
+        Some(Refusal::OtherWorld { .. }) => 2,
+        Some(Refusal::Duplicate) => 3,
+        Some(Refusal::NoSuchRank) => 4,
+    };
+    bytes[10..].copy_from_slice(&world.to_le_bytes());
+    bytes
+}
+
+/// Whether the other end is still there, as far as is known.
+fn is_alive(stream: &TcpStream) -> bool {
+    if stream.set_nonblocking(true).is_err() {
+        return false;
+    }
+    let peeked = stream.peek(&mut [0]);
+    let blocks = stream.set_nonblocking(false).is_ok();
+    blocks
+        && match peeked {
+            Ok(len) => len > 0,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+}
+
+fn lost(rank: u16) -> impl Fn(io::Error) -> ExchangeError {
+    move |source| ExchangeError::Lost { rank, source: Arc::new(source) }
+}
+
+/// A string as length (4 bytes, little-endian) and bytes.
+fn put(into: &mut Vec<u8>, bytes: &[u8]) {
+    into.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+fn take(stream: &TcpStream, until: Instant) -> io::Result<Vec<u8>> {
+    let mut len = [0; 4];
+    read_by(stream, &mut len, until)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > EXCHANGE_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len];
+    read_by(stream, &mut bytes, until)?;
+    Ok(bytes)
+}
+
+impl Exchange for TcpRendezvous {
+    fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    fn world(&self) -> u16 {
+        self.world
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, ExchangeError> {
+        check_len(mine.len())?;
+        let until = Instant::now() + self.timeout;
+        self.assemble(until)?;
+        self.join(until)?;
+        match &self.place {
+            Place::Guest(None) => Ok(Vec::new()),
+            Place::Guest(Some(stream)) => {
+                let mut message = Vec::with_capacity(4 + mine.len());
+                put(&mut message, mine);
+                write_by(stream, &message, until).map_err(lost(0))?;
+                (0..self.world).map(|_| take(stream, until).map_err(lost(0))).collect()
+            }
+            Place::Host { guests, .. } => {
+                let mut all = vec![mine.to_vec()];
+                for (rank, guest) in guests.iter().enumerate().skip(1) {
+                    let Some(stream) = guest else { continue };
+                    all.push(take(stream, until).map_err(lost(rank as u16))?);
+                }
+                let mut message = Vec::new();
+                all.iter().for_each(|one| put(&mut message, one));
+                for (rank, guest) in guests.iter().enumerate().skip(1) {
+                    let Some(stream) = guest else { continue };
+                    write_by(stream, &message, until).map_err(lost(rank as u16))?;
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    fn local_ip(&self) -> Option<IpAddr> {
+        let of_stream = |stream: &TcpStream| stream.local_addr().ok().map(|addr| addr.ip());
+        match &self.place {
+            Place::Guest(stream) => stream.as_ref().and_then(of_stream),
+            Place::Host { guests, .. } => {
+                let met = guests.iter().flatten().find_map(of_stream);
+                met.or_else(|| (!self.addr.ip().is_unspecified()).then(|| self.addr.ip()))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Host { .. } => "Host",
+            Self::Guest(_) => "Guest",
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! What a rank says about the collective that it calls, so that all can compare.
+
+use std::fmt;
+
+use crate::{DType, ReduceOp};
+
+/// What ranks do together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Collective {
+    /// Every rank ends with the fold of all.
+    AllReduce = 1,
+    /// The root ends with the fold of all.
+    Reduce = 2,
+    /// Every rank ends with the root's tensor.
+    Broadcast = 3,
+    /// Every rank ends with all tensors, in order of rank.
+    AllGather = 4,
+    /// Rank `r` ends with part `r` of the fold of all.
+    ReduceScatter = 5,
+    /// Rank `r` ends with part `r` of every rank's tensor.
+    AllToAll = 6,
+    /// Nobody passes before all have come.
+    Barrier = 7,
+    /// An all-reduce whose fold the leader takes over the network.
+    Hierarchical = 8,
+}
+
+impl Collective {
+    const ALL: [Self; 8] = [
+        Self::AllReduce,
+        Self::Reduce,
+        Self::Broadcast,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AllToAll,
+        Self::Barrier,
+        Self::Hierarchical,
+    ];
+
+    /// The name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::Reduce => "reduce",
+            Self::Broadcast => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Barrier => "barrier",
+            Self::Hierarchical => "hierarchical_all_reduce",
+        }
+    }
+}
+
+/// A collective as one rank called it; must be equal on all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Called {
+    /// Which collective.
+    pub collective: Collective,
+    /// Element type; [`DType::None`] for barriers.
+    pub dtype: DType,
+    /// How elements are combined; [`ReduceOp::Sum`] for collectives that do not.
+    pub op: ReduceOp,
+    /// The root; 0 for collectives without one.
+    pub root: u16,
+    /// Elements, in NCCL's sense: of the tensor, that each rank sends (all-gather), receives (reduce-scatter), or has for each
+    /// peer (all-to-all).
+    pub count: u64,
+}
+
+impl Called {
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        let word = u64::from(self.collective as u8)
+            | u64::from(self.dtype as u8) << 8
+            | u64::from(self.op as u8) << 16
+            | u64::from(self.root) << 24;
+        [word, self.count]
+    }
+
+    /// `None` when no rank could have written this.
+    pub(crate) fn from_words([word, count]: [u64; 2]) -> Option<Self> {
+        let byte = |at: u32| (word >> at & 0xff) as u8;
+        Some(Self {
+            collective: Collective::ALL.into_iter().find(|known| *known as u8 == byte(0))?,
+            dtype: DType::ALL.iter().copied().find(|known| *known as u8 == byte(8))?,
+            op: ReduceOp::from_code(byte(16))?,
+            root: (word >> 24 & 0xffff) as u16,
+            count,
+        })
+    }
+}
+
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {}", self.collective.name(), self.count, self.dtype.name())?;
+        if self.op != ReduceOp::Sum {
+            write!(f, ", {}", self.op)?;
+        }
+        if matches!(self.collective, Collective::Reduce | Collective::Broadcast) {
+            write!(f, ", root {}", self.root)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_back() {
+        for collective in Collective::ALL {
+            for op in ReduceOp::ALL {
+                let called =
+                    Called { collective, dtype: DType::Bf16, op: *op, root: 0xfedc, count: u64::MAX - 3 };
+                assert_eq!(Called::from_words(called.to_words()), Some(called));
+            }
+        }
+        assert_eq!(Called::from_words([0, 0]), None);
+        assert_eq!(Called::from_words([u64::MAX, 1]), None);
+    }
+}

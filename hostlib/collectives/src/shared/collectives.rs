@@ -1,0 +1,154 @@
+//! The collectives as callers see them.
+
+use crate::{DType, ReduceOp};
+
+use crate::shared::call::{Called, Collective};
+use crate::shared::error::SharedError;
+use crate::shared::group::Shared;
+use crate::shared::hierarchy::Network;
+use crate::shared::plan::{Buffers, Plan};
+
+/// Lengths up to which every rank folds everything itself, for 2 ranks; shared out among more.
+const FLAT_FOLD_BYTES_MAX: usize = 64 << 10;
+
+/// All return [`SharedError`]: `Length`, `Unsupported`, `Root` before anything happens on this rank alone; `Mismatch` on every
+/// rank; others, on every rank and for good, within about a second of the cause. Buffers hold elements of `dtype` in native
+/// byte order, at any alignment. Results have the same bits on every rank: elements are folded in order of rank, from the left.
+impl Shared {
+    /// Every rank ends with the fold of all ranks' tensors. `Avg` divides by the number of local ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn all_reduce<'a>(
+        &mut self,
+        dtype: DType,
+        op: ReduceOp,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::AllReduce, dtype, op, 0, buffers.into(), None)
+    }
+
+    /// Local rank `root` ends with the fold of all ranks' tensors; other ranks' outputs are left alone, and may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn reduce<'a>(
+        &mut self,
+        dtype: DType,
+        op: ReduceOp,
+        root: u16,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::Reduce, dtype, op, root, buffers.into(), None)
+    }
+
+    /// Every rank ends with the tensor of local rank `root`. Other ranks' inputs are not looked at, and may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn broadcast<'a>(
+        &mut self,
+        dtype: DType,
+        root: u16,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::Broadcast, dtype, ReduceOp::Sum, root, buffers.into(), None)
+    }
+
+    /// Every rank ends with all ranks' tensors, in order of rank: the output is `world` times the input.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn all_gather<'a>(
+        &mut self,
+        dtype: DType,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::AllGather, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+    }
+
+    /// Rank `r` ends with part `r` of the fold of all ranks' tensors: the input is `world` times the output. In place, other
+    /// parts are left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn reduce_scatter<'a>(
+        &mut self,
+        dtype: DType,
+        op: ReduceOp,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::ReduceScatter, dtype, op, 0, buffers.into(), None)
+    }
+
+    /// Rank `r` ends with part `r` of every rank's tensor, in order of rank; input and output are equally long.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn all_to_all<'a>(
+        &mut self,
+        dtype: DType,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::AllToAll, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+    }
+
+    /// No rank returns before all have called.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn barrier(&mut self) -> Result<(), SharedError> {
+        self.call(Collective::Barrier, DType::U8, ReduceOp::Sum, 0, Buffers::InPlace(&mut []), None)
+    }
+
+    /// An all-reduce among the ranks of many hosts: the fold of this host's ranks is handed to `network` on the leader (local
+    /// rank 0), segment by segment, and what comes back is the result on every rank. Folding, network and copying go on at
+    /// the same time, with up to 5 segments on the network.
+    ///
+    /// `Avg` is folded as a sum and not divided: only the network knows how many ranks there are. On ranks other than the
+    /// leader `network` is not called; pass anything. Other collectives: [`reduce`](Self::reduce) to rank 0, the
+    /// network, [`broadcast`](Self::broadcast) from rank 0.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError::Network`] on every rank with the leader's reason; others, see above.
+    pub fn hierarchical_all_reduce<'a>(
+        &mut self,
+        dtype: DType,
+        op: ReduceOp,
+        buffers: impl Into<Buffers<'a>>,
+        network: &mut dyn Network,
+    ) -> Result<(), SharedError> {
+        self.call(Collective::Hierarchical, dtype, op, 0, buffers.into(), Some(network))
+    }
+
+    fn call(
+        &mut self,
+        collective: Collective,
+        dtype: DType,
+        op: ReduceOp,
+        root: u16,
+        buffers: Buffers<'_>,
+        network: Option<&mut dyn Network>,
+    ) -> Result<(), SharedError> {
+        let called = Called { collective, dtype, op, root, count: 0 };
+        let layout = self.layout;
+        let flat = |collective| match collective {
+            Collective::AllReduce => {
+                (FLAT_FOLD_BYTES_MAX * 2 / usize::from(layout.world.max(2))).min(layout.small_bytes)
+            }
+            Collective::Hierarchical => 0,
+            _ => layout.small_bytes,
+        };
+        let seat = (self.rank, layout.world);
+        let mut plan = Plan::new(called, seat, buffers, layout.segment_bytes, flat)?;
+        self.run(&mut plan, network)
+    }
+}

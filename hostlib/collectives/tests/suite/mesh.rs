@@ -1,0 +1,6 @@
+//! Meshes of threads over loopback.
+
+mod collectives;
+mod faults;
+mod group;
+mod rendezvous;

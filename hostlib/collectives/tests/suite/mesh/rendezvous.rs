@@ -1,0 +1,174 @@
+//! The exchange by TCP: late ranks, wrong ranks, strangers.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netfold_collectives::mesh::{
+    EXCHANGE_MAX, Exchange, ExchangeError, FnExchange, Mesh, MeshConfig, Refusal, TcpRendezvous,
+};
+use netfold_collectives::{DType, ReduceOp};
+
+use crate::mesh::group::{HANG, ranks};
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    (listener, addr)
+}
+
+fn guest(addr: SocketAddr, rank: u16, world: u16) -> TcpRendezvous {
+    TcpRendezvous::new(addr, "job", rank, world, HANG).unwrap()
+}
+
+#[test]
+fn ranks_meet_exchange_and_make_a_mesh() {
+    let (listener, addr) = listener();
+    let listener = Arc::new(listener);
+    ranks(4, move |rank| {
+        let mut exchange = match rank {
+            0 => TcpRendezvous::host(listener.try_clone().unwrap(), "job", 4, HANG).unwrap(),
+            _ => guest(addr, rank, 4),
+        };
+        for round in 0..3 {
+            let mine = vec![rank as u8; usize::from(rank) * 1000 * round];
+            let all = exchange.all_gather(&mine).unwrap();
+            let expected: Vec<_> =
+                (0..4).map(|rank| vec![rank as u8; usize::from(rank as u8) * 1000 * round]).collect();
+            assert_eq!(all, expected);
+        }
+        assert_eq!(exchange.local_ip(), Some(addr.ip()));
+        let mut mesh = Mesh::connect(&mut exchange, MeshConfig::default()).unwrap();
+        assert_eq!(mesh.local_ip(), addr.ip());
+        let mut sum = 1.5f32.to_ne_bytes();
+        mesh.all_reduce(DType::F32, ReduceOp::Sum, &mut sum).unwrap();
+        assert_eq!(f32::from_ne_bytes(sum), 6.0);
+    });
+}
+
+#[test]
+fn a_rank_may_come_before_rank_0() {
+    // The port is free again when the listener is dropped; rank 1 tries before rank 0 listens.
+    let (early, addr) = listener();
+    drop(early);
+    let first = thread::spawn(move || guest(addr, 1, 2).all_gather(b"first").unwrap());
+    thread::sleep(Duration::from_millis(150));
+    let mut host = guest(addr, 0, 2);
+    let all = host.all_gather(b"second").unwrap();
+    assert_eq!(all, [b"second".to_vec(), b"first".to_vec()]);
+    assert_eq!(first.join().unwrap(), all);
+}
+
+#[test]
+fn wrong_ranks_are_told_why_and_disturb_nobody() {
+    let (listener, addr) = listener();
+    let host = thread::spawn(move || {
+        TcpRendezvous::host(listener, "job", 3, HANG).unwrap().all_gather(b"0").unwrap()
+    });
+    // Two of one number: whichever comes first stays.
+    let (done, results) = mpsc::channel();
+    for _ in 0..2 {
+        let done = done.clone();
+        thread::spawn(move || done.send(guest(addr, 1, 3).all_gather(b"1")).unwrap());
+    }
+    let refusal = |job: &str, rank, world| match TcpRendezvous::new(addr, job, rank, world, HANG)
+        .unwrap()
+        .all_gather(b"x")
+    {
+        Err(ExchangeError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal("other", 2, 3), Refusal::OtherJob);
+    assert_eq!(refusal("job", 2, 4), Refusal::OtherWorld { world: 3 });
+    let duplicate = results.recv_timeout(HANG).unwrap().unwrap_err();
+    assert!(matches!(duplicate, ExchangeError::Refused { why: Refusal::Duplicate, .. }), "{duplicate}");
+    let before = Instant::now();
+    // Strangers: silence, garbage, half a hello.
+    let silent = TcpStream::connect(addr).unwrap();
+    let mut garbage = TcpStream::connect(addr).unwrap();
+    garbage.write_all(&[0xff; 4096]).unwrap();
+    let mut half = TcpStream::connect(addr).unwrap();
+    half.write_all(b"nfrendz\x01").unwrap();
+    let last = guest(addr, 2, 3).all_gather(b"2").unwrap();
+    assert!(before.elapsed() < Duration::from_secs(5), "strangers hold nobody up");
+    assert_eq!(host.join().unwrap(), last);
+    assert_eq!(results.recv_timeout(HANG).unwrap().unwrap(), last);
+    drop((silent, half));
+}
+
+#[test]
+fn a_rank_that_comes_again_takes_the_place_of_its_dead_self() {
+    let (listener, addr) = listener();
+    let host = thread::spawn(move || {
+        TcpRendezvous::host(listener, "job", 3, HANG).unwrap().all_gather(b"0").unwrap()
+    });
+    {
+        // Says a good hello, and dies.
+        let mut hello = [0; 80];
+        hello[..8].copy_from_slice(b"nfrendz\x01");
+        hello[8] = 1;
+        hello[10] = 3;
+        hello[12] = 3;
+        hello[16..19].copy_from_slice(b"job");
+        let mut stream = TcpStream::connect(addr).unwrap();
+        stream.write_all(&hello).unwrap();
+        let mut welcome = [0; 12];
+        std::io::Read::read_exact(&mut stream, &mut welcome).unwrap();
+        assert_eq!(welcome[8], 0);
+    }
+    let again = thread::spawn(move || guest(addr, 1, 3).all_gather(b"again").unwrap());
+    let last = guest(addr, 2, 3).all_gather(b"2").unwrap();
+    assert_eq!(last[1], b"again");
+    assert_eq!(again.join().unwrap(), last);
+    assert_eq!(host.join().unwrap(), last);
+}
+
+#[test]
+fn missing_ranks_are_named_in_time() {
+    let (listener, addr) = listener();
+    let wait = Duration::from_millis(200);
+    let other = thread::spawn(move || guest(addr, 2, 4).all_gather(b"2"));
+    let error = TcpRendezvous::host(listener, "job", 4, wait).unwrap().all_gather(b"0").unwrap_err();
+    match error {
+        ExchangeError::Missing { ranks, .. } => assert!(ranks.contains(&1) && ranks.contains(&3)),
+        other => panic!("{other}"),
+    }
+    assert!(matches!(
+        other.join().unwrap(),
+        Err(ExchangeError::Lost { rank: 0, .. } | ExchangeError::Unreachable { .. })
+    ));
+    let error = TcpRendezvous::new(addr, "job", 1, 2, wait).unwrap().all_gather(b"").unwrap_err();
+    assert!(matches!(error, ExchangeError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn what_is_no_rendezvous_is_recognised() {
+    let (listener, addr) = listener();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+    });
+    let error = guest(addr, 1, 2).all_gather(b"").unwrap_err();
+    assert!(matches!(error, ExchangeError::Stranger { .. }), "{error}");
+    drop(server.join());
+}
+
+#[test]
+fn senseless_arguments_are_refused() {
+    let (_listener, addr) = listener();
+    let new = |job, rank, world| TcpRendezvous::new(addr, job, rank, world, HANG).map(|_| ()).unwrap_err();
+    assert!(matches!(new("job", 3, 3), ExchangeError::Rank { .. }));
+    assert!(matches!(new("", 1, 3), ExchangeError::JobName { .. }));
+    let long = "j".repeat(65);
+    assert!(matches!(new(&long, 1, 3), ExchangeError::JobName { .. }));
+    assert!(matches!(new("job", 0, 3), ExchangeError::Listen { .. }));
+    let too_long = guest(addr, 1, 2).all_gather(&vec![0; EXCHANGE_MAX + 1]).unwrap_err();
+    assert!(matches!(too_long, ExchangeError::TooLong { .. }));
+    let mut short = FnExchange::new(0, 2, |mine: &[u8]| Ok(vec![mine.to_vec()])).unwrap();
+    assert!(matches!(short.all_gather(b"x").unwrap_err(), ExchangeError::Count { world: 2, got: 1 }));
+    let mut broken = FnExchange::new(0, 1, |_: &[u8]| Err("store is gone".into())).unwrap();
+    assert!(matches!(broken.all_gather(b"x").unwrap_err(), ExchangeError::Given(_)));
+}

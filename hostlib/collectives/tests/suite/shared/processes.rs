@@ -1,0 +1,235 @@
+//! Ranks as processes: this test binary started again, with its part in the environment.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use netfold_collectives::shared::{Config, Handle, Shared, SharedError};
+use netfold_collectives::{DType, ReduceOp};
+
+use crate::shared::ranks::{config, fold, tensor};
+
+/// A child that is killed when its test is over, however that ends.
+pub(crate) struct Rank(pub(crate) Child);
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn start(part: &str, rank: u16, handle: &[u8]) -> Rank {
+    let hex: String = handle.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "shared::processes::child", "--nocapture", "--test-threads=1"]);
+    command.env("SHARED_PART", part).env("SHARED_RANK", rank.to_string()).env("SHARED_HANDLE", hex);
+    Rank(command.stdout(Stdio::piped()).spawn().unwrap())
+}
+
+/// Not a test: what the other processes run.
+#[test]
+fn child() {
+    let Ok(part) = std::env::var("SHARED_PART") else { return };
+    let rank: u16 = std::env::var("SHARED_RANK").unwrap().parse().unwrap();
+    let hex = std::env::var("SHARED_HANDLE").unwrap();
+    if part == "create" {
+        let (_zero, handle) = Shared::create(config(2)).unwrap();
+        println!("\npath {}", String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap());
+        std::thread::park();
+    }
+    let bytes: Vec<u8> =
+        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    let mut shared = Shared::join(&Handle::from_bytes(&bytes).unwrap(), rank).unwrap();
+    match part.as_str() {
+        "sums" => sums(&mut shared),
+        "until-error" => println!("\nerror {:?}", until_error(&mut shared)),
+        "parent" => {
+            let grandchild = forked(|| std::thread::sleep(Duration::from_secs(20)));
+            println!("\ngrandchild {grandchild}");
+            until_error(&mut shared);
+        }
+        other => panic!("no part {other}"),
+    }
+}
+
+fn sums(shared: &mut Shared) {
+    let world = shared.world();
+    for count in [1usize, 5000, 200_000, 1_000_000] {
+        let tensors: Vec<_> = (0..world).map(|rank| tensor(DType::F32, count, u64::from(rank))).collect();
+        let mut bytes = tensors[usize::from(shared.local_rank())].clone();
+        shared.all_reduce(DType::F32, ReduceOp::Sum, &mut bytes[..]).unwrap();
+        assert!(bytes == fold(DType::F32, ReduceOp::Sum, &tensors));
+        shared.barrier().unwrap();
+    }
+}
+
+fn until_error(shared: &mut Shared) -> SharedError {
+    let mut bytes = vec![1; 3_000_000];
+    loop {
+        if let Err(error) = shared.all_reduce(DType::U8, ReduceOp::Max, &mut bytes[..]) {
+            return error;
+        }
+    }
+}
+
+/// The process id of a child of fork that runs `main` and ends.
+fn forked(main: impl FnOnce()) -> i32 {
+    // SAFETY: the child runs on with one thread; what it calls takes no lock that another thread may have held.
+    #[expect(unsafe_code, reason = "the standard library does not fork without exec")]
+    match unsafe { libc::fork() } {
+        0 => {
+            main();
+            // SAFETY: ends the process without running anything of the parent's.
+            unsafe { libc::_exit(0) }
+        }
+        pid => pid,
+    }
+}
+
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: no pointers; the process is a child of this test, or a child of one.
+    #[expect(unsafe_code, reason = "the standard library sends SIGKILL to direct children alone")]
+    let rc = unsafe { libc::kill(pid, signal) };
+    assert_eq!(rc, 0);
+}
+
+fn line(rank: &mut Rank, begins: &str) -> String {
+    let mut lines = BufReader::new(rank.0.stdout.as_mut().unwrap()).lines();
+    let found = lines.find_map(|line| line.unwrap().strip_prefix(begins).map(str::to_owned));
+    found.unwrap_or_else(|| panic!("the process ended without a line that begins with {begins}"))
+}
+
+fn ends_well(mut rank: Rank) -> String {
+    let mut output = String::new();
+    rank.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert!(rank.0.wait().unwrap().success(), "{output}");
+    output
+}
+
+#[test]
+fn processes_get_the_same_sums() {
+    for world in [2, 4, 5, 8] {
+        let (mut zero, handle) = Shared::create(Config::new(world)).unwrap();
+        let others: Vec<_> = (1..world).map(|rank| start("sums", rank, &handle.to_bytes())).collect();
+        sums(&mut zero);
+        others.into_iter().map(ends_well).for_each(drop);
+    }
+}
+
+#[test]
+fn a_killed_process_is_lost_to_all_in_bounded_time() {
+    for (attempt, delay_us) in [0u64, 300, 3000, 20_000].into_iter().enumerate() {
+        let (mut zero, handle) = Shared::create(Config::new(4)).unwrap();
+        let bytes = handle.to_bytes();
+        let path = String::from_utf8(bytes[30..].to_vec()).unwrap();
+        let mut others: Vec<_> = (1..4).map(|rank| start("until-error", rank, &bytes)).collect();
+        let mut victim = others.remove(1);
+        zero.wait_joined().unwrap();
+        let killer = std::thread::spawn(move || {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(delay_us) {
+                std::thread::yield_now();
+            }
+            victim.0.kill().unwrap();
+            // Not reaped yet, on purpose: a zombie is as dead.
+            (Instant::now(), victim)
+        });
+        let error = until_error(&mut zero);
+        let end = Instant::now();
+        assert!(matches!(error, SharedError::PeerLost { local_rank: 2 }), "attempt {attempt}: {error:?}");
+        let (killed, _victim) = killer.join().unwrap();
+        assert!(end.saturating_duration_since(killed) < Duration::from_secs(1), "{:?}", end - killed);
+        for other in others {
+            let output = ends_well(other);
+            assert!(output.contains("error PeerLost { local_rank: 2 }"), "attempt {attempt}: {output}");
+        }
+        assert!(!std::fs::exists(&path).unwrap(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn a_stopped_process_stalls() {
+    let (mut zero, handle) =
+        Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
+    let mut other = start("until-error", 1, &handle.to_bytes());
+    zero.barrier().unwrap_err(); // all-reduce there, barrier here: both are told
+    let mut other_says = line(&mut other, "error ");
+    assert!(other_says.starts_with("Mismatch"), "{other_says}");
+    drop((zero, other));
+
+    let (mut zero, handle) =
+        Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
+    let other = start("until-error", 1, &handle.to_bytes());
+    zero.wait_joined().unwrap();
+    signal(other.0.id().cast_signed(), libc::SIGSTOP);
+    let start = Instant::now();
+    let error = until_error(&mut zero);
+    assert!(matches!(error, SharedError::Stalled { local_rank: 1 }), "{error:?}");
+    assert!(start.elapsed() < Duration::from_secs(3));
+    signal(other.0.id().cast_signed(), libc::SIGCONT);
+    other_says = ends_well(other);
+    assert!(other_says.contains("error Stalled { local_rank: 1 }"), "{other_says}");
+}
+
+#[test]
+fn children_of_a_killed_rank_do_not_keep_it_alive() {
+    let (mut zero, handle) = Shared::create(Config::new(2)).unwrap();
+    let mut other = start("parent", 1, &handle.to_bytes());
+    let grandchild: i32 = line(&mut other, "grandchild ").parse().unwrap();
+    let mut bytes = [1; 10];
+    zero.wait_joined().unwrap();
+    other.0.kill().unwrap();
+    let start = Instant::now();
+    let mut result = Ok(());
+    while result.is_ok() {
+        result = zero.all_reduce(DType::U8, ReduceOp::Max, &mut bytes[..]);
+        // The other calls it with more elements, if it still calls.
+        if matches!(result, Err(SharedError::Mismatch { .. })) {
+            result = Ok(());
+        }
+    }
+    signal(grandchild, libc::SIGKILL);
+    assert!(matches!(result, Err(SharedError::PeerLost { local_rank: 1 })), "{result:?}");
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_child_of_fork_is_refused_and_harms_nobody() {
+    let (mut zero, handle) = Shared::create(config(2)).unwrap();
+    let mut one = Shared::join(&handle, 1).unwrap();
+    let mut seat = Some(zero);
+    let pid = forked(|| {
+        let mut shared = seat.take().unwrap();
+        let refused = matches!(shared.barrier(), Err(SharedError::Forked));
+        shared.aborter().abort();
+        drop(shared);
+        // SAFETY: ends this process.
+        #[expect(unsafe_code, reason = "the status says what was found")]
+        unsafe {
+            libc::_exit(if refused { 7 } else { 1 })
+        }
+    });
+    let mut status = 0;
+    // SAFETY: `status` lives through the call; `pid` is a child of this process.
+    #[expect(unsafe_code, reason = "waits for a child that the standard library did not start")]
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!((waited, libc::WEXITSTATUS(status)), (pid, 7));
+    zero = seat.take().unwrap();
+    let thread = std::thread::spawn(move || one.barrier());
+    zero.barrier().unwrap();
+    thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_killed_groups_leave_is_removed_by_the_next() {
+    let mut creator = start("create", 0, &[]);
+    let path = line(&mut creator, "path ");
+    assert!(std::fs::exists(&path).unwrap());
+    // Another group does not touch it as long as its creator lives.
+    drop(Shared::create(config(1)).unwrap());
+    assert!(std::fs::exists(&path).unwrap());
+    drop(creator);
+    drop(Shared::create(config(1)).unwrap());
+    assert!(!std::fs::exists(&path).unwrap());
+}
