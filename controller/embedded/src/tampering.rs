@@ -4,12 +4,9 @@
 //! loss](netfold_wire::Flags::DROPPABLE), say, where there is no queue that trims.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::task::Waker;
-use std::time::Duration;
 
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::{Dscp, Flags, Packet, header};
+use netfold_io::{IoError, PacketIo, RxBatch};
+use netfold_wire::{Flags, Packet, header};
 
 /// What becomes of a packet that has come in, and may be changed: so many of its bytes, or nothing.
 type Tamper = Box<dyn FnMut(&mut [u8]) -> Option<usize> + Send>;
@@ -55,13 +52,19 @@ impl fmt::Debug for Tampering {
     }
 }
 
-impl PacketIo for Tampering {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl netfold_io::Middleware for Tampering {
+    type Inner = dyn PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.inner
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        let received = self.inner.receive(&mut self.batch)?;
+        let received = PacketIo::receive(&mut self.inner, &mut self.batch)?;
         batch.clear();
         for at in 0..self.batch.len() {
             let packet = self.batch.packets()[at];
@@ -73,49 +76,5 @@ impl PacketIo for Tampering {
             }
         }
         Ok(received)
-    }
-
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        self.inner.transmit(memory, packets)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.inner.wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        self.inner.waker()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        self.inner.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        self.inner.unbind_port(port)
-    }
-
-    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
-        self.inner.set_ecn_capable(capable)
-    }
-
-    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
-        self.inner.set_dscp(dscp)
-    }
-
-    fn set_segmentation(&mut self, allowed: bool) {
-        self.inner.set_segmentation(allowed);
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.inner.peer(port)
-    }
-
-    fn counters(&self) -> IoCounters {
-        self.inner.counters()
     }
 }

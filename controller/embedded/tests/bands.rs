@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use netfold_controller::command::Command;
 use netfold_controller::record::{JobName, JobSpec};
 use netfold_controller::{Limits, Plane, Server, ServerHandle};
 use netfold_embedded::{EmbeddedSwitch, LocalDriver, PORTS_MAX};
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit};
+use netfold_io::{IoError, PacketIo, Transmit};
 use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, Queues, Rate};
 use netfold_wire::{Dscp, Packet};
 
@@ -41,17 +40,19 @@ struct Watched {
     seen: Arc<Mutex<Seen>>,
 }
 
-impl PacketIo for Watched {
-    fn capabilities(&self) -> Capabilities {
-        self.io.capabilities()
+impl netfold_io::Middleware for Watched {
+    type Inner = dyn PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.io
     }
 
-    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        self.io.receive(batch)
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.io
     }
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        let taken = self.io.transmit(memory, packets)?;
+        let taken = self.inner_mut().transmit(memory, packets)?;
         let mut seen = self.seen.lock().unwrap();
         for packet in &packets[..taken] {
             let bytes = packet.bytes(memory).unwrap();
@@ -61,25 +62,9 @@ impl PacketIo for Watched {
         Ok(taken)
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.io.wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        self.io.waker()
-    }
-
     fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
         self.seen.lock().unwrap().dscp = Some(*dscp);
-        self.io.set_dscp(dscp)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.io.local_addr()
-    }
-
-    fn counters(&self) -> IoCounters {
-        self.io.counters()
+        self.inner_mut().set_dscp(dscp)
     }
 }
 

@@ -175,52 +175,22 @@ struct Watched {
     seen: Arc<AtomicU64>,
 }
 
-impl netfold_io::PacketIo for Watched {
-    fn capabilities(&self) -> netfold_io::Capabilities {
-        self.io.capabilities()
+impl netfold_io::Middleware for Watched {
+    type Inner = dyn netfold_io::PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.io
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.io
     }
 
     fn receive(&mut self, batch: &mut netfold_io::RxBatch) -> Result<usize, netfold_io::IoError> {
         let kept = cores::allowed().is_ok_and(|allowed| allowed.iter().eq([self.core]));
         self.away.fetch_add(u64::from(!kept), Ordering::Relaxed);
         self.seen.fetch_add(1, Ordering::Relaxed);
-        self.io.receive(batch)
-    }
-
-    fn transmit(
-        &mut self,
-        memory: &[u8],
-        packets: &[netfold_io::Transmit],
-    ) -> Result<usize, netfold_io::IoError> {
-        self.io.transmit(memory, packets)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, netfold_io::IoError> {
-        self.io.wait(timeout)
-    }
-
-    fn waker(&self) -> std::task::Waker {
-        self.io.waker()
-    }
-
-    fn bind_port(&mut self, port: netfold_io::PortId, peer: SocketAddr) -> Result<(), netfold_io::IoError> {
-        self.io.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: netfold_io::PortId) -> Result<(), netfold_io::IoError> {
-        self.io.unbind_port(port)
-    }
-
-    fn peer(&self, port: netfold_io::PortId) -> Option<SocketAddr> {
-        self.io.peer(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.io.local_addr()
-    }
-
-    fn counters(&self) -> netfold_io::IoCounters {
-        self.io.counters()
+        self.inner_mut().receive(batch)
     }
 }
 

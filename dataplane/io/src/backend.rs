@@ -1,4 +1,4 @@
-//! The trait that every backend and middleware implements.
+//! The trait of packet I/O.
 
 use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
@@ -152,67 +152,4 @@ pub trait PacketIo: Send {
 
     /// What happened so far.
     fn counters(&self) -> IoCounters;
-}
-
-impl<T: PacketIo + ?Sized> PacketIo for Box<T> {
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
-    }
-
-    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        (**self).receive(batch)
-    }
-
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        (**self).transmit(memory, packets)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        (**self).wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        (**self).waker()
-    }
-
-    #[cfg(target_os = "linux")]
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        (**self).wake_fd()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        (**self).bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        (**self).unbind_port(port)
-    }
-
-    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
-        (**self).set_ecn_capable(capable)
-    }
-
-    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
-        (**self).set_dscp(dscp)
-    }
-
-    fn set_segmentation(&mut self, allowed: bool) {
-        (**self).set_segmentation(allowed);
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        (**self).peer(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        (**self).local_addr()
-    }
-
-    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
-        (**self).path_mtu(peer)
-    }
-
-    fn counters(&self) -> IoCounters {
-        (**self).counters()
-    }
 }

@@ -8,13 +8,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use netfold_wire::UDP_PORT;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Dscp, UDP_PORT};
 
-use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
+use crate::{IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 
 /// Longest frame in bytes that a capture holds: `snaplen` of the file header.
 pub const FRAME_LEN_MAX: usize = 1 << 18;
@@ -210,9 +209,15 @@ fn endpoint(number: u32, address: Option<SocketAddr>) -> Endpoint {
     }
 }
 
-impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl<B: PacketIo, W: Write + Send> crate::Middleware for Captured<B, W> {
+    type Inner = B;
+
+    fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut B {
+        &mut self.inner
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
@@ -234,46 +239,6 @@ impl<B: PacketIo, W: Write + Send> PacketIo for Captured<B, W> {
             );
         }
         Ok(taken)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.inner.wait(timeout)
-    }
-
-    fn waker(&self) -> Waker {
-        self.inner.waker()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        self.inner.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        self.inner.unbind_port(port)
-    }
-
-    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
-        self.inner.set_ecn_capable(capable)
-    }
-
-    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
-        self.inner.set_dscp(dscp)
-    }
-
-    fn set_segmentation(&mut self, allowed: bool) {
-        self.inner.set_segmentation(allowed);
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.inner.peer(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
-        self.inner.path_mtu(peer)
     }
 
     fn counters(&self) -> IoCounters {

@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
 use netfold::{Builder, Call, Collective, Communicator, DType, Error, Mode, Network, ReduceOp};
 use netfold_io::fault::{FaultConfig, Faulty};
-use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit, vacant_address};
+use netfold_io::{IoError, PacketIo, RxBatch, vacant_address};
 
 use crate::support::{builder, job, switch};
 
@@ -336,15 +335,22 @@ struct Cut {
     gone: Arc<AtomicBool>,
 }
 
-impl PacketIo for Cut {
-    fn capabilities(&self) -> Capabilities {
-        self.io.capabilities()
+impl netfold_io::Middleware for Cut {
+    type Inner = dyn PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.io
     }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.io
+    }
+
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
         if self.gone.load(Ordering::SeqCst) {
             return Err(IoError::PeerGone);
         }
-        let count = self.io.receive(batch)?;
+        let count = self.inner_mut().receive(batch)?;
         let before = self
             .left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(count as u32)));
@@ -353,17 +359,9 @@ impl PacketIo for Cut {
         }
         Ok(count)
     }
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        self.io.transmit(memory, packets)
-    }
+
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        self.io.wait(timeout.min(Duration::from_millis(20)))
-    }
-    fn waker(&self) -> Waker {
-        self.io.waker()
-    }
-    fn counters(&self) -> IoCounters {
-        self.io.counters()
+        self.inner_mut().wait(timeout.min(Duration::from_millis(20)))
     }
 }
 

@@ -1,10 +1,6 @@
 //! Fault lines around a backend.
 
-use std::net::SocketAddr;
-use std::task::Waker;
 use std::time::{Duration, Instant};
-
-use netfold_wire::Dscp;
 
 use super::{FaultConfig, FaultCounters, FaultLine, Offered};
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
@@ -238,7 +234,17 @@ impl<B: PacketIo> Faulty<B> {
     }
 }
 
-impl<B: PacketIo> PacketIo for Faulty<B> {
+impl<B: PacketIo> crate::Middleware for Faulty<B> {
+    type Inner = B;
+
+    fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut B {
+        &mut self.inner
+    }
+
     fn capabilities(&self) -> Capabilities {
         let inner = self.inner.capabilities();
         Capabilities { lossless: inner.lossless && self.rx.is_clear() && self.tx.is_clear(), ..inner }
@@ -286,42 +292,6 @@ impl<B: PacketIo> PacketIo for Faulty<B> {
                 return Ok(false);
             }
         }
-    }
-
-    fn waker(&self) -> Waker {
-        self.inner.waker()
-    }
-
-    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
-        self.inner.bind_port(port, peer)
-    }
-
-    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
-        self.inner.unbind_port(port)
-    }
-
-    fn set_ecn_capable(&mut self, capable: bool) -> Result<(), IoError> {
-        self.inner.set_ecn_capable(capable)
-    }
-
-    fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
-        self.inner.set_dscp(dscp)
-    }
-
-    fn set_segmentation(&mut self, allowed: bool) {
-        self.inner.set_segmentation(allowed);
-    }
-
-    fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.inner.peer(port)
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
-        self.inner.path_mtu(peer)
     }
 
     fn counters(&self) -> IoCounters {
