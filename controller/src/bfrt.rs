@@ -12,7 +12,6 @@
 mod client;
 mod driver;
 mod info;
-pub mod message;
 
 pub use client::BfrtConfig;
 pub use driver::{BfrtDriver, BfrtProgram};

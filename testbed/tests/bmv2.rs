@@ -184,13 +184,13 @@ fn fold(plane: &DataPlane, slot: u16, chunk: u32) {
 
 fn table(driver: &P4RuntimeDriver, table: u32) -> usize {
     let pattern = v1::TableEntry { table_id: table_id(table), ..Default::default() };
-    driver.client().read(vec![EntityKind::Table(pattern)]).expect("bmv2 reads").len()
+    driver.client().read(vec![EntityKind::TableEntry(pattern)]).expect("bmv2 reads").len()
 }
 
 fn groups(driver: &P4RuntimeDriver) -> usize {
-    let group = v1::Replication::MulticastGroup(v1::MulticastGroupEntry::default());
+    let group = v1::Replication::MulticastGroupEntry(v1::MulticastGroupEntry::default());
     let pattern = v1::PacketReplicationEngineEntry { r#type: Some(group) };
-    driver.client().read(vec![EntityKind::Replication(pattern)]).expect("bmv2 reads").len()
+    driver.client().read(vec![EntityKind::PacketReplicationEngineEntry(pattern)]).expect("bmv2 reads").len()
 }
 
 #[test]

@@ -315,15 +315,17 @@ fn another_controller_that_meddles_is_undone_when_it_is_gone() {
     assert!(matches!(watched.switch.advance(0, 1, 1), Err(DriverError::Unreachable(_))));
     let job =
         v1::TableEntry { table_id: netfold_p4::p4info::table_id(allreduce::id::JOB), ..Default::default() };
-    let gone: Vec<_> = meddler.read(vec![EntityKind::Table(job)]).unwrap().into_iter().take(4).collect();
+    let gone: Vec<_> = meddler.read(vec![EntityKind::TableEntry(job)]).unwrap().into_iter().take(4).collect();
     let mut updates: Vec<v1::Update> = gone
         .into_iter()
         .map(|entity| v1::Update { r#type: UpdateType::Delete as i32, entity: Some(entity.into()) })
         .collect();
     let group = |id: u32| {
         let group = v1::MulticastGroupEntry { multicast_group_id: id, ..Default::default() };
-        let r#type = Some(Replication::MulticastGroup(group));
-        v1::Entity::from(EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type }))
+        let r#type = Some(Replication::MulticastGroupEntry(group));
+        v1::Entity::from(EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+            r#type,
+        }))
     };
     updates.push(v1::Update { r#type: UpdateType::Delete as i32, entity: Some(group(GROUP.into())) });
     updates.push(v1::Update { r#type: UpdateType::Insert as i32, entity: Some(group(99)) });

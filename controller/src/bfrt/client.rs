@@ -13,13 +13,13 @@ use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::BfrtError;
-use super::message::{
+use crate::p4runtime::Executor;
+use netfold_p4_runtime::bfrt::{
     Entity, EntityKind, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
     GetForwardingPipelineConfigResponse, Notifications, PipelineAction, ReadRequest, ReadResponse,
     SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse, StreamMessageRequest,
     StreamMessageResponse, Subscribe, TableEntry, TargetDevice, Update, WriteRequest, WriteResponse,
 };
-use crate::p4runtime::Executor;
 
 /// Largest message taken from a switch, in bytes: a program's description has several MiB.
 const MESSAGE_LEN_MAX: usize = 64 << 20;
@@ -187,7 +187,7 @@ impl Bfrt {
                 let code = Code::try_from(error.canonical_code).unwrap_or(Code::Unknown);
                 if code != Code::Ok && Some(code) != forgiven {
                     if failed.is_empty() {
-                        first = format!("{} ({})", error.message, code.name());
+                        first = format!("{} ({})", error.message, code.as_str_name());
                     }
                     failed.push(batch * BATCH_MAX + index);
                 }
@@ -261,7 +261,7 @@ async fn subscribed(answers: &mut Streaming<StreamMessageResponse>) -> Result<()
 fn errors(status: &Status, updates: usize) -> Option<Vec<Error>> {
     let details = google::Status::decode(status.details()).ok()?.details;
     let errors: Option<Vec<Error>> =
-        details.iter().map(|detail| detail.unpack(Error::NAME).and_then(Result::ok)).collect();
+        details.iter().map(|detail| detail.unpack::<Error>().and_then(Result::ok)).collect();
     errors.filter(|errors| errors.len() == updates)
 }
 
@@ -272,6 +272,6 @@ fn failure(config: &BfrtConfig, call: &'static str, status: &Status) -> BfrtErro
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => {
             BfrtError::Unreachable { switch, message }
         }
-        code => BfrtError::Refused { switch, call, code: code.name(), message },
+        code => BfrtError::Refused { switch, call, code: code.as_str_name(), message },
     }
 }

@@ -13,9 +13,11 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::BfrtError;
 use super::client::{Bfrt, BfrtConfig};
 use super::info::{Info, update};
-use super::message::{ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType};
 use crate::driver::{DriverError, Limits, SwitchDriver};
 use crate::p4runtime::{Bound, ControlPort, Desired, Key, Places, PortProblem, advance, port_error};
+use netfold_p4_runtime::bfrt::{
+    ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType,
+};
 
 /// A program as the SDE's compiler has made it for the chip.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use netfold_p4::p4info::{action_id, table_id};
 use serde_json::Value;
 
 use super::BfrtError;
-use super::message::{
-    Booleans, DataField, DataValue, Entity, EntityKind, Exact, Integers, KeyField, KeyMatch, TableData,
+use netfold_p4_runtime::bfrt::{
+    BoolArray, DataField, DataValue, Entity, EntityKind, Exact, IntArray, KeyField, KeyMatch, TableData,
     TableEntry as Entry, TableKey, Ternary, Update, UpdateType,
 };
 
@@ -149,7 +149,7 @@ impl Info {
         let engine = &self.engine;
         let list = |field_id, val: Vec<u32>| DataField {
             field_id,
-            value: Some(DataValue::Integers(Integers { val })),
+            value: Some(DataValue::IntArrVal(IntArray { val })),
         };
         let rid = engine.rid.bytes(replica.instance.into()).unwrap_or_default();
         let data = TableData {
@@ -168,8 +168,9 @@ impl Info {
         let engine = &self.engine;
         let nodes: Vec<u32> = replicas.iter().map(|replica| replica.instance.into()).collect();
         let none = vec![0; nodes.len()];
-        let valid = DataValue::Booleans(Booleans { val: vec![false; nodes.len()] });
-        let list = |field_id, val| DataField { field_id, value: Some(DataValue::Integers(Integers { val })) };
+        let valid = DataValue::BoolArrVal(BoolArray { val: vec![false; nodes.len()] });
+        let list =
+            |field_id, val| DataField { field_id, value: Some(DataValue::IntArrVal(IntArray { val })) };
         let fields = vec![
             list(engine.nodes, nodes),
             DataField { field_id: engine.exclusion_valid, value: Some(valid) },

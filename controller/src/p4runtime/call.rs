@@ -186,9 +186,9 @@ impl Remote {
     }
 
     /// A request of the service that makes peers ports.
-    pub(super) async fn ports<C: ports::Call>(&self, request: C) -> Result<C::Answer, P4RuntimeError> {
+    pub(super) async fn ports<C: ports::Call>(&self, request: C) -> Result<C::Response, P4RuntimeError> {
         let answer = self.timely(Rpc::Ports, async {
-            let codec = ProstCodec::<C, C::Answer>::default();
+            let codec = ProstCodec::<C, C::Response>::default();
             let path = PathAndQuery::from_static(C::PATH);
             let answer = self.grpc(Rpc::Ports).await?.unary(Request::new(request), path, codec).await;
             Ok(answer.map(tonic::Response::into_inner))
@@ -334,7 +334,7 @@ fn failures(details: &[u8], what: &[String]) -> Result<Vec<UpdateFailure>, &'sta
     }
     let mut failed = Vec::new();
     for (index, (detail, what)) in status.details.iter().zip(what).enumerate() {
-        let error: v1::Error = match detail.unpack(v1::Error::NAME) {
+        let error: v1::Error = match detail.unpack::<v1::Error>() {
             Some(Ok(error)) => error,
             _ => return Err("details that are no p4.v1.Error"),
         };
@@ -355,16 +355,18 @@ fn describe(update: &v1::Update, schema: Option<&Schema>) -> String {
     };
     let name = |id: u32| schema.map_or_else(|| format!("{id:#x}"), |schema| schema.name(id));
     let place = match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
-        Some(v1::EntityKind::Table(entry)) => format!("table {}", name(entry.table_id)),
-        Some(v1::EntityKind::Counter(entry)) => format!("counter {}", name(entry.counter_id)),
-        Some(v1::EntityKind::Replication(entry)) => match &entry.r#type {
-            Some(v1::Replication::MulticastGroup(group)) => {
+        Some(v1::EntityKind::TableEntry(entry)) => format!("table {}", name(entry.table_id)),
+        Some(v1::EntityKind::CounterEntry(entry)) => format!("counter {}", name(entry.counter_id)),
+        Some(v1::EntityKind::PacketReplicationEngineEntry(entry)) => match &entry.r#type {
+            Some(v1::Replication::MulticastGroupEntry(group)) => {
                 format!("multicast group {}", group.multicast_group_id)
             }
-            Some(v1::Replication::CloneSession(session)) => format!("clone session {}", session.session_id),
+            Some(v1::Replication::CloneSessionEntry(session)) => {
+                format!("clone session {}", session.session_id)
+            }
             None => "nothing".into(),
         },
-        Some(v1::EntityKind::Register(entry)) => format!("register {}", name(entry.register_id)),
+        Some(v1::EntityKind::RegisterEntry(entry)) => format!("register {}", name(entry.register_id)),
         Some(_) => "another kind of entity".into(),
         None => "nothing".into(),
     };
@@ -392,7 +394,7 @@ mod tests {
     use netfold_p4_runtime::google::Any;
 
     fn details(errors: &[v1::Error]) -> Vec<u8> {
-        let details = errors.iter().map(|error| Any::pack(v1::Error::NAME, error)).collect();
+        let details = errors.iter().map(|error| Any::pack(error)).collect();
         google::Status { code: Code::Unknown as i32, message: String::new(), details }.encode_to_vec()
     }
 

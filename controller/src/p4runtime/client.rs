@@ -197,8 +197,8 @@ impl Client {
     pub fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
         let pattern = v1::CounterEntry { counter_id, index: None, data: None };
         let mut counted = Vec::new();
-        for cell in self.read(vec![v1::EntityKind::Counter(pattern)])? {
-            if let v1::EntityKind::Counter(cell) = cell {
+        for cell in self.read(vec![v1::EntityKind::CounterEntry(pattern)])? {
+            if let v1::EntityKind::CounterEntry(cell) = cell {
                 let index = cell.index.map_or(0, |index| index.index.clamp(0, 1 << 20) as usize);
                 if counted.len() <= index {
                     counted.resize(index + 1, 0);

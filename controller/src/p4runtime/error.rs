@@ -67,7 +67,7 @@ impl fmt::Display for UpdateFailure {
             Code::Unimplemented => "the switch does not offer that",
             _ => "refused",
         };
-        write!(f, "{}: {hint} ({})", self.what, self.code.name())?;
+        write!(f, "{}: {hint} ({})", self.what, self.code.as_str_name())?;
         if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
     }
 }
@@ -162,7 +162,7 @@ pub enum P4RuntimeError {
         highest: u128,
     },
     /// The switch cannot run the pipeline. What it ran before, it may have lost.
-    #[error("switch {switch} refuses the pipeline: {message} ({}){}", code.name(), device_hint(message))]
+    #[error("switch {switch} refuses the pipeline: {message} ({}){}", code.as_str_name(), device_hint(message))]
     Pipeline {
         /// The switch.
         switch: String,
@@ -207,7 +207,7 @@ pub enum P4RuntimeError {
         failed: Vec<UpdateFailure>,
     },
     /// The switch refused a call as a whole; nothing was done.
-    #[error("switch {switch} refuses {rpc}: {message} ({})", code.name())]
+    #[error("switch {switch} refuses {rpc}: {message} ({})", code.as_str_name())]
     Refused {
         /// The switch.
         switch: String,

@@ -57,18 +57,18 @@ impl Observed {
         let mut observed = Self::default();
         for entity in entities {
             match entity {
-                EntityKind::Table(entry) if entry.is_default_action || entry.is_const => {}
-                EntityKind::Table(entry) => match schema.decode(&entry) {
+                EntityKind::TableEntry(entry) if entry.is_default_action || entry.is_const => {}
+                EntityKind::TableEntry(entry) => match schema.decode(&entry) {
                     Ok(entry) => observed.state.add(entry),
-                    Err(_) => observed.foreign.push(delete(EntityKind::Table(v1::TableEntry {
+                    Err(_) => observed.foreign.push(delete(EntityKind::TableEntry(v1::TableEntry {
                         table_id: entry.table_id,
                         r#match: entry.r#match,
                         priority: entry.priority,
                         ..v1::TableEntry::default()
                     }))),
                 },
-                EntityKind::Replication(v1::PacketReplicationEngineEntry {
-                    r#type: Some(Replication::MulticastGroup(group)),
+                EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+                    r#type: Some(Replication::MulticastGroupEntry(group)),
                 }) => observed.group(group),
                 // Not asked for.
                 _ => {}
@@ -83,9 +83,9 @@ impl Observed {
             (Ok(id), Ok(replicas)) => self.state.add_group(id, replicas),
             _ => {
                 let foreign = v1::MulticastGroupEntry { replicas: Vec::new(), metadata: Vec::new(), ..group };
-                let r#type = Some(Replication::MulticastGroup(foreign));
+                let r#type = Some(Replication::MulticastGroupEntry(foreign));
                 let entity = v1::PacketReplicationEngineEntry { r#type };
-                self.foreign.push(delete(EntityKind::Replication(entity)));
+                self.foreign.push(delete(EntityKind::PacketReplicationEngineEntry(entity)));
             }
         }
     }
@@ -100,7 +100,7 @@ impl Observed {
 pub(super) fn patterns(schema: &Schema) -> Vec<v1::Entity> {
     let tables = schema
         .tables()
-        .map(|table_id| EntityKind::Table(v1::TableEntry { table_id, ..v1::TableEntry::default() }));
+        .map(|table_id| EntityKind::TableEntry(v1::TableEntry { table_id, ..v1::TableEntry::default() }));
     tables.chain([group_entity(0, &[])]).map(v1::Entity::from).collect()
 }
 
@@ -127,7 +127,7 @@ impl Changes {
         for (key, entry) in &state.entries {
             if !wanted.entries.contains_key(key) {
                 changes.removed += 1;
-                gone.push(delete(EntityKind::Table(schema.encode_key(entry)?)));
+                gone.push(delete(EntityKind::TableEntry(schema.encode_key(entry)?)));
             }
         }
         for group in state.groups.keys().filter(|group| !wanted.groups.contains_key(group)) {
@@ -144,7 +144,7 @@ impl Changes {
                 Some(_) => continue,
             };
             changes.count(kind);
-            let update = update(kind, EntityKind::Table(schema.encode(entry)?));
+            let update = update(kind, EntityKind::TableEntry(schema.encode(entry)?));
             if entry.table == table_id(id::JOB) { jobs.push(update) } else { addresses.push(update) }
         }
         for (group, replicas) in &wanted.groups {
@@ -183,6 +183,6 @@ pub(super) fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
         replicas: replicas.iter().map(encode_replica).collect(),
         metadata: Vec::new(),
     };
-    let r#type = Some(Replication::MulticastGroup(group));
-    EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type })
+    let r#type = Some(Replication::MulticastGroupEntry(group));
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })
 }

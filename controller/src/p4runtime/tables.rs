@@ -105,7 +105,7 @@ impl Tables {
             UpdateType::Delete => self.schema.encode_key(entry),
             _ => self.schema.encode(entry),
         };
-        let updates = entries.iter().map(|entry| Ok(update(kind, EntityKind::Table(encode(entry)?))));
+        let updates = entries.iter().map(|entry| Ok(update(kind, EntityKind::TableEntry(encode(entry)?))));
         updates
             .collect::<Result<_, _>>()
             .map_err(|source| P4RuntimeError::Schema { switch: self.client.name().to_owned(), source })
@@ -139,8 +139,8 @@ impl Tables {
 pub(super) fn groups(client: &Client) -> Result<Vec<v1::MulticastGroupEntry>, P4RuntimeError> {
     let found = client.read(vec![group_entity(0, &[])])?;
     let groups = found.into_iter().filter_map(|entity| match entity {
-        EntityKind::Replication(v1::PacketReplicationEngineEntry {
-            r#type: Some(Replication::MulticastGroup(group)),
+        EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+            r#type: Some(Replication::MulticastGroupEntry(group)),
         }) => Some(group),
         _ => None,
     });
@@ -148,8 +148,8 @@ pub(super) fn groups(client: &Client) -> Result<Vec<v1::MulticastGroupEntry>, P4
 }
 
 pub(super) fn group_update(kind: UpdateType, group: v1::MulticastGroupEntry) -> v1::Update {
-    let r#type = Some(Replication::MulticastGroup(group));
-    update(kind, EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type }))
+    let r#type = Some(Replication::MulticastGroupEntry(group));
+    update(kind, EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type }))
 }
 
 fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
@@ -162,7 +162,7 @@ fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
         replicas: replicas.iter().map(encode_replica).collect(),
         metadata: Vec::new(),
     };
-    EntityKind::Replication(v1::PacketReplicationEngineEntry {
-        r#type: Some(Replication::MulticastGroup(group)),
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+        r#type: Some(Replication::MulticastGroupEntry(group)),
     })
 }

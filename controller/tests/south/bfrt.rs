@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
-use netfold_controller::bfrt::message::{DataValue, TableData};
 use netfold_controller::bfrt::{BfrtConfig, BfrtDriver, BfrtError, BfrtProgram};
 use netfold_controller::p4runtime::{ControlPort, Neighbour};
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::entry::Replica;
 use netfold_p4::profile::Profile;
+use netfold_p4_runtime::bfrt::{DataValue, TableData};
 use netfold_p4_runtime::config::{Match, MatchType};
 use netfold_p4_runtime::p4info;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn described(profile: &Profile) -> Vec<u8> {
             .match_fields
             .iter()
             .map(|field| {
-                let ternary = field.r#match == Some(Match::Type(MatchType::Ternary as i32));
+                let ternary = field.r#match == Some(Match::MatchType(MatchType::Ternary as i32));
                 ranked |= ternary;
                 let bits = if field.name == "port" { 9 } else { field.bitwidth };
                 json!({"id": field.id, "name": field.name, "match_type": if ternary { "Ternary" } else { "Exact" },
@@ -148,7 +148,7 @@ fn a_tofino_is_given_its_program_and_its_tables() {
         assert_eq!(stream(node, 0), [0, 1]);
         assert_eq!(
             node.fields[2].value,
-            Some(DataValue::Integers(netfold_controller::bfrt::message::Integers { val: vec![128] }))
+            Some(DataValue::IntArrVal(netfold_p4_runtime::bfrt::IntArray { val: vec![128] }))
         );
         assert_eq!((nodes.len(), tofino.tables[&GROUP].len(), tofino.tables[&501].len()), (2, 1, 2));
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use netfold_controller::bfrt::message::{
+use netfold_p4_runtime::bfrt::{
     DataValue, Entity, EntityKind, Error, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
     GetForwardingPipelineConfigResponse, KeyMatch, NonP4Config, PipelineAction, ReadRequest, ReadResponse,
     SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse, StreamMessageRequest,
@@ -210,7 +210,7 @@ impl Tofino {
             }
             other => return Err(Status::unimplemented(format!("{other:?}"))),
         }
-        Ok(SetForwardingPipelineConfigResponse { kind: 1 })
+        Ok(SetForwardingPipelineConfigResponse { set_forwarding_pipeline_config_response_type: 1 })
     }
 
     fn table(&self, id: u32) -> Option<Value> {
@@ -238,7 +238,7 @@ impl Tofino {
         if results.iter().all(|error| error.canonical_code == 0) {
             return Ok(WriteResponse::default());
         }
-        let details = results.iter().map(|error| Any::pack(Error::NAME, error)).collect();
+        let details = results.iter().map(|error| Any::pack(error)).collect();
         let details = google::Status { code: Code::Unknown as i32, message: String::new(), details };
         Err(Status::with_details(tonic::Code::Unknown, "some failed", details.encode_to_vec().into()))
     }
@@ -335,7 +335,7 @@ impl Tofino {
         }
         // A group's nodes must be there.
         if table["name"] == "$pre.mgid" {
-            let Some(DataValue::Integers(nodes)) = &data.fields[0].value else { return Err("nodes".into()) };
+            let Some(DataValue::IntArrVal(nodes)) = &data.fields[0].value else { return Err("nodes".into()) };
             let node = |id: &u32| vec![(1, id.to_be_bytes().to_vec(), Vec::new())];
             let there = self.tables.get(&NODE).cloned().unwrap_or_default();
             if let Some(absent) = nodes.val.iter().find(|id| !there.contains_key(&node(id))) {
@@ -352,7 +352,7 @@ impl Tofino {
             let Some(EntityKind::TableEntry(pattern)) = entity.entity else { continue };
             for (key, data) in self.tables.get(&pattern.table_id).into_iter().flatten() {
                 let fields = key.iter().map(|(id, value, mask)| field(*id, value, mask)).collect();
-                let key = Some(netfold_controller::bfrt::message::TableKey { fields });
+                let key = Some(netfold_p4_runtime::bfrt::TableKey { fields });
                 let (table_id, data) = (pattern.table_id, Some(data.clone()));
                 let entry = TableEntry { table_id, key, data, ..TableEntry::default() };
                 entities.push(Entity { entity: Some(EntityKind::TableEntry(entry)) });
@@ -365,8 +365,8 @@ impl Tofino {
     }
 }
 
-fn field(field_id: u32, value: &[u8], mask: &[u8]) -> netfold_controller::bfrt::message::KeyField {
-    use netfold_controller::bfrt::message::{Exact, KeyField, Ternary};
+fn field(field_id: u32, value: &[u8], mask: &[u8]) -> netfold_p4_runtime::bfrt::KeyField {
+    use netfold_p4_runtime::bfrt::{Exact, KeyField, Ternary};
     let (value, mask) = (value.to_vec(), mask.to_vec());
     let match_type = if mask.is_empty() {
         KeyMatch::Exact(Exact { value })

@@ -252,7 +252,7 @@ impl Raw {
         let tables = self
             .schema
             .tables()
-            .map(|table_id| EntityKind::Table(v1::TableEntry { table_id, ..Default::default() }).into());
+            .map(|table_id| EntityKind::TableEntry(v1::TableEntry { table_id, ..Default::default() }).into());
         let groups = group(0, &[]);
         let entities = tables.chain([groups.into()]).collect();
         let request = v1::ReadRequest { device_id: 1, entities, ..Default::default() };
@@ -275,9 +275,9 @@ impl Raw {
         let mut holding = Holding::default();
         for entity in self.read() {
             match entity.entity.unwrap() {
-                EntityKind::Table(entry) => holding.add(&self.schema.decode(&entry).unwrap()),
-                EntityKind::Replication(entry) => {
-                    let Some(Replication::MulticastGroup(group)) = entry.r#type else { panic!() };
+                EntityKind::TableEntry(entry) => holding.add(&self.schema.decode(&entry).unwrap()),
+                EntityKind::PacketReplicationEngineEntry(entry) => {
+                    let Some(Replication::MulticastGroupEntry(group)) = entry.r#type else { panic!() };
                     let replicas = group.replicas.iter().map(|r| decode_replica(r).unwrap());
                     let replicas = replicas.map(|r| (r.port, r.instance)).collect();
                     holding.groups.insert(group.multicast_group_id, replicas);
@@ -287,7 +287,7 @@ impl Raw {
         }
         let call = ListRequest {};
         let path = PathAndQuery::from_static(<ListRequest as Call>::PATH);
-        let codec = ProstCodec::<ListRequest, <ListRequest as Call>::Answer>::default();
+        let codec = ProstCodec::<ListRequest, <ListRequest as Call>::Response>::default();
         let mut grpc = self.grpc();
         let list = self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).unwrap().into_inner();
         holding.ports = list.ports.into_iter().map(|port| (port.peer, port.port)).collect();
@@ -305,7 +305,7 @@ impl Raw {
     }
 
     pub(crate) fn entry(&self, kind: UpdateType, entry: &TableEntry) -> v1::Update {
-        update(kind, EntityKind::Table(self.schema.encode(entry).unwrap()))
+        update(kind, EntityKind::TableEntry(self.schema.encode(entry).unwrap()))
     }
 }
 
@@ -316,6 +316,6 @@ pub(crate) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
 pub(crate) fn group(id: u32, replicas: &[Replica]) -> EntityKind {
     let replicas = replicas.iter().map(encode_replica).collect();
     let group = v1::MulticastGroupEntry { multicast_group_id: id, replicas, metadata: Vec::new() };
-    let r#type = Some(Replication::MulticastGroup(group));
-    EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type })
+    let r#type = Some(Replication::MulticastGroupEntry(group));
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })
 }

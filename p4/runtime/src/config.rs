@@ -1,9 +1,5 @@
-//! The messages of `p4.config.v1`: P4Info, what a control plane knows of a pipeline.
-//!
-//! Source: P4Runtime specification 1.4.1, `p4/config/v1/p4info.proto` and `p4types.proto`.
+//! The messages of `p4.config.v1`: P4Info, the description of a pipeline for control planes.
 
-mod info;
-mod types;
+pub use crate::proto::p4::config::v1::*;
 
-pub use info::*;
-pub use types::*;
+pub use match_field::{Match, MatchType};

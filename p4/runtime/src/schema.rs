@@ -83,7 +83,9 @@ impl Schema {
             let mut fields = BTreeMap::new();
             for field in &table.match_fields {
                 let kind = match field.r#match {
-                    Some(Match::Type(kind)) => MatchType::try_from(kind).unwrap_or(MatchType::Unspecified),
+                    Some(Match::MatchType(kind)) => {
+                        MatchType::try_from(kind).unwrap_or(MatchType::Unspecified)
+                    }
                     _ => MatchType::Unspecified,
                 };
                 let bits = width(field.bitwidth, &name)?;

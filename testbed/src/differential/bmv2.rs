@@ -129,7 +129,7 @@ impl Bmv2Rig {
         let schema = self.client.schema().ok_or_else(|| RigError::Info("it was not kept".into()))?;
         let mut updates = Vec::with_capacity(sequence.entries.len() + sequence.groups.len());
         for entry in &sequence.entries {
-            let entity = EntityKind::Table(schema.encode(entry)?);
+            let entity = EntityKind::TableEntry(schema.encode(entry)?);
             updates.push(v1::Update { r#type: UpdateType::Insert as i32, entity: Some(entity.into()) });
         }
         updates.extend(sequence.groups.iter().map(|group| group_update(UpdateType::Insert, group)));
@@ -182,8 +182,8 @@ fn group_update(kind: UpdateType, group: &Group) -> v1::Update {
     };
     let entry =
         v1::MulticastGroupEntry { multicast_group_id: u32::from(group.id), replicas, metadata: Vec::new() };
-    let entity = EntityKind::Replication(v1::PacketReplicationEngineEntry {
-        r#type: Some(Replication::MulticastGroup(entry)),
+    let entity = EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+        r#type: Some(Replication::MulticastGroupEntry(entry)),
     });
     v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
 }

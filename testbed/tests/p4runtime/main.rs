@@ -4,7 +4,7 @@
 
 mod different;
 #[allow(dead_code, reason = "the tests of the switch's own server use all of it")]
-#[path = "../../../dataplane/switch/p4runtime/tests/device/rig.rs"]
+#[path = "../../../dataplane/switch/p4runtime/tests/suite/rig.rs"]
 mod rig;
 mod script;
 

@@ -56,10 +56,10 @@ fn outcome<T>(done: Result<T, Status>) -> String {
     match done {
         Ok(_) => "OK".into(),
         Err(status) if status.code() == tonic::Code::Unknown && !status.details().is_empty() => {
-            let codes: Vec<_> = codes(&status).into_iter().map(Code::name).collect();
+            let codes: Vec<_> = codes(&status).into_iter().map(|code| code.as_str_name()).collect();
             format!("[{}]", codes.join(" "))
         }
-        Err(status) => Code::try_from(status.code() as i32).unwrap().name().into(),
+        Err(status) => Code::try_from(status.code() as i32).unwrap().as_str_name().into(),
     }
 }
 
@@ -82,13 +82,13 @@ fn heard(message: Option<Result<StreamResponse, Status>>) -> String {
         Some(Err(status)) => format!("the end, {}", outcome::<()>(Err(status))),
         Some(Ok(StreamResponse::Arbitration(update))) => {
             let code = Code::try_from(update.status.map_or(0, |status| status.code)).unwrap();
-            format!("{} {:?}", code.name(), update.election_id.map(u128::from))
+            format!("{} {:?}", code.as_str_name(), update.election_id.map(u128::from))
         }
         Some(Ok(StreamResponse::Packet(packet))) => {
             format!("packet {:?} {:?}", answer(&packet.payload), packet.metadata)
         }
         Some(Ok(StreamResponse::Error(error))) => {
-            format!("error {}", Code::try_from(error.canonical_code).unwrap().name())
+            format!("error {}", Code::try_from(error.canonical_code).unwrap().as_str_name())
         }
         Some(Ok(other)) => format!("{other:?}"),
     }
@@ -106,12 +106,12 @@ macro_rules! step {
 }
 
 fn any_entry(table_id: u32) -> EntityKind {
-    EntityKind::Table(v1::TableEntry { table_id, ..v1::TableEntry::default() })
+    EntityKind::TableEntry(v1::TableEntry { table_id, ..v1::TableEntry::default() })
 }
 
 fn admit(port: u16) -> v1::TableEntry {
     match entry(&small(), &controller_entry(port, Kind::Advance)) {
-        EntityKind::Table(entry) => entry,
+        EntityKind::TableEntry(entry) => entry,
         _ => unreachable!(),
     }
 }
@@ -125,7 +125,7 @@ fn before_a_pipeline(client: &mut Client, answers: &mut Answers) {
             client.unary("/some.other.Service/Call", v1::CapabilitiesRequest {});
         outcome(done)
     });
-    step!(answers, "write without a stream", write(client, INSERT, EntityKind::Table(admit(1))));
+    step!(answers, "write without a stream", write(client, INSERT, EntityKind::TableEntry(admit(1))));
     step!(answers, "read without a pipeline", found(client.read(vec![any_entry(0)])));
 }
 
@@ -147,8 +147,8 @@ fn arbitration(target: &Target<'_>, client: &mut Client, backup: &mut Client, an
     step!(answers, "a bid for another device", heard(third.hear_within(QUIET)));
     client.offer(10);
     step!(answers, "the same bid again", heard(client.hear_within(QUIET)));
-    step!(answers, "write without a pipeline", write(client, INSERT, EntityKind::Table(admit(1))));
-    step!(answers, "write of a backup", write(backup, INSERT, EntityKind::Table(admit(1))));
+    step!(answers, "write without a pipeline", write(client, INSERT, EntityKind::TableEntry(admit(1))));
+    step!(answers, "write of a backup", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     let mut request = client.request(Vec::new());
     request.device_id = 7;
     step!(answers, "write to another device", outcome(client.send(request)));
@@ -206,32 +206,32 @@ fn wrong_pushes(target: &Target<'_>, client: &mut Client, answers: &mut Answers)
 }
 
 fn entries(client: &mut Client, answers: &mut Answers) {
-    let one = || EntityKind::Table(admit(1));
+    let one = || EntityKind::TableEntry(admit(1));
     step!(answers, "insert", write(client, INSERT, one()));
     step!(answers, "insert again", write(client, INSERT, one()));
     step!(answers, "insert with another priority", {
-        write(client, INSERT, EntityKind::Table(v1::TableEntry { priority: 71, ..admit(1) }))
+        write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { priority: 71, ..admit(1) }))
     });
     step!(answers, "insert with metadata", {
-        write(client, INSERT, EntityKind::Table(v1::TableEntry { metadata: vec![1, 2], ..admit(2) }))
+        write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { metadata: vec![1, 2], ..admit(2) }))
     });
     step!(answers, "read all", found(client.read(vec![any_entry(0)])));
     step!(answers, "read the table", found(client.read(vec![any_entry(table_id(1))])));
     let key = || v1::TableEntry { action: None, ..admit(1) };
-    step!(answers, "read one", found(client.read(vec![EntityKind::Table(key())])));
+    step!(answers, "read one", found(client.read(vec![EntityKind::TableEntry(key())])));
     step!(answers, "read none", {
-        found(client.read(vec![EntityKind::Table(v1::TableEntry { priority: 5, ..key() })]))
+        found(client.read(vec![EntityKind::TableEntry(v1::TableEntry { priority: 5, ..key() })]))
     });
     step!(answers, "read of a table that is not there", found(client.read(vec![any_entry(0x0200_0077)])));
     step!(answers, "read with a priority", {
         let pattern = v1::TableEntry { table_id: table_id(1), priority: 71, ..v1::TableEntry::default() };
-        found(client.read(vec![EntityKind::Table(pattern)]))
+        found(client.read(vec![EntityKind::TableEntry(pattern)]))
     });
     step!(answers, "modify", write(client, MODIFY, one()));
-    step!(answers, "modify what is not there", write(client, MODIFY, EntityKind::Table(admit(9))));
-    step!(answers, "modify without an action", write(client, MODIFY, EntityKind::Table(key())));
-    step!(answers, "delete by the key", write(client, DELETE, EntityKind::Table(key())));
-    step!(answers, "delete again", write(client, DELETE, EntityKind::Table(key())));
+    step!(answers, "modify what is not there", write(client, MODIFY, EntityKind::TableEntry(admit(9))));
+    step!(answers, "modify without an action", write(client, MODIFY, EntityKind::TableEntry(key())));
+    step!(answers, "delete by the key", write(client, DELETE, EntityKind::TableEntry(key())));
+    step!(answers, "delete again", write(client, DELETE, EntityKind::TableEntry(key())));
     step!(answers, "read what is left", found(client.read(vec![any_entry(0)])));
     step!(answers, "empty pattern", {
         let request =
@@ -244,7 +244,7 @@ fn entries(client: &mut Client, answers: &mut Answers) {
 fn changed(change: impl FnOnce(&mut v1::TableEntry)) -> EntityKind {
     let mut entry = admit(3);
     change(&mut entry);
-    EntityKind::Table(entry)
+    EntityKind::TableEntry(entry)
 }
 
 fn ternary(value: &[u8], mask: &[u8]) -> Option<FieldMatchType> {
@@ -292,7 +292,9 @@ fn wrong_entries(client: &mut Client, answers: &mut Answers) {
         outcome(client.write(vec![Update { r#type: INSERT as i32, entity: None }]))
     });
     step!(answers, "an update without a type", {
-        outcome(client.write(vec![Update { r#type: 0, entity: Some(EntityKind::Table(admit(3)).into()) }]))
+        outcome(
+            client.write(vec![Update { r#type: 0, entity: Some(EntityKind::TableEntry(admit(3)).into()) }]),
+        )
     });
 }
 
@@ -306,18 +308,18 @@ fn action(entry: &mut v1::TableEntry) -> &mut v1::Action {
 fn defaults(client: &mut Client, answers: &mut Answers) {
     let default =
         || v1::TableEntry { table_id: table_id(1), is_default_action: true, ..v1::TableEntry::default() };
-    step!(answers, "read the default entry", found(client.read(vec![EntityKind::Table(default())])));
+    step!(answers, "read the default entry", found(client.read(vec![EntityKind::TableEntry(default())])));
     step!(answers, "insert a default entry", {
-        write(client, INSERT, EntityKind::Table(v1::TableEntry { action: admit(1).action, ..default() }))
+        write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { action: admit(1).action, ..default() }))
     });
     step!(answers, "modify a constant default entry", {
-        write(client, MODIFY, EntityKind::Table(v1::TableEntry { action: admit(1).action, ..default() }))
+        write(client, MODIFY, EntityKind::TableEntry(v1::TableEntry { action: admit(1).action, ..default() }))
     });
-    step!(answers, "delete a default entry", write(client, DELETE, EntityKind::Table(default())));
+    step!(answers, "delete a default entry", write(client, DELETE, EntityKind::TableEntry(default())));
 }
 
 fn batches(client: &mut Client, answers: &mut Answers) {
-    let put = |kind, port| update(kind, EntityKind::Table(admit(port)));
+    let put = |kind, port| update(kind, EntityKind::TableEntry(admit(port)));
     step!(answers, "batch with failures", {
         outcome(client.write(vec![put(INSERT, 20), put(INSERT, 20), put(DELETE, 21), put(INSERT, 22)]))
     });
@@ -343,7 +345,7 @@ fn group(id: u32, replicas: &[(u32, u32)]) -> EntityKind {
         port_kind: Some(PortKind::EgressPort(port)),
         instance,
     };
-    replication(Replication::MulticastGroup(v1::MulticastGroupEntry {
+    replication(Replication::MulticastGroupEntry(v1::MulticastGroupEntry {
         multicast_group_id: id,
         replicas: replicas.iter().map(replica).collect(),
         ..Default::default()
@@ -351,7 +353,7 @@ fn group(id: u32, replicas: &[(u32, u32)]) -> EntityKind {
 }
 
 fn replication(kind: Replication) -> EntityKind {
-    EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type: Some(kind) })
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type: Some(kind) })
 }
 
 fn groups(client: &mut Client, answers: &mut Answers) {
@@ -370,7 +372,7 @@ fn groups(client: &mut Client, answers: &mut Answers) {
         write(
             client,
             INSERT,
-            replication(Replication::MulticastGroup(v1::MulticastGroupEntry {
+            replication(Replication::MulticastGroupEntry(v1::MulticastGroupEntry {
                 multicast_group_id: 9,
                 replicas: vec![replica],
                 ..Default::default()
@@ -381,14 +383,17 @@ fn groups(client: &mut Client, answers: &mut Answers) {
     step!(answers, "a group's metadata", {
         let entry =
             v1::MulticastGroupEntry { multicast_group_id: 10, metadata: vec![1], ..Default::default() };
-        let done = write(client, INSERT, replication(Replication::MulticastGroup(entry)));
+        let done = write(client, INSERT, replication(Replication::MulticastGroupEntry(entry)));
         format!("{done}, {}", found(client.read(vec![group(10, &[])])))
     });
     for id in [5, 7, 8, 9, 10, 5] {
         step!(answers, format!("delete group {id}"), write(client, DELETE, group(id, &[])));
     }
     let session = |id| {
-        replication(Replication::CloneSession(v1::CloneSessionEntry { session_id: id, ..Default::default() }))
+        replication(Replication::CloneSessionEntry(v1::CloneSessionEntry {
+            session_id: id,
+            ..Default::default()
+        }))
     };
     step!(answers, "insert a clone session", write(client, INSERT, session(1)));
     step!(answers, "read clone sessions", found(client.read(vec![session(0)])));
@@ -396,7 +401,7 @@ fn groups(client: &mut Client, answers: &mut Answers) {
 
 fn counter(id: u32, index: Option<i64>, packets: Option<i64>) -> EntityKind {
     let data = packets.map(|packet_count| v1::CounterData { byte_count: 0, packet_count });
-    EntityKind::Counter(v1::CounterEntry {
+    EntityKind::CounterEntry(v1::CounterEntry {
         counter_id: id,
         index: index.map(|index| v1::Index { index }),
         data,
@@ -420,7 +425,7 @@ fn cells(client: &mut Client, answers: &mut Answers) {
         write(client, MODIFY, counter(0x1200_0077, Some(0), Some(1)))
     );
     let register = |data: Option<u8>| {
-        EntityKind::Register(v1::RegisterEntry {
+        EntityKind::RegisterEntry(v1::RegisterEntry {
             register_id: 369_098_754,
             index: Some(v1::Index { index: 1 }),
             data: data.map(|byte| v1::P4Data { data: Some(v1::Data::Bitstring(vec![byte])) }),
@@ -428,10 +433,18 @@ fn cells(client: &mut Client, answers: &mut Answers) {
     };
     step!(answers, "write a register", write(client, MODIFY, register(Some(3))));
     step!(answers, "read a register", found(client.read(vec![register(None)])));
-    step!(answers, "read meters", found(client.read(vec![EntityKind::Meter(v1::MeterEntry::default())])));
-    step!(answers, "read digests", found(client.read(vec![EntityKind::Digest(v1::DigestEntry::default())])));
+    step!(
+        answers,
+        "read meters",
+        found(client.read(vec![EntityKind::MeterEntry(v1::MeterEntry::default())]))
+    );
+    step!(
+        answers,
+        "read digests",
+        found(client.read(vec![EntityKind::DigestEntry(v1::DigestEntry::default())]))
+    );
     step!(answers, "read value sets", {
-        found(client.read(vec![EntityKind::ValueSet(v1::ValueSetEntry::default())]))
+        found(client.read(vec![EntityKind::ValueSetEntry(v1::ValueSetEntry::default())]))
     });
 }
 
@@ -442,7 +455,7 @@ fn packets(client: &mut Client, backup: &mut Client, answers: &mut Answers) {
     };
     let out = |chunk| v1::PacketOut { payload: advance(0, chunk, 7), metadata: Vec::new() };
     step!(answers, "a packet that nothing admits", send(client, out(3)));
-    step!(answers, "admit the controller", write(client, INSERT, EntityKind::Table(admit(510))));
+    step!(answers, "admit the controller", write(client, INSERT, EntityKind::TableEntry(admit(510))));
     step!(answers, "a packet out and in", send(client, out(9)));
     step!(answers, "a packet out and in again", send(client, out(4)));
     step!(answers, "a packet of a backup", send(backup, out(5)));
@@ -475,8 +488,8 @@ fn again(target: &Target<'_>, client: &mut Client, answers: &mut Answers) {
 fn departure(client: Client, backup: &mut Client, answers: &mut Answers) {
     drop(client);
     step!(answers, "the primary leaves", heard(backup.hear_within(QUIET)));
-    step!(answers, "the backup writes", write(backup, INSERT, EntityKind::Table(admit(1))));
+    step!(answers, "the backup writes", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     backup.offer(11);
     step!(answers, "a higher bid", heard(backup.hear_within(QUIET)));
-    step!(answers, "its write", write(backup, DELETE, EntityKind::Table(admit(1))));
+    step!(answers, "its write", write(backup, DELETE, EntityKind::TableEntry(admit(1))));
 }

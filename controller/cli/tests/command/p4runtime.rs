@@ -23,9 +23,9 @@ fn begins_empty_says_so_and_is_given_a_pipeline() {
     client.set_pipeline(p4info(&program).unwrap(), program.to_json().into_bytes()).unwrap();
     let schema = Schema::new(&p4info(&program).unwrap()).unwrap();
     let entry = schema.encode(&allreduce::controller_entry(400, Kind::Advance)).unwrap();
-    let entity = Some(EntityKind::Table(entry).into());
+    let entity = Some(EntityKind::TableEntry(entry).into());
     client.write(vec![v1::Update { r#type: UpdateType::Insert as i32, entity }]).unwrap();
-    let all = EntityKind::Table(v1::TableEntry::default());
+    let all = EntityKind::TableEntry(v1::TableEntry::default());
     assert_eq!(client.read(vec![all]).unwrap().len(), 1);
     switch.signal("INT");
     let counters = switch.event("counters");

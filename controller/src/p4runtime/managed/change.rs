@@ -139,7 +139,7 @@ impl Keeper {
             _ => schema.encode(entry),
         };
         let failed = |source| P4RuntimeError::Schema { switch: self.shared.name.clone(), source };
-        Ok(update(kind, EntityKind::Table(encoded.map_err(failed)?)))
+        Ok(update(kind, EntityKind::TableEntry(encoded.map_err(failed)?)))
     }
 
     /// Writes; when something fails, has the switch hold again what was asked for before.

@@ -49,15 +49,18 @@ impl Session {
     async fn clear_groups(&self) -> Result<(), P4RuntimeError> {
         let found = self.remote.read(vec![group_entity(0, &[]).into()]).await?;
         let groups = found.into_iter().filter_map(|entity| match entity.entity {
-            Some(EntityKind::Replication(v1::PacketReplicationEngineEntry {
-                r#type: Some(v1::Replication::MulticastGroup(group)),
+            Some(EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+                r#type: Some(v1::Replication::MulticastGroupEntry(group)),
             })) => Some(group),
             _ => None,
         });
         let delete = |group: v1::MulticastGroupEntry| {
             let group = v1::MulticastGroupEntry { replicas: Vec::new(), metadata: Vec::new(), ..group };
-            let r#type = Some(v1::Replication::MulticastGroup(group));
-            update(UpdateType::Delete, EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type }))
+            let r#type = Some(v1::Replication::MulticastGroupEntry(group));
+            update(
+                UpdateType::Delete,
+                EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type }),
+            )
         };
         self.write(vec![groups.map(delete).collect()], None).await
     }
@@ -116,10 +119,10 @@ impl Session {
     /// What a counter has counted, in packets, by cell.
     pub(super) async fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
         let pattern = v1::CounterEntry { counter_id, index: None, data: None };
-        let found = self.remote.read(vec![EntityKind::Counter(pattern).into()]).await?;
+        let found = self.remote.read(vec![EntityKind::CounterEntry(pattern).into()]).await?;
         let mut counted = Vec::new();
         for entity in found {
-            if let Some(EntityKind::Counter(cell)) = entity.entity {
+            if let Some(EntityKind::CounterEntry(cell)) = entity.entity {
                 let index = cell.index.map_or(0, |index| index.index.clamp(0, 1 << 20) as usize);
                 if counted.len() <= index {
                     counted.resize(index + 1, 0);

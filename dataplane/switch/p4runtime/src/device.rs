@@ -313,7 +313,7 @@ impl Device {
                 index: Some(v1::Index { index: at as i64 }),
                 data: Some(P4Data { data: Some(Data::Bitstring(bytestring::encode(value.into()))) }),
             };
-            EntityKind::Register(entry).into()
+            EntityKind::RegisterEntry(entry).into()
         };
         Ok((all.start + start..).zip(values).map(entity).collect())
     }

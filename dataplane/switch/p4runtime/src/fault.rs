@@ -94,7 +94,7 @@ pub(crate) fn of_parts(parts: &[Result<(), Fault>]) -> Result<(), Status> {
                 v1::Error { canonical_code: fault.code as i32, message, ..v1::Error::default() }
             }
         };
-        Any::pack(v1::Error::NAME, &error)
+        Any::pack(&error)
     });
     let details: Vec<Any> = details.collect();
     let message = format!("{failed} of {} failed; see the details", parts.len());

@@ -21,12 +21,12 @@ pub(crate) fn find(
 ) -> Result<(Vec<v1::Entity>, Registers), Fault> {
     let Some(kind) = &pattern.entity else { return Err(Fault::invalid("an empty pattern")) };
     let entities = match kind {
-        EntityKind::Table(entry) => table_entries(config, state, entry)?,
-        EntityKind::Counter(entry) => counters(config, counter, entry)?,
-        EntityKind::Register(entry) => return registers(config, entry).map(|cells| (Vec::new(), cells)),
-        EntityKind::Replication(entry) => replication(state, entry)?,
-        EntityKind::DirectCounter(entry) => direct(config, entry.table_entry.as_ref(), "counter")?,
-        EntityKind::DirectMeter(entry) => direct(config, entry.table_entry.as_ref(), "meter")?,
+        EntityKind::TableEntry(entry) => table_entries(config, state, entry)?,
+        EntityKind::CounterEntry(entry) => counters(config, counter, entry)?,
+        EntityKind::RegisterEntry(entry) => return registers(config, entry).map(|cells| (Vec::new(), cells)),
+        EntityKind::PacketReplicationEngineEntry(entry) => replication(state, entry)?,
+        EntityKind::DirectCounterEntry(entry) => direct(config, entry.table_entry.as_ref(), "counter")?,
+        EntityKind::DirectMeterEntry(entry) => direct(config, entry.table_entry.as_ref(), "meter")?,
         other if names_one(other) => return Err(absent(plural(other))),
         // All of none.
         _ => Vec::new(),
@@ -39,9 +39,9 @@ fn names_one(kind: &EntityKind) -> bool {
     match kind {
         EntityKind::ActionProfileMember(member) => member.action_profile_id != 0,
         EntityKind::ActionProfileGroup(group) => group.action_profile_id != 0,
-        EntityKind::Meter(meter) => meter.meter_id != 0,
-        EntityKind::ValueSet(set) => set.value_set_id != 0,
-        EntityKind::Digest(digest) => digest.digest_id != 0,
+        EntityKind::MeterEntry(meter) => meter.meter_id != 0,
+        EntityKind::ValueSetEntry(set) => set.value_set_id != 0,
+        EntityKind::DigestEntry(digest) => digest.digest_id != 0,
         _ => true,
     }
 }
@@ -114,7 +114,7 @@ fn message(config: &Config, key: &Key, held: &Held) -> Result<v1::Entity, Fault>
         controller_metadata: held.controller_metadata,
         ..config.schema.encode(&entry)?
     };
-    Ok(EntityKind::Table(message).into())
+    Ok(EntityKind::TableEntry(message).into())
 }
 
 fn table_id(table: &netfold_p4_runtime::config::Table) -> u32 {
@@ -136,7 +136,7 @@ fn default_entry(table: &netfold_p4_runtime::config::Table) -> v1::Entity {
         is_default_action: true,
         ..v1::TableEntry::default()
     };
-    EntityKind::Table(entry).into()
+    EntityKind::TableEntry(entry).into()
 }
 
 fn counters(
@@ -160,7 +160,7 @@ fn counters(
                     index: Some(v1::Index { index: at as i64 }),
                     data: Some(v1::CounterData { byte_count: 0, packet_count }),
                 };
-                found.push(EntityKind::Counter(entry).into());
+                found.push(EntityKind::CounterEntry(entry).into());
             }
         }
     }
@@ -184,21 +184,21 @@ fn replication(state: &State, pattern: &v1::PacketReplicationEngineEntry) -> Res
             replicas: group.written.clone(),
             metadata: group.metadata.clone(),
         };
-        let r#type = Some(Replication::MulticastGroup(group));
-        EntityKind::Replication(v1::PacketReplicationEngineEntry { r#type }).into()
+        let r#type = Some(Replication::MulticastGroupEntry(group));
+        EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type }).into()
     };
     match &pattern.r#type {
-        Some(Replication::MulticastGroup(group)) if group.multicast_group_id == 0 => {
+        Some(Replication::MulticastGroupEntry(group)) if group.multicast_group_id == 0 => {
             Ok(state.groups.iter().map(message).collect())
         }
-        Some(Replication::MulticastGroup(group)) => {
+        Some(Replication::MulticastGroupEntry(group)) => {
             let number = group.multicast_group_id;
             let found = u16::try_from(number).ok().and_then(|id| state.groups.get_key_value(&id));
             let absent = || Fault::not_found(format!("there is no multicast group {number}"));
             found.map(|group| vec![message(group)]).ok_or_else(absent)
         }
-        Some(Replication::CloneSession(session)) if session.session_id == 0 => Ok(Vec::new()),
-        Some(Replication::CloneSession(_)) => Err(absent("clone sessions")),
+        Some(Replication::CloneSessionEntry(session)) if session.session_id == 0 => Ok(Vec::new()),
+        Some(Replication::CloneSessionEntry(_)) => Err(absent("clone sessions")),
         None => Err(Fault::invalid("neither a multicast group nor a clone session")),
     }
 }

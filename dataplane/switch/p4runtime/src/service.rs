@@ -136,7 +136,7 @@ impl Service {
     async fn ports<Q: ports::Call>(
         self,
         request: http::Request<Body>,
-        answer: fn(&Ports, &Q) -> Result<Q::Answer, Fault>,
+        answer: fn(&Ports, &Q) -> Result<Q::Response, Fault>,
     ) -> http::Response<Body> {
         let call = |request: Request<Q>| {
             let ports = Arc::clone(&self.ports);

@@ -143,7 +143,7 @@ impl Streams {
                 error(Code::Unimplemented, "the program has no digests", details)
             }
             Some(StreamRequest::Other(other)) => {
-                let details = StreamErrorDetails::Other(StreamOtherError { other: Some(other) });
+                let details = StreamErrorDetails::StreamOther(StreamOtherError { other: Some(other) });
                 error(Code::Unimplemented, "messages of other kinds are not known here", details)
             }
             Some(StreamRequest::Packet(_)) | None => return Err(Fault::invalid("a message without content")),

@@ -22,16 +22,16 @@ pub(crate) fn check(config: &Config, update: v1::Update) -> Result<Op, Fault> {
     }
     let entity = update.entity.and_then(|entity| entity.entity);
     match entity.ok_or_else(|| Fault::invalid("the update has no entity"))? {
-        EntityKind::Table(entry) => table_entry(config, kind, &entry),
-        EntityKind::Counter(entry) => counter(config, kind, &entry),
-        EntityKind::Register(entry) => register(config, kind, entry),
-        EntityKind::Replication(entry) => match entry.r#type {
-            Some(Replication::MulticastGroup(group)) => multicast_group(kind, group),
-            Some(Replication::CloneSession(_)) => Err(absent("clone sessions")),
+        EntityKind::TableEntry(entry) => table_entry(config, kind, &entry),
+        EntityKind::CounterEntry(entry) => counter(config, kind, &entry),
+        EntityKind::RegisterEntry(entry) => register(config, kind, entry),
+        EntityKind::PacketReplicationEngineEntry(entry) => match entry.r#type {
+            Some(Replication::MulticastGroupEntry(group)) => multicast_group(kind, group),
+            Some(Replication::CloneSessionEntry(_)) => Err(absent("clone sessions")),
             None => Err(Fault::invalid("neither a multicast group nor a clone session")),
         },
-        EntityKind::DirectCounter(entry) => direct(config, entry.table_entry.as_ref(), "counter"),
-        EntityKind::DirectMeter(entry) => direct(config, entry.table_entry.as_ref(), "meter"),
+        EntityKind::DirectCounterEntry(entry) => direct(config, entry.table_entry.as_ref(), "counter"),
+        EntityKind::DirectMeterEntry(entry) => direct(config, entry.table_entry.as_ref(), "meter"),
         other => Err(absent(plural(&other))),
     }
 }
@@ -39,13 +39,13 @@ pub(crate) fn check(config: &Config, update: v1::Update) -> Result<Op, Fault> {
 /// What kinds of entities without a place in any program here are called.
 pub(crate) fn plural(entity: &EntityKind) -> &'static str {
     match entity {
-        EntityKind::Extern(_) => "externs",
+        EntityKind::ExternEntry(_) => "externs",
         EntityKind::ActionProfileMember(_) | EntityKind::ActionProfileGroup(_) => "action profiles",
-        EntityKind::Meter(_) => "meters",
-        EntityKind::DirectMeter(_) => "direct meters",
-        EntityKind::DirectCounter(_) => "direct counters",
-        EntityKind::ValueSet(_) => "parser value sets",
-        EntityKind::Digest(_) => "digests",
+        EntityKind::MeterEntry(_) => "meters",
+        EntityKind::DirectMeterEntry(_) => "direct meters",
+        EntityKind::DirectCounterEntry(_) => "direct counters",
+        EntityKind::ValueSetEntry(_) => "parser value sets",
+        EntityKind::DigestEntry(_) => "digests",
         _ => "such entities",
     }
 }

@@ -42,7 +42,7 @@ fn entries() -> Vec<TableEntry> {
 
 fn table(program: &Program, at: usize) -> v1::TableEntry {
     match entry(program, &entries()[at]) {
-        EntityKind::Table(entry) => entry,
+        EntityKind::TableEntry(entry) => entry,
         _ => unreachable!(),
     }
 }
@@ -51,18 +51,18 @@ fn group(id: u32, ports: &[u16]) -> EntityKind {
     let replica = |port: &u16| netfold_p4::entry::Replica { port: *port, instance: port + 1 };
     let replicas = ports.iter().map(replica).map(|replica| schema::encode_replica(&replica)).collect();
     let group = v1::MulticastGroupEntry { multicast_group_id: id, replicas, metadata: vec![7] };
-    EntityKind::Replication(v1::PacketReplicationEngineEntry {
-        r#type: Some(Replication::MulticastGroup(group)),
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+        r#type: Some(Replication::MulticastGroupEntry(group)),
     })
 }
 
 fn all() -> EntityKind {
-    EntityKind::Table(v1::TableEntry::default())
+    EntityKind::TableEntry(v1::TableEntry::default())
 }
 
 fn register(id: u32, index: Option<i64>, value: Option<u64>) -> EntityKind {
     let data = value.map(|value| v1::P4Data { data: Some(Data::Bitstring(bytestring::encode(value))) });
-    EntityKind::Register(v1::RegisterEntry {
+    EntityKind::RegisterEntry(v1::RegisterEntry {
         register_id: id,
         index: index.map(|index| v1::Index { index }),
         data,
@@ -72,7 +72,7 @@ fn register(id: u32, index: Option<i64>, value: Option<u64>) -> EntityKind {
 fn counter(index: Option<i64>, packets: Option<i64>) -> EntityKind {
     let data = packets.map(|packet_count| v1::CounterData { byte_count: 0, packet_count });
     let index = index.map(|index| v1::Index { index });
-    EntityKind::Counter(v1::CounterEntry { counter_id: counter_id(allreduce::id::PACKETS), index, data })
+    EntityKind::CounterEntry(v1::CounterEntry { counter_id: counter_id(allreduce::id::PACKETS), index, data })
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
     let mut found = client.read(vec![all()]).unwrap();
     assert_eq!(found.len(), written.len());
     for entity in &written {
-        let EntityKind::Table(one) = entity else { unreachable!() };
+        let EntityKind::TableEntry(one) = entity else { unreachable!() };
         let same = |found: &EntityKind| {
-            let EntityKind::Table(found) = found else { return false };
+            let EntityKind::TableEntry(found) = found else { return false };
             let mut fields = one.r#match.clone();
             fields.sort_by_key(|field| field.field_id);
             found.r#match == fields && found.priority == one.priority && found.action == one.action
@@ -97,7 +97,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
         found.remove(at);
         let mut key = one.clone();
         key.action = None;
-        assert_eq!(client.read(vec![EntityKind::Table(key)]).unwrap().len(), 1);
+        assert_eq!(client.read(vec![EntityKind::TableEntry(key)]).unwrap().len(), 1);
     }
     assert_eq!(client.read(vec![group(0, &[])]).unwrap(), [group(1, &[0, 1])]);
     // Two workers' packets are folded, and the sum comes back to both.
@@ -133,7 +133,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
     let cell = register_cells(&small()).into_iter().find(|cell| cell.bits == 32 && cell.cell == 5).unwrap();
     let found = client.read(vec![register(cell.id, None, None)]).unwrap();
     assert_eq!(found.len(), cell.size as usize);
-    assert_eq!(found.iter().filter(|found| matches!(found, EntityKind::Register(r) if r.data == Some(v1::P4Data { data: Some(Data::Bitstring(vec![41])) }))).count(), 1);
+    assert_eq!(found.iter().filter(|found| matches!(found, EntityKind::RegisterEntry(r) if r.data == Some(v1::P4Data { data: Some(Data::Bitstring(vec![41])) }))).count(), 1);
     assert_eq!(client.read(vec![counter(Some(0), None)]).unwrap(), [counter(Some(0), Some(2))]);
 }
 
@@ -141,19 +141,19 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
 fn inserts_modifies_and_deletes_by_the_rules() {
     let device = Device::start();
     let mut client = device.ready();
-    let one = |at| EntityKind::Table(table(&small(), at));
+    let one = |at| EntityKind::TableEntry(table(&small(), at));
     assert_eq!(client.one(MODIFY, one(0)), Code::NotFound);
     assert_eq!(client.one(DELETE, one(0)), Code::NotFound);
     assert_eq!(client.one(INSERT, one(0)), Code::Ok);
     assert_eq!(client.one(INSERT, one(0)), Code::AlreadyExists);
     let mut changed = table(&small(), 0);
     changed.metadata = vec![1, 2];
-    assert_eq!(client.one(MODIFY, EntityKind::Table(changed.clone())), Code::Ok);
-    assert_eq!(client.read(vec![all()]).unwrap(), [EntityKind::Table(changed.clone())]);
+    assert_eq!(client.one(MODIFY, EntityKind::TableEntry(changed.clone())), Code::Ok);
+    assert_eq!(client.read(vec![all()]).unwrap(), [EntityKind::TableEntry(changed.clone())]);
     changed.action = None;
-    assert_eq!(client.one(MODIFY, EntityKind::Table(changed.clone())), Code::Ok);
-    assert_eq!(client.one(INSERT, EntityKind::Table(changed.clone())), Code::InvalidArgument);
-    assert_eq!(client.one(DELETE, EntityKind::Table(changed)), Code::Ok);
+    assert_eq!(client.one(MODIFY, EntityKind::TableEntry(changed.clone())), Code::Ok);
+    assert_eq!(client.one(INSERT, EntityKind::TableEntry(changed.clone())), Code::InvalidArgument);
+    assert_eq!(client.one(DELETE, EntityKind::TableEntry(changed)), Code::Ok);
     assert_eq!(client.read(vec![all()]).unwrap(), []);
     assert_eq!(client.one(MODIFY, group(1, &[1])), Code::NotFound);
     assert_eq!(client.one(INSERT, group(1, &[1])), Code::Ok);
@@ -176,7 +176,7 @@ fn wrong_bytes_are_refused_and_any_length_that_fits_is_taken() {
     let mut with = |change: &dyn Fn(&mut v1::TableEntry)| {
         let mut entry = good.clone();
         change(&mut entry);
-        client.one(INSERT, EntityKind::Table(entry))
+        client.one(INSERT, EntityKind::TableEntry(entry))
     };
     fn ternary(entry: &mut v1::TableEntry) -> &mut v1::Ternary {
         match entry.r#match[0].field_match_type.as_mut().unwrap() {
@@ -202,7 +202,7 @@ fn wrong_bytes_are_refused_and_any_length_that_fits_is_taken() {
     assert_eq!(with(&|e| e.r#match[0].field_match_type = Some(range.clone())), Code::InvalidArgument);
     // Longer than need be is fine, and read back in the shortest form.
     assert_eq!(with(&|e| ternary(e).value.insert(0, 0)), Code::Ok);
-    assert_eq!(client.read(vec![all()]).unwrap(), [EntityKind::Table(good)]);
+    assert_eq!(client.read(vec![all()]).unwrap(), [EntityKind::TableEntry(good)]);
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn partial_failures_name_each_update_and_atomicity_is_kept() {
     let mut client = device.ready();
     let cell = register_cells(&small())[0].clone();
     let batch = vec![
-        update(INSERT, EntityKind::Table(table(&small(), 0))),
+        update(INSERT, EntityKind::TableEntry(table(&small(), 0))),
         update(MODIFY, register(cell.id, Some(1), Some(1))),
         update(MODIFY, counter(None, Some(5))),
         update(INSERT, group(1, &[1])),
-        update(INSERT, EntityKind::Table(table(&small(), 0))),
-        update(INSERT, EntityKind::Table(table(&small(), 1))),
+        update(INSERT, EntityKind::TableEntry(table(&small(), 0))),
+        update(INSERT, EntityKind::TableEntry(table(&small(), 1))),
     ];
     for atomicity in [Atomicity::RollbackOnError, Atomicity::DataplaneAtomic] {
         let mut request = client.request(batch.clone());
@@ -274,12 +274,12 @@ fn all_of_what_no_program_has_is_nothing_and_one_is_unimplemented() {
     let mut client = device.ready();
     let clone = |session_id| {
         let session = v1::CloneSessionEntry { session_id, ..Default::default() };
-        EntityKind::Replication(v1::PacketReplicationEngineEntry {
-            r#type: Some(Replication::CloneSession(session)),
+        EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+            r#type: Some(Replication::CloneSessionEntry(session)),
         })
     };
-    let meter = |meter_id| EntityKind::Meter(v1::MeterEntry { meter_id, ..Default::default() });
-    let digest = |digest_id| EntityKind::Digest(v1::DigestEntry { digest_id, config: None });
+    let meter = |meter_id| EntityKind::MeterEntry(v1::MeterEntry { meter_id, ..Default::default() });
+    let digest = |digest_id| EntityKind::DigestEntry(v1::DigestEntry { digest_id, config: None });
     let member = |action_profile_id| {
         EntityKind::ActionProfileMember(v1::ActionProfileMember { action_profile_id, ..Default::default() })
     };
@@ -290,15 +290,15 @@ fn all_of_what_no_program_has_is_nothing_and_one_is_unimplemented() {
     }
     let job = table(&small(), 0).table_id;
     let entry = Some(v1::TableEntry { table_id: job, ..Default::default() });
-    let direct = EntityKind::DirectCounter(v1::DirectCounterEntry { table_entry: entry, data: None });
+    let direct = EntityKind::DirectCounterEntry(v1::DirectCounterEntry { table_entry: entry, data: None });
     assert_eq!(client.one(MODIFY, direct.clone()), Code::InvalidArgument);
     assert_eq!(codes(&client.read(vec![all(), direct]).unwrap_err()), [Code::Ok, Code::InvalidArgument]);
     // The default entry is there to be read alone.
     let mut pattern = v1::TableEntry { is_default_action: true, ..Default::default() };
-    assert_eq!(client.read(vec![EntityKind::Table(pattern.clone())]).unwrap().len(), 1);
+    assert_eq!(client.read(vec![EntityKind::TableEntry(pattern.clone())]).unwrap().len(), 1);
     pattern.table_id = job;
-    assert_eq!(client.one(MODIFY, EntityKind::Table(pattern.clone())), Code::PermissionDenied);
-    assert_eq!(client.one(INSERT, EntityKind::Table(pattern)), Code::InvalidArgument);
+    assert_eq!(client.one(MODIFY, EntityKind::TableEntry(pattern.clone())), Code::PermissionDenied);
+    assert_eq!(client.one(INSERT, EntityKind::TableEntry(pattern)), Code::InvalidArgument);
 }
 
 /// Requests with random bytes changed: whatever they ask, the server answers and goes on.
@@ -307,7 +307,8 @@ fn mutated_requests_are_answered() {
     use prost::Message;
     let device = Device::start();
     let mut client = device.ready();
-    let mut batch: Vec<_> = (0..4).map(|at| update(INSERT, EntityKind::Table(table(&small(), at)))).collect();
+    let mut batch: Vec<_> =
+        (0..4).map(|at| update(INSERT, EntityKind::TableEntry(table(&small(), at)))).collect();
     batch.push(update(MODIFY, register(register_cells(&small())[0].id, None, Some(3))));
     batch.push(update(INSERT, group(1, &[0, 1])));
     let seed = 20_2611;

@@ -142,7 +142,7 @@ pub(crate) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
 }
 
 pub(crate) fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
-    EntityKind::Table(schema(program).encode(entry).unwrap())
+    EntityKind::TableEntry(schema(program).encode(entry).unwrap())
 }
 
 /// An ADVANCE of a slot to a chunk.
@@ -243,7 +243,7 @@ impl Client {
     }
 
     /// A call of the service `Ports`.
-    pub(crate) fn ports<Q: Call>(&mut self, request: Q) -> Result<Q::Answer, Status> {
+    pub(crate) fn ports<Q: Call>(&mut self, request: Q) -> Result<Q::Response, Status> {
         self.unary(Q::PATH, request)
     }
 
@@ -401,7 +401,7 @@ pub(crate) fn codes(status: &Status) -> Vec<Code> {
     let details = google::Status::decode(status.details()).unwrap();
     assert_eq!(details.code, Code::Unknown as i32);
     let code = |any: &google::Any| {
-        let error: v1::Error = any.unpack(v1::Error::NAME).unwrap().unwrap();
+        let error: v1::Error = any.unpack::<v1::Error>().unwrap().unwrap();
         Code::try_from(error.canonical_code).unwrap()
     };
     details.details.iter().map(code).collect()

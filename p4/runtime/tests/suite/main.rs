@@ -52,7 +52,7 @@ fn p4info_says_what_the_program_has() {
     assert_eq!(info.pkg_info.as_ref().unwrap().arch, "v1model");
     let job = &info.tables[0];
     assert_eq!(job.preamble.as_ref().unwrap().id, table_id(id::JOB));
-    assert_eq!(job.match_fields[0].r#match, Some(Match::Type(MatchType::Ternary as i32)));
+    assert_eq!(job.match_fields[0].r#match, Some(Match::MatchType(MatchType::Ternary as i32)));
     assert_eq!(job.match_fields[3].bitwidth, 32);
     assert_eq!(job.initial_default_action.as_ref().unwrap().action_id, action_id(id::DENY));
     assert!(!job.has_initial_entries);
@@ -90,7 +90,7 @@ fn bytes_are_those_of_the_published_field_numbers() {
     let child = entries().pop().unwrap();
     let update = v1::Update {
         r#type: v1::UpdateType::Insert as i32,
-        entity: Some(EntityKind::Table(schema.encode(&child).unwrap()).into()),
+        entity: Some(EntityKind::TableEntry(schema.encode(&child).unwrap()).into()),
     };
     let mut expected = vec![
         0x08, 1, // type INSERT
@@ -216,16 +216,13 @@ fn replicas_in_both_forms() {
 }
 
 #[test]
-fn errors_of_updates_ride_in_a_status() {
+fn errors_of_updates_are_packed_in_a_status() {
     let error = v1::Error { canonical_code: Code::AlreadyExists as i32, ..v1::Error::default() };
-    let status = Status {
-        code: Code::Unknown as i32,
-        message: "1 of 2".into(),
-        details: vec![Any::pack(v1::Error::NAME, &error)],
-    };
+    let status =
+        Status { code: Code::Unknown as i32, message: "1 of 2".into(), details: vec![Any::pack(&error)] };
     let back = Status::decode(status.encode_to_vec().as_slice()).unwrap();
-    assert_eq!(back.details[0].unpack::<v1::Error>(v1::Error::NAME), Some(Ok(error)));
-    assert!(back.details[0].unpack::<v1::Error>("p4.v1.Other").is_none());
+    assert_eq!(back.details[0].unpack::<v1::Error>(), Some(Ok(error)));
+    assert!(back.details[0].unpack::<v1::Entity>().is_none());
 }
 
 #[test]
