@@ -1,15 +1,16 @@
-//! Generates the fast paths: one module for each payload size, from the same program.
+//! Generates the compiled pipelines from the program, one module for each profile, and the catalogue of them.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::{env, fs};
 
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_p4::{allreduce, rust};
 
-/// Lanes a packet of the generated pipelines: payloads of 256, 1408 and 8192 bytes.
+/// Lanes per packet of the generated pipelines: payloads of 256, 1408 and 8192 bytes.
 const LANE_WORDS: [u32; 3] = [64, 352, 2048];
 
-/// Lanes a packet of the pipelines with other numerics than words: a payload of 1408 bytes.
+/// Lanes per packet of the pipelines with numerics other than words: a payload of 1408 bytes.
 const LANE_WORDS_CONVERTED: u32 = 352;
 
 /// Queue depth in packets at which frames are marked.
@@ -21,6 +22,37 @@ const TRIM_DEPTH: u32 = 24;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let mut modules = String::new();
+    let mut entries = String::new();
+    for (name, profile) in profiles() {
+        let program = allreduce::program(&profile)?;
+        fs::write(out.join(format!("{name}.rs")), rust::generate(&program)?)?;
+        writeln!(modules, "generated!({name});")?;
+        writeln!(
+            entries,
+            "    Entry {{ encapsulation: Encapsulation::{:?}, numerics: Numerics::{:?}, payload_bytes: {}, \
+             fingerprint: {:#x}, new: || Box::new({name}::Program::new()) }},",
+            profile.encapsulation,
+            profile.numerics,
+            profile.lane_words * 4,
+            program.fingerprint(),
+        )?;
+    }
+    let payloads = LANE_WORDS.map(|words| words * 4);
+    let text = format!(
+        "{modules}\n\
+         /// Payload sizes in bytes for which there is a generated pipeline; the middle one suits an MTU of 1500.\n\
+         pub const PAYLOADS: [u32; {}] = {payloads:?};\n\n\
+         const CATALOGUE: &[Entry] = &[\n{entries}];\n",
+        payloads.len(),
+    );
+    fs::write(out.join("catalogue.rs"), text)?;
+    Ok(())
+}
+
+/// The profiles for which a pipeline is generated, with the names of their modules.
+fn profiles() -> Vec<(String, Profile)> {
+    let mut profiles = Vec::new();
     for lane_words in LANE_WORDS {
         let datagram = Profile::software(lane_words);
         let ethernet = Profile {
@@ -29,15 +61,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             trim_depth: TRIM_DEPTH,
             ..datagram.clone()
         };
-        for (name, profile) in [("datagram", datagram), ("ethernet", ethernet)] {
-            let text = rust::generate(&allreduce::program(&profile)?)?;
-            fs::write(out.join(format!("{name}_{lane_words}.rs")), text)?;
-        }
+        profiles.push((format!("datagram_{lane_words}"), datagram));
+        profiles.push((format!("ethernet_{lane_words}"), ethernet));
     }
     for numerics in [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float] {
         let profile = Profile::software_with(LANE_WORDS_CONVERTED, numerics);
-        let text = rust::generate(&allreduce::program(&profile)?)?;
-        fs::write(out.join(format!("{}_{LANE_WORDS_CONVERTED}.rs", numerics.name())), text)?;
+        profiles.push((format!("{}_{LANE_WORDS_CONVERTED}", numerics.name()), profile));
     }
-    Ok(())
+    profiles
 }
