@@ -1,7 +1,5 @@
 //! What the interpreter makes of constructs that the all-reduce program does not have, or not at their limits.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use netfold_p4::entry::{EntryError, FieldMatch, TableEntry};
 use netfold_p4::interpret::{InterpretError, Interpreter, Send};
 use netfold_p4::ir::*;

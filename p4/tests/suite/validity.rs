@@ -1,7 +1,5 @@
 //! The validator's contract: what it accepts is printed by every back end, or refused with an error; nothing panics.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use netfold_p4::check::{Problem, check};
 use netfold_p4::interpret::Interpreter;
 use netfold_p4::ir::*;

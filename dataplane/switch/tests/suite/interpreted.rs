@@ -1,7 +1,5 @@
 //! Programs that come from outside: which engine runs them, and that a switch survives those it cannot use.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use netfold_io::Null;
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, FieldMatch, TableEntry};

@@ -1,7 +1,5 @@
 //! What the numeric modes compute, against exact arithmetic: the generated pipelines, lane by lane.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use half::f16;
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{Child, Node, Parent, job_entries, node_entries};

@@ -1,5 +1,4 @@
 //! A running switch with queues in front of its ports, over rings in memory.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! The slot machine of the generated pipelines, packet by packet: every row of the rules, in both encapsulations.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{self, Child, Node, job_entries, node_entries};
 use netfold_p4::p4info;

@@ -1,0 +1,10 @@
+//! The software switch: generated pipelines against the rules, interpreted programs, queues, and allocations per packet.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[expect(unsafe_code, reason = "counting allocations takes a global allocator")]
+mod allocation;
+mod interpreted;
+mod numerics;
+mod queues;
+mod slot_machine;
