@@ -16,19 +16,19 @@ use netfold_control::Mode;
 use netfold_proto::Tolerance;
 
 use crate::builder::Builder;
-use crate::carry_on::Peers;
-use crate::communicator::{Communicator, HostSide, Parts};
+use crate::communicator::{Communicator, HostThread, Parts};
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
-use crate::fate::Fate;
-use crate::grove::Grove;
-use crate::host::{Alone, Fabric, HostEngine};
-use crate::join::{Uplink, plant, spawn};
-use crate::lower::Place;
+use crate::failover::Peers;
+use crate::host::{Fabric, HostEngine, SingleRank};
+use crate::join::{Attachment, spawn, start_trees};
+use crate::lower::OpContext;
 use crate::mailbox::Mailbox;
-use crate::path::{Network, Path, PathBoard};
+use crate::path::{Network, Path, PathCell};
 use crate::quantize::Rounding;
-use crate::split::Heritage;
+use crate::shutdown::ShutdownState;
+use crate::split::InheritedConfig;
+use crate::tree_set::TreeSet;
 
 use std::sync::Arc;
 
@@ -77,14 +77,14 @@ impl Settings {
 struct Assembly {
     mesh: Mesh,
     settings: Settings,
-    everyone: Ranks,
+    all_ranks: Ranks,
     /// Ranks of this host, this one among them; alone, where memory is not shared.
     local: Ranks,
     /// The first rank of each host.
     leaders: Ranks,
     shared: Option<Shared>,
     /// Why memory is not shared although it was wanted.
-    unshared: Option<String>,
+    sharing_error: Option<String>,
 }
 
 /// Builds a communicator over whatever path the ranks agree on.
@@ -94,13 +94,13 @@ pub(crate) fn assemble(
     settings: Settings,
 ) -> Result<Communicator, Error> {
     let mut assembly = Assembly::link(exchange, settings)?;
-    assembly.share()?;
+    assembly.share_memory()?;
     let rank = assembly.mesh.rank();
     let is_leader = assembly.leaders.contains(&rank);
-    let fate = Fate::default();
-    let (leading, network) = if is_leader && assembly.leaders.len() > 1 {
-        let (leading, network) = assembly.lead(&mut builder)?;
-        (Some(leading), network)
+    let shutdown = ShutdownState::default();
+    let (links, network) = if is_leader && assembly.leaders.len() > 1 {
+        let (links, network) = assembly.attach_leaders(&mut builder)?;
+        (Some(links), network)
     } else {
         (None, Network::None)
     };
@@ -111,38 +111,38 @@ pub(crate) fn assemble(
     {
         return Err(Error::NoSwitch { reason: reason.clone() });
     }
-    log::info!("rank {rank} of {}: {path}", assembly.everyone.len());
-    let heritage = builder.heritage(Some(assembly.mesh.local_ip()));
-    assembly.build(leading, PathBoard::new(path), (fate, heritage))
+    log::info!("rank {rank} of {}: {path}", assembly.all_ranks.len());
+    let inherited = builder.inherited(Some(assembly.mesh.local_ip()));
+    assembly.build(links, PathCell::new(path), (shutdown, inherited))
 }
 
 /// What a leader has for the network.
-struct Leading {
+struct LeaderLinks {
     /// The leaders, linked. Taken by the ring, or kept for when the switch of the first tree is lost.
     mesh: Mesh,
     /// The same for the other trees.
     more: Vec<Mesh>,
     /// A place at the switch of each tree, if all leaders have them all; none otherwise.
-    uplinks: Vec<Uplink>,
+    attachments: Vec<Attachment>,
 }
 
 impl Assembly {
     fn link(exchange: &mut dyn Exchange, settings: Settings) -> Result<Self, Error> {
-        let everyone: Ranks = (0..exchange.world()).collect();
+        let all_ranks: Ranks = (0..exchange.world()).collect();
         let mut config = MeshConfig::default();
         config.connect_timeout = settings.join_timeout;
         config.stall_timeout = settings.stall_timeout;
         config.host = settings.host.as_deref().map(HostId::named);
-        let mesh = Mesh::connect(exchange, config).map_err(|error| mesh_error(error, &everyone))?;
+        let mesh = Mesh::connect(exchange, config).map_err(|error| mesh_error(error, &all_ranks))?;
         let rank = mesh.rank();
         let mut assembly = Self {
             mesh,
             settings,
             local: vec![rank],
-            leaders: everyone.clone(),
-            everyone,
+            leaders: all_ranks.clone(),
+            all_ranks,
             shared: None,
-            unshared: None,
+            sharing_error: None,
         };
         let mine = assembly.settings.describe();
         for (rank, theirs) in assembly.gather(mine.as_bytes())?.into_iter().enumerate() {
@@ -157,22 +157,26 @@ impl Assembly {
     /// Every rank's bytes, by rank.
     fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let deadline = Instant::now() + self.settings.join_timeout;
-        self.mesh.all_gather_bytes(mine, deadline).map_err(|error| mesh_error(error, &self.everyone))
+        self.mesh.all_gather_bytes(mine, deadline).map_err(|error| mesh_error(error, &self.all_ranks))
     }
 
     /// Makes a shared-memory group on every host that has several ranks, or on none.
-    fn share(&mut self) -> Result<(), Error> {
+    fn share_memory(&mut self) -> Result<(), Error> {
         let hosts = self.mesh.hosts().to_vec();
         let on = |host: &HostId| -> Ranks {
-            self.everyone.iter().copied().filter(|rank| hosts[usize::from(*rank)] == *host).collect()
+            self.all_ranks.iter().copied().filter(|rank| hosts[usize::from(*rank)] == *host).collect()
         };
         let local = on(&hosts[usize::from(self.mesh.rank())]);
         let most = hosts.iter().map(|host| on(host).len()).max().unwrap_or(1);
         if !self.settings.shared_memory || most == 1 {
             return Ok(());
         }
-        let leaders: Ranks =
-            self.everyone.iter().copied().filter(|rank| on(&hosts[usize::from(*rank)])[0] == *rank).collect();
+        let leaders: Ranks = self
+            .all_ranks
+            .iter()
+            .copied()
+            .filter(|rank| on(&hosts[usize::from(*rank)])[0] == *rank)
+            .collect();
         let leads = local[0] == self.mesh.rank();
         let config = SharedConfig::new(local.len() as u16)
             .join_timeout(self.settings.join_timeout)
@@ -189,63 +193,63 @@ impl Assembly {
             }
         }
         let offers = self.gather(&offer)?;
-        let place = local.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
+        let index = local.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
         let shared = made.unwrap_or_else(|| {
             let handle = Handle::from_bytes(&offers[usize::from(local[0])])?;
-            let mut shared = Shared::join(&handle, place)?;
+            let mut shared = Shared::join(&handle, index)?;
             shared.set_join_timeout(self.settings.join_timeout);
             shared.set_stall_timeout(self.settings.stall_timeout);
             Ok(shared)
         });
-        let said = shared.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
-        let all = self.gather(said.as_bytes())?;
-        match (shared, all.iter().position(|said| !said.is_empty())) {
+        let message = shared.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
+        let all = self.gather(message.as_bytes())?;
+        match (shared, all.iter().position(|message| !message.is_empty())) {
             (Ok(shared), None) => {
                 self.shared = (local.len() > 1).then_some(shared);
                 (self.local, self.leaders) = (local, leaders);
             }
             (_, at) => {
-                let said = at.map(|at| String::from_utf8_lossy(&all[at]).into_owned());
-                let reason = said.unwrap_or_default();
+                let message = at.map(|at| String::from_utf8_lossy(&all[at]).into_owned());
+                let reason = message.unwrap_or_default();
                 log::warn!("no shared memory among ranks of one host: {reason}");
-                self.unshared = Some(reason);
+                self.sharing_error = Some(reason);
             }
         }
         Ok(())
     }
 
     /// Links the leaders, and has all of them join the switch or none.
-    fn lead(&mut self, builder: &mut Builder) -> Result<(Leading, Network), Error> {
+    fn attach_leaders(&mut self, builder: &mut Builder) -> Result<(LeaderLinks, Network), Error> {
         let leaders = self.leaders.clone();
-        let place = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
+        let index = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
         let mut mesh = self.link_leaders()?;
         if !self.settings.switch {
             let network = Network::Ring { reason: "no switch is configured".into() };
-            return Ok((Leading { mesh, more: Vec::new(), uplinks: Vec::new() }, network));
+            return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network));
         }
         if self.settings.fall_back {
             builder.cap_join_timeout(ADMISSION_TIMEOUT);
         }
-        let uplinks = builder.uplinks((place, leaders.len() as u16), self.settings.fall_back);
-        let said = uplinks.as_ref().err().map(chain).unwrap_or_default();
+        let attachments = builder.attachments((index, leaders.len() as u16), self.settings.fall_back);
+        let message = attachments.as_ref().err().map(error_chain).unwrap_or_default();
         let deadline = Instant::now() + self.settings.join_timeout;
-        let all = mesh.all_gather_bytes(said.as_bytes(), deadline);
+        let all = mesh.all_gather_bytes(message.as_bytes(), deadline);
         let all = all.map_err(|error| mesh_error(error, &leaders))?;
-        match (uplinks, all.iter().position(|said| !said.is_empty())) {
-            (Ok(uplinks), None) => {
+        match (attachments, all.iter().position(|message| !message.is_empty())) {
+            (Ok(attachments), None) => {
                 // Each engine has a mesh of its own.
-                let spare = if self.settings.fall_back { uplinks.len() - 1 } else { 0 };
+                let spare = if self.settings.fall_back { attachments.len() - 1 } else { 0 };
                 let more = (0..spare).map(|_| self.link_leaders()).collect::<Result<Vec<_>, Error>>()?;
-                let address = uplinks.first().and_then(|uplink| uplink.control);
-                Ok((Leading { mesh, more, uplinks }, Network::Switch { address }))
+                let address = attachments.first().and_then(|attachment| attachment.control);
+                Ok((LeaderLinks { mesh, more, attachments }, Network::Switch { address }))
             }
-            (uplinks, at) => {
-                uplinks.into_iter().flatten().for_each(Uplink::withdraw);
+            (attachments, at) => {
+                attachments.into_iter().flatten().for_each(Attachment::detach);
                 let at = at.unwrap_or(0);
-                let said = String::from_utf8_lossy(&all[at]).into_owned();
-                let reason = format!("rank {} could not use the switch: {said}", leaders[at]);
+                let message = String::from_utf8_lossy(&all[at]).into_owned();
+                let reason = format!("rank {} could not use the switch: {message}", leaders[at]);
                 let network = Network::Ring { reason };
-                Ok((Leading { mesh, more: Vec::new(), uplinks: Vec::new() }, network))
+                Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network))
             }
         }
     }
@@ -284,133 +288,137 @@ impl Assembly {
     /// Starts the threads.
     fn build(
         self,
-        leading: Option<Leading>,
-        board: PathBoard,
-        (fate, heritage): (Fate, Heritage),
+        links: Option<LeaderLinks>,
+        path: PathCell,
+        (shutdown, inherited): (ShutdownState, InheritedConfig),
     ) -> Result<Communicator, Error> {
-        let Self { mesh, settings, everyone, local, leaders, shared, .. } = self;
-        let (rank, world) = (mesh.rank(), everyone.len() as u16);
+        let Self { mesh, settings, all_ranks, local, leaders, shared, .. } = self;
+        let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
         let Settings { mode, rounding, tolerance, classes, small, .. } = settings;
-        let mut place = Place { rank, world, mode, lane_bytes: 0, rounding, tolerance, classes, small };
+        let mut context = OpContext { rank, world, mode, lane_bytes: 0, rounding, tolerance, classes, small };
         let aborter = mesh.aborter();
-        fate.on_end(move |_| aborter.abort());
-        let hierarchical = leaders.len() < everyone.len();
+        shutdown.on_end(move |_| aborter.abort());
+        let hierarchical = leaders.len() < all_ranks.len();
         if !hierarchical {
             let mut network = None;
-            if let Some(leading) = leading.filter(|leading| !leading.uplinks.is_empty()) {
-                (place.lane_bytes, network) = leading.plant(&leaders, &settings, (&board, &fate))?;
+            if let Some(links) = links.filter(|links| !links.attachments.is_empty()) {
+                (context.lane_bytes, network) = links.start_trees(&leaders, &settings, (&path, &shutdown))?;
             }
             let fabric: Box<dyn Fabric> = if world == 1 {
-                Box::new(Alone)
+                Box::new(SingleRank)
             } else {
-                Box::new(InBinary32(MeshFabric::new(mesh, everyone)))
+                Box::new(InBinary32(MeshFabric::new(mesh, all_ranks)))
             };
-            let host = host_side(fabric, &fate)?;
-            return Ok(Communicator::new(Parts { place, network, host: Some(host), board, fate, heritage }));
+            let host = start_host(fabric, &shutdown)?;
+            return Ok(Communicator::new(Parts {
+                context,
+                network,
+                host: Some(host),
+                path,
+                shutdown,
+                inherited,
+            }));
         }
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
             let lone =
                 Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
-            let leading = leading
-                .map(|leading| lead_by(leading, (&leaders, rank), &settings, &board, (&fate, &heritage)));
-            let everyone = MeshFabric::new(mesh, everyone);
-            let fabric =
-                Hierarchy::new((lone, local), leading.transpose()?, everyone, (settings.mode, world));
-            let host = host_side(Box::new(InBinary32(fabric)), &fate)?;
+            let links = links.map(|links| {
+                leader_communicator(links, (&leaders, rank), &settings, &path, (&shutdown, &inherited))
+            });
+            let all_ranks = MeshFabric::new(mesh, all_ranks);
+            let fabric = Hierarchy::new((lone, local), links.transpose()?, all_ranks, (settings.mode, world));
+            let host = start_host(Box::new(InBinary32(fabric)), &shutdown)?;
             return Ok(Communicator::new(Parts {
-                place,
+                context,
                 network: None,
                 host: Some(host),
-                board,
-                fate,
-                heritage,
+                path,
+                shutdown,
+                inherited,
             }));
         };
         let aborter = shared.aborter();
-        fate.on_end(move |_| aborter.abort());
+        shutdown.on_end(move |_| aborter.abort());
         let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
             Box::new(InBinary32(SharedFabric::new(shared, local)))
         } else {
-            let leading = leading
-                .map(|leading| lead_by(leading, (&leaders, rank), &settings, &board, (&fate, &heritage)));
-            let everyone = MeshFabric::new(mesh, everyone);
+            let links = links.map(|links| {
+                leader_communicator(links, (&leaders, rank), &settings, &path, (&shutdown, &inherited))
+            });
+            let all_ranks = MeshFabric::new(mesh, all_ranks);
             let parts = (shared, local);
-            Box::new(InBinary32(Hierarchy::new(
-                parts,
-                leading.transpose()?,
-                everyone,
-                (settings.mode, world),
-            )))
+            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, all_ranks, (settings.mode, world))))
         };
-        let host = host_side(fabric, &fate)?;
-        Ok(Communicator::new(Parts { place, network: None, host: Some(host), board, fate, heritage }))
+        let host = start_host(fabric, &shutdown)?;
+        Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, inherited }))
     }
 }
 
 /// The communicator among leaders.
-fn lead_by(
-    leading: Leading,
+fn leader_communicator(
+    links: LeaderLinks,
     (leaders, rank): (&Ranks, u16),
     settings: &Settings,
-    board: &PathBoard,
-    (fate, heritage): (&Fate, &Heritage),
+    path: &PathCell,
+    (shutdown, inherited): (&ShutdownState, &InheritedConfig),
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
     let Settings { mode, rounding, tolerance, classes, .. } = *settings;
     let world = leaders.len() as u16;
-    let mut place = Place { rank: index, world, mode, lane_bytes: 0, rounding, tolerance, classes, small: 0 };
-    let own = Fate::default();
+    let mut context =
+        OpContext { rank: index, world, mode, lane_bytes: 0, rounding, tolerance, classes, small: 0 };
+    let own = ShutdownState::default();
     let inner = own.clone();
-    fate.on_end(move |error| drop(inner.end(error.clone())));
-    let heritage = heritage.clone();
-    let board = board.clone();
-    if !leading.uplinks.is_empty() {
+    shutdown.on_end(move |error| drop(inner.end(error.clone())));
+    let inherited = inherited.clone();
+    let path = path.clone();
+    if !links.attachments.is_empty() {
         let network;
-        (place.lane_bytes, network) = leading.plant(leaders, settings, (&board, &own))?;
-        return Ok(Communicator::new(Parts { place, network, host: None, board, fate: own, heritage }));
+        (context.lane_bytes, network) = links.start_trees(leaders, settings, (&path, &own))?;
+        return Ok(Communicator::new(Parts { context, network, host: None, path, shutdown: own, inherited }));
     }
-    let mesh = leading.mesh;
+    let mesh = links.mesh;
     let aborter = mesh.aborter();
     own.on_end(move |_| aborter.abort());
     let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
-    let host = Some(host_side(Box::new(fabric), &own)?);
-    Ok(Communicator::new(Parts { place, network: None, host, board, fate: own, heritage }))
+    let host = Some(start_host(Box::new(fabric), &own)?);
+    Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, inherited }))
 }
 
-impl Leading {
+impl LeaderLinks {
     /// Starts the trees' engines; the bytes of their packets' lanes.
-    fn plant(
+    fn start_trees(
         self,
         leaders: &Ranks,
         settings: &Settings,
-        (board, fate): (&PathBoard, &Fate),
-    ) -> Result<(usize, Option<Grove>), Error> {
-        let lane_bytes = self.uplinks.first().map_or(0, Uplink::lane_bytes);
+        (path, shutdown): (&PathCell, &ShutdownState),
+    ) -> Result<(usize, Option<TreeSet>), Error> {
+        let lane_bytes = self.attachments.first().map_or(0, Attachment::lane_bytes);
         let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| settings.fall_back);
-        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), settings, fate)).collect();
-        Ok((lane_bytes, Some(plant(self.uplinks, peers, board, fate)?)))
+        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), settings, shutdown)).collect();
+        Ok((lane_bytes, Some(start_trees(self.attachments, peers, path, shutdown)?)))
     }
 }
 
-fn peers(mesh: Mesh, ranks: Ranks, settings: &Settings, fate: &Fate) -> Box<dyn Peers> {
+fn peers(mesh: Mesh, ranks: Ranks, settings: &Settings, shutdown: &ShutdownState) -> Box<dyn Peers> {
     let aborter = mesh.aborter();
-    fate.on_end(move |_| aborter.abort());
+    shutdown.on_end(move |_| aborter.abort());
     Box::new(MeshPeers::new(mesh, ranks, settings.stall_timeout))
 }
 
-fn host_side(fabric: Box<dyn Fabric>, fate: &Fate) -> Result<HostSide, Error> {
+fn start_host(fabric: Box<dyn Fabric>, shutdown: &ShutdownState) -> Result<HostThread, Error> {
     let mailbox = Arc::new(Mailbox::new(std::task::Waker::noop().clone()));
-    let doomed = Arc::clone(&mailbox);
-    fate.on_end(move |error| doomed.doom(error.clone()));
-    let engine = Arc::new(HostEngine::new(fabric, Arc::clone(&mailbox), fate.clone()));
+    let queue = Arc::clone(&mailbox);
+    shutdown.on_end(move |error| queue.fail(error.clone()));
+    let engine = Arc::new(HostEngine::new(fabric, Arc::clone(&mailbox), shutdown.clone()));
     let own = Arc::clone(&engine);
     let thread = spawn("netfold-host", move || own.run())?;
-    Ok(HostSide { mailbox, engine, thread: Some(thread) })
+    Ok(HostThread { mailbox, engine, thread: Some(thread) })
 }
 
 /// An error and its causes.
-fn chain(error: &Error) -> String {
+fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(source) = cause {

@@ -2,13 +2,13 @@
 //!
 //! Callers hand over memory in one of three ways: a blocking call lends its caller's `&mut [T]`, an asynchronous call gives
 //! a `Vec` away, and [`submit`](crate::Communicator::submit) is promised by its caller (who writes `unsafe`) that the memory
-//! stays. All travel in a [`Parcel`] as raw spans. The argument that this is sound, in full:
+//! stays. All travel in a [`OpBuffer`] as raw spans. The argument that this is sound, in full:
 //!
 //! - A span lives in a parcel that never lets it out: its elements are seen through views that borrow the parcel.
-//! - Lent memory: the parcel goes through [`lend`], which does not return, and does not unwind, before the parcel's [`Ticket`] is settled.
-//! - Memory given away: the parcel holds its owner (`keeper`), which goes to the ticket when the ticket is settled.
+//! - Lent memory: the parcel goes through [`lend`], which does not return, and does not unwind, before the parcel's [`Completion`] is settled.
+//! - Memory given away: the parcel holds its owner (`owner`), which goes to the ticket when the ticket is settled.
 //! - Promised memory: by the contract of `submit` it is valid and left alone until the ticket is settled.
-//! - A ticket is settled only by [`Parcel::finish`] or by dropping the parcel, and both destroy the spans first. The
+//! - A ticket is settled only by [`OpBuffer::finish`] or by dropping the parcel, and both destroy the spans first. The
 //!   settling locks the ticket's mutex and so happens after every access of the library's threads and before whatever the
 //!   caller does next.
 //! - A parcel that is leaked settles nothing: a lending caller then blocks for ever, which is no memory error. (Nothing here
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::element::Element;
 use crate::error::Error;
 use crate::report::OpReport;
-use crate::work::Ticket;
+use crate::work::Completion;
 
 /// Elements somewhere in memory, aligned for their type; see the module's argument.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ impl Span {
     }
 }
 
-/// The elements of a [`Parcel`], as the switch's lanes know them: types that are not folded there are bytes.
+/// The elements of a [`OpBuffer`], as the switch's lanes know them: types that are not folded there are bytes.
 #[derive(Debug)]
 pub(crate) enum View<'a> {
     None,
@@ -83,7 +83,7 @@ pub(crate) enum View<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The elements of a [`Parcel`], writable.
+/// The elements of a [`OpBuffer`], writable.
 #[derive(Debug)]
 pub(crate) enum ViewMut<'a> {
     None,
@@ -95,7 +95,7 @@ pub(crate) enum ViewMut<'a> {
 }
 
 /// What owns memory that was given away.
-pub(crate) type Keeper = Box<dyn Any + Send>;
+pub(crate) type MemoryOwner = Box<dyn Any + Send>;
 
 /// Part of a parcel's memory that its caller wants elsewhere when all has gone well.
 #[derive(Debug)]
@@ -107,35 +107,35 @@ struct CopyBack {
 
 /// A tensor in the library's hands. Settles its ticket when it is finished or dropped.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct OpBuffer {
     memory: Span,
     /// Input of calls that are not in place; `None` when `memory` holds it.
     input: Option<Span>,
-    keeper: Option<Keeper>,
+    owner: Option<MemoryOwner>,
     copy_back: Option<CopyBack>,
     /// When all goes well, every element is divided by this.
     divisor: Option<u32>,
     /// Where the caller wants what is left out of each element: numbers in binary32, as many as there are in `memory`.
     residual: Option<Span>,
-    ticket: Arc<Ticket>,
+    completion: Arc<Completion>,
     /// What this is a part of.
-    whole: Option<Arc<Whole>>,
+    whole: Option<Arc<SplitBuffer>>,
     settled: bool,
 }
 
 /// A parcel whose memory is shared out among parts, and settled with the last of them.
 #[derive(Debug)]
-struct Whole(Mutex<Unsettled>);
+struct SplitBuffer(Mutex<Unsettled>);
 
 #[derive(Debug)]
 struct Unsettled {
-    parcel: Option<Parcel>,
+    buffer: Option<OpBuffer>,
     /// Parts that are not settled.
     left: usize,
     outcome: Result<OpReport, Error>,
 }
 
-impl Whole {
+impl SplitBuffer {
     fn settle_part(&self, outcome: Result<OpReport, Error>) {
         let mut whole = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         whole.left -= 1;
@@ -145,26 +145,26 @@ impl Whole {
             (all, Err(error)) => *all = Err(error),
         }
         if whole.left == 0
-            && let Some(parcel) = whole.parcel.take()
+            && let Some(buffer) = whole.buffer.take()
         {
             let outcome = whole.outcome.clone();
             drop(whole);
-            parcel.finish(outcome);
+            buffer.finish(outcome);
         }
     }
 }
 
-impl Parcel {
+impl OpBuffer {
     fn new(memory: Span) -> Self {
-        let ticket = Arc::<Ticket>::default();
+        let completion = Arc::<Completion>::default();
         Self {
             memory,
             input: None,
-            keeper: None,
+            owner: None,
             copy_back: None,
             divisor: None,
             residual: None,
-            ticket,
+            completion,
             whole: None,
             settled: false,
         }
@@ -178,17 +178,17 @@ impl Parcel {
     /// A tensor that is given away, and comes back as the ticket's keeper.
     pub(crate) fn owned<T: Element>(mut elements: Vec<T>) -> Self {
         let (start, len) = (NonNull::from(&mut elements[..]).cast(), elements.len());
-        let mut parcel = Self::new(Span { dtype: T::DTYPE, start, len });
-        parcel.keeper = Some(Box::new(elements));
-        parcel
+        let mut buffer = Self::new(Span { dtype: T::DTYPE, start, len });
+        buffer.owner = Some(Box::new(elements));
+        buffer
     }
 
     /// Memory of `bytes / 8` words, rounded up, seen as elements of `dtype`: aligned for any type, and zero.
     pub(crate) fn scratch(dtype: DType, len: usize) -> Self {
         let mut words = vec![0u64; (len * dtype.size()).div_ceil(8)];
-        let mut parcel = Self::new(Span { dtype, start: NonNull::from(&mut words[..]).cast(), len });
-        parcel.keeper = Some(Box::new(words));
-        parcel
+        let mut buffer = Self::new(Span { dtype, start: NonNull::from(&mut words[..]).cast(), len });
+        buffer.owner = Some(Box::new(words));
+        buffer
     }
 
     /// The caller's memory, in place, or out of place with `input`.
@@ -206,9 +206,9 @@ impl Parcel {
             Some(start) if len > 0 => Span { dtype, start, len },
             _ => Span { dtype, start: NonNull::<u64>::dangling().cast(), len: 0 },
         };
-        let mut parcel = Self::new(span(memory.0, memory.1));
-        parcel.input = input.map(|(start, len)| span(start.cast_mut(), len));
-        parcel
+        let mut buffer = Self::new(span(memory.0, memory.1));
+        buffer.input = input.map(|(start, len)| span(start.cast_mut(), len));
+        buffer
     }
 
     /// The caller's output, and a copy of the input, which overlaps it.
@@ -218,22 +218,22 @@ impl Parcel {
     /// As for [`Self::promised`] but that `input` may overlap, and need not last.
     pub(crate) unsafe fn promised_with_copy(output: (*mut u8, usize), input: (*const u8, usize)) -> Self {
         // SAFETY: passed on to the caller.
-        let mut parcel = unsafe { Self::promised(DType::U8, output, None) };
+        let mut buffer = unsafe { Self::promised(DType::U8, output, None) };
         if input.1 > 0 {
             // SAFETY: the caller vouches for the input.
             let copy = unsafe { std::slice::from_raw_parts(input.0, input.1) }.to_vec();
             let start = NonNull::from(&copy[..]).cast();
-            parcel.input = Some(Span { dtype: DType::U8, start, len: copy.len() });
-            parcel.keeper = Some(Box::new(copy));
+            buffer.input = Some(Span { dtype: DType::U8, start, len: copy.len() });
+            buffer.owner = Some(Box::new(copy));
         } else {
-            parcel.input = Some(Span { dtype: DType::U8, ..Span::EMPTY });
+            buffer.input = Some(Span { dtype: DType::U8, ..Span::EMPTY });
         }
-        parcel
+        buffer
     }
 
     /// Where to wait for this parcel.
-    pub(crate) fn ticket(&self) -> Arc<Ticket> {
-        Arc::clone(&self.ticket)
+    pub(crate) fn completion(&self) -> Arc<Completion> {
+        Arc::clone(&self.completion)
     }
 
     /// When all goes well, copies `bytes` from `offset` on to `to` as the parcel is finished.
@@ -268,16 +268,16 @@ impl Parcel {
     pub(crate) fn divide(self, lens: &[usize]) -> Vec<Self> {
         let (memory, residual) = (self.memory, self.residual);
         let outcome = Ok(OpReport::default());
-        let unsettled = Unsettled { parcel: Some(self), left: lens.len(), outcome };
-        let whole = Arc::new(Whole(Mutex::new(unsettled)));
+        let unsettled = Unsettled { buffer: Some(self), left: lens.len(), outcome };
+        let whole = Arc::new(SplitBuffer(Mutex::new(unsettled)));
         let mut at = 0;
         let part = |len: &usize| {
             let first = at.min(memory.len);
             at = (at + len).min(memory.len);
-            let mut parcel = Self::new(memory.part(first, at));
-            parcel.residual = residual.map(|residual| residual.part(first, at));
-            parcel.whole = Some(Arc::clone(&whole));
-            parcel
+            let mut buffer = Self::new(memory.part(first, at));
+            buffer.residual = residual.map(|residual| residual.part(first, at));
+            buffer.whole = Some(Arc::clone(&whole));
+            buffer
         };
         lens.iter().map(part).collect()
     }
@@ -371,49 +371,49 @@ impl Parcel {
         if let Some(whole) = self.whole.take() {
             whole.settle_part(result.clone());
         }
-        self.ticket.settle(result, self.keeper.take());
+        self.completion.settle(result, self.owner.take());
     }
 }
 
-impl Drop for Parcel {
+impl Drop for OpBuffer {
     fn drop(&mut self) {
         self.settle(Err(Error::EngineFailed));
     }
 }
 
 /// Hands the parcel of a borrowed slice to `submit`, and blocks until it is settled.
-pub(crate) fn lend(parcel: Parcel, submit: impl FnOnce(Parcel)) -> Result<OpReport, Error> {
+pub(crate) fn lend(buffer: OpBuffer, submit: impl FnOnce(OpBuffer)) -> Result<OpReport, Error> {
     /// Blocks in any case, also when `submit` panics after it has passed the parcel on.
-    struct BlockOnDrop<'a>(&'a Ticket);
+    struct BlockOnDrop<'a>(&'a Completion);
     impl Drop for BlockOnDrop<'_> {
         fn drop(&mut self) {
             self.0.block();
         }
     }
-    let ticket = parcel.ticket();
-    let block = BlockOnDrop(&ticket);
-    submit(parcel);
+    let completion = buffer.completion();
+    let block = BlockOnDrop(&completion);
+    submit(buffer);
     drop(block);
-    ticket.wait()
+    completion.wait()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn promised<T: Element>(tensor: &mut [T]) -> Parcel {
+    fn promised<T: Element>(tensor: &mut [T]) -> OpBuffer {
         // SAFETY: every user lends the parcel, and so waits for it while the tensor is borrowed.
-        unsafe { Parcel::promised(T::DTYPE, (tensor.as_mut_ptr().cast(), tensor.len()), None) }
+        unsafe { OpBuffer::promised(T::DTYPE, (tensor.as_mut_ptr().cast(), tensor.len()), None) }
     }
 
     #[test]
     fn a_lent_slice_is_written_by_another_thread_and_comes_back() {
         let mut tensor = vec![1i32, 2, 3];
-        let report = lend(promised(&mut tensor), |mut parcel| {
+        let report = lend(promised(&mut tensor), |mut buffer| {
             std::thread::spawn(move || {
-                let ViewMut::I32(elements) = parcel.view_mut() else { panic!("the type was i32") };
+                let ViewMut::I32(elements) = buffer.view_mut() else { panic!("the type was i32") };
                 elements.iter_mut().for_each(|v| *v *= 10);
-                parcel.finish(Ok(OpReport::default()));
+                buffer.finish(Ok(OpReport::default()));
             });
         });
         assert_eq!((report, tensor), (Ok(OpReport::default()), vec![10, 20, 30]));
@@ -424,8 +424,8 @@ mod tests {
         let mut tensor = [0.0f32; 4];
         assert_eq!(lend(promised(&mut tensor), drop), Err(Error::EngineFailed));
         let caught = std::panic::catch_unwind(move || {
-            lend(promised(&mut tensor), |parcel| {
-                std::thread::spawn(move || drop(parcel));
+            lend(promised(&mut tensor), |buffer| {
+                std::thread::spawn(move || drop(buffer));
                 panic!("after the parcel has left");
             })
         });
@@ -434,24 +434,24 @@ mod tests {
 
     #[test]
     fn a_vector_comes_back_once_as_the_keeper() {
-        let parcel = Parcel::owned(vec![f16::ONE]);
-        let ticket = parcel.ticket();
-        assert!(!ticket.is_settled());
-        parcel.finish(Ok(OpReport::default()));
-        assert!(ticket.is_settled());
-        let back = ticket.take_keeper().expect("the vector").downcast::<Vec<f16>>().expect("of this type");
+        let buffer = OpBuffer::owned(vec![f16::ONE]);
+        let completion = buffer.completion();
+        assert!(!completion.is_settled());
+        buffer.finish(Ok(OpReport::default()));
+        assert!(completion.is_settled());
+        let back = completion.take_owner().expect("the vector").downcast::<Vec<f16>>().expect("of this type");
         assert_eq!(*back, [f16::ONE]);
-        assert!(ticket.take_keeper().is_none());
+        assert!(completion.take_owner().is_none());
     }
 
     #[test]
     fn parts_are_settled_one_by_one_and_the_whole_with_the_last() {
         for failing in [false, true] {
             let mut tensor = [1i32, 2, 3, 4, 5];
-            let mut parcel = promised(&mut tensor);
-            parcel.divide_by(2);
-            let ticket = parcel.ticket();
-            let mut parts = parcel.divide(&[2, 0, 9]);
+            let mut buffer = promised(&mut tensor);
+            buffer.divide_by(2);
+            let completion = buffer.completion();
+            let mut parts = buffer.divide(&[2, 0, 9]);
             assert_eq!(parts.len(), 3);
             for (part, by) in parts.iter_mut().zip([10, 100, 1000]) {
                 let ViewMut::I32(elements) = part.view_mut() else { panic!("the type was i32") };
@@ -462,9 +462,9 @@ mod tests {
             if failing {
                 drop(parts.pop());
             }
-            assert!(!ticket.is_settled());
+            assert!(!completion.is_settled());
             parts.into_iter().for_each(|part| part.finish(Ok(report)));
-            match ticket.outcome().unwrap() {
+            match completion.outcome().unwrap() {
                 Ok(all) => assert_eq!((all.chunks, tensor), (6, [5, 10, 1500, 2000, 2500])),
                 Err(error) => assert_eq!((error, failing), (Error::EngineFailed, true)),
             }
@@ -475,11 +475,11 @@ mod tests {
     fn a_part_is_copied_back_only_when_all_went_well() {
         for (result, expected) in [(Ok(OpReport::default()), [7u8, 8]), (Err(Error::Closed), [0, 0])] {
             let mut to = [0u8; 2];
-            let mut parcel = Parcel::scratch(DType::U8, 5);
-            parcel.bytes_mut().copy_from_slice(&[5, 6, 7, 8, 9]);
+            let mut buffer = OpBuffer::scratch(DType::U8, 5);
+            buffer.bytes_mut().copy_from_slice(&[5, 6, 7, 8, 9]);
             // SAFETY: `to` outlives the parcel, which is finished in the next statement.
-            unsafe { parcel.copy_back(2, to.as_mut_ptr(), 2) };
-            parcel.finish(result);
+            unsafe { buffer.copy_back(2, to.as_mut_ptr(), 2) };
+            buffer.finish(result);
             assert_eq!(to, expected);
         }
     }

@@ -14,13 +14,13 @@ use netfold_wire::CLASSES_MAX;
 use crate::assemble::{Settings, assemble};
 use crate::communicator::{Communicator, Parts};
 use crate::error::Error;
-use crate::fate::Fate;
-use crate::join::{Joiner, Middleware, Opener, Tuning, Uplink, plant, wrapped};
-use crate::lower::Place;
-use crate::path::{Network, Path, PathBoard};
+use crate::join::{Attachment, Joiner, Middleware, Opener, Tuning, start_trees, wrap};
+use crate::lower::OpContext;
+use crate::path::{Network, Path, PathCell};
 use crate::quantize::Rounding;
 use crate::session::Security;
-use crate::split::Heritage;
+use crate::shutdown::ShutdownState;
+use crate::split::InheritedConfig;
 use crate::tensors::Coding;
 
 /// Longest job name in bytes, as the control port takes it.
@@ -30,7 +30,7 @@ const JOB_NAME_LEN_MAX: usize = 64;
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a controller is asked for a first place that it refuses for what passes by itself.
-const ASKING: Duration = Duration::from_secs(10);
+const ADMISSION_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
@@ -118,27 +118,35 @@ impl Builder {
     }
 
     /// With the settings of a communicator, for a part of its ranks.
-    pub(crate) fn inherit(heritage: &Heritage, job: String) -> Self {
-        let Heritage { mode, slots, classes, shared_memory, fall_back, join_timeout, stall_timeout, .. } =
-            *heritage;
-        let (switch, host) = (heritage.switch.clone(), heritage.host.clone());
-        Self {
-            credentials: heritage.credentials.clone(),
-            bind: heritage.bind.clone(),
-            opener: heritage.opener.clone(),
-            controlled: heritage.controlled,
-            controller: heritage.controller.clone(),
-            controller_ca: heritage.controller_ca.clone(),
-            trees: heritage.trees,
-            cores: heritage.cores.clone(),
-            rejoin: heritage.rejoin,
-            job: Some(job),
+    pub(crate) fn from_inherited(inherited: &InheritedConfig, job: String) -> Self {
+        let InheritedConfig {
             mode,
-            rounding: heritage.rounding,
-            tolerance: heritage.tolerance,
             slots,
             classes,
-            small: heritage.small,
+            shared_memory,
+            fall_back,
+            join_timeout,
+            stall_timeout,
+            ..
+        } = *inherited;
+        let (switch, host) = (inherited.switch.clone(), inherited.host.clone());
+        Self {
+            credentials: inherited.credentials.clone(),
+            bind: inherited.bind.clone(),
+            opener: inherited.opener.clone(),
+            controlled: inherited.controlled,
+            controller: inherited.controller.clone(),
+            controller_ca: inherited.controller_ca.clone(),
+            trees: inherited.trees,
+            cores: inherited.cores.clone(),
+            rejoin: inherited.rejoin,
+            job: Some(job),
+            mode,
+            rounding: inherited.rounding,
+            tolerance: inherited.tolerance,
+            slots,
+            classes,
+            small: inherited.small,
             switch,
             host,
             shared_memory,
@@ -150,8 +158,8 @@ impl Builder {
     }
 
     /// What groups inherit.
-    pub(crate) fn heritage(&self, ip: Option<IpAddr>) -> Heritage {
-        Heritage {
+    pub(crate) fn inherited(&self, ip: Option<IpAddr>) -> InheritedConfig {
+        InheritedConfig {
             job: self.job.clone().unwrap_or_else(|| "netfold".into()),
             mode: self.mode,
             rounding: self.rounding,
@@ -484,18 +492,25 @@ impl Builder {
             let settings = self.settings();
             return assemble(self, &mut *exchange, settings);
         }
-        let (rank, world) = self.place()?;
+        let (rank, world) = self.rank_and_world()?;
         let network = Network::Switch { address: None };
-        let board =
-            PathBoard::new(Path { hosts: world, shared: 1, network, trees: self.trees, lost: Vec::new() });
-        let fate = Fate::default();
-        let heritage = self.heritage(None);
-        let uplinks = self.uplinks((rank, world), false)?;
+        let path =
+            PathCell::new(Path { hosts: world, shared: 1, network, trees: self.trees, lost: Vec::new() });
+        let shutdown = ShutdownState::default();
+        let inherited = self.inherited(None);
+        let attachments = self.attachments((rank, world), false)?;
         let Self { rounding, tolerance, classes, mode, .. } = self;
-        let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
-        let place = Place { rank, world, mode, lane_bytes, rounding, tolerance, classes, small: 0 };
-        let network = plant(uplinks, Vec::new(), &board, &fate)?;
-        Ok(Communicator::new(Parts { place, network: Some(network), host: None, board, fate, heritage }))
+        let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
+        let context = OpContext { rank, world, mode, lane_bytes, rounding, tolerance, classes, small: 0 };
+        let network = start_trees(attachments, Vec::new(), &path, &shutdown)?;
+        Ok(Communicator::new(Parts {
+            context,
+            network: Some(network),
+            host: None,
+            path,
+            shutdown,
+            inherited,
+        }))
     }
 
     /// Whether there is a transport, or something to wrap one in, for one tree alone.
@@ -549,25 +564,30 @@ impl Builder {
 
     /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. What was had is given up
     /// when one cannot be. `linked`: the ranks can do without a place for a while.
-    pub(crate) fn uplinks(&mut self, (rank, world): (u16, u16), linked: bool) -> Result<Vec<Uplink>, Error> {
-        self.check_place(rank, world)?;
+    pub(crate) fn attachments(
+        &mut self,
+        (rank, world): (u16, u16),
+        linked: bool,
+    ) -> Result<Vec<Attachment>, Error> {
+        self.check_rank(rank, world)?;
         let mut middleware = self.middleware.take();
         if let Some((io, admission)) = self.transport.take() {
-            let io = wrapped(io, middleware);
-            let uplink = Uplink::new(io, admission, (rank, world), &self.tuning())?;
-            return Ok(vec![Uplink { core: self.cores.of(0), ..uplink }]);
+            let io = wrap(io, middleware);
+            let attachment = Attachment::new(io, admission, (rank, world), &self.tuning())?;
+            return Ok(vec![Attachment { core: self.cores.of(0), ..attachment }]);
         }
-        let again = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
-        let patience = if self.controlled { self.join_timeout.min(ASKING) } else { Duration::ZERO };
-        let movable = linked && again;
+        let rejoins = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
+        let retry_for =
+            if self.controlled { self.join_timeout.min(ADMISSION_RETRY_TIMEOUT) } else { Duration::ZERO };
+        let movable = linked && rejoins;
         let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree, movable));
         let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
         let join = |joiner: Joiner, middleware: Option<Middleware>| {
-            let mut uplink = joiner.join_within(patience, middleware)?;
-            uplink.joiner = again.then_some(joiner);
-            Ok(uplink)
+            let mut attachment = joiner.join_within(retry_for, middleware)?;
+            attachment.joiner = rejoins.then_some(joiner);
+            Ok(attachment)
         };
-        let outcomes: Vec<Result<Uplink, Error>> = std::thread::scope(|scope| {
+        let outcomes: Vec<Result<Attachment, Error>> = std::thread::scope(|scope| {
             let joining: Vec<_> = joiners
                 .into_iter()
                 .map(|joiner| {
@@ -580,17 +600,18 @@ impl Builder {
             };
             joining.into_iter().map(joined).collect()
         });
-        let (uplinks, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-        let uplinks = uplinks.into_iter().flatten().collect::<Vec<_>>();
+        let (attachments, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        let attachments = attachments.into_iter().flatten().collect::<Vec<_>>();
         if errors.is_empty() {
-            let placed =
-                (0..).zip(uplinks).map(|(tree, uplink)| Uplink { core: self.cores.of(tree), ..uplink });
+            let placed = (0..)
+                .zip(attachments)
+                .map(|(tree, attachment)| Attachment { core: self.cores.of(tree), ..attachment });
             return Ok(placed.collect());
         }
-        uplinks.into_iter().for_each(Uplink::withdraw);
+        attachments.into_iter().for_each(Attachment::detach);
         // What one tree was refused for says more than that another came to nothing.
         let refused = errors.iter().position(|outcome| matches!(outcome, Err(Error::Refused { .. })));
-        errors.swap_remove(refused.unwrap_or(0)).map(|uplink| vec![uplink])
+        errors.swap_remove(refused.unwrap_or(0)).map(|attachment| vec![attachment])
     }
 
     fn tuning(&self) -> Tuning {
@@ -629,10 +650,10 @@ impl Builder {
     }
 
     /// Rank and world size, checked.
-    fn place(&self) -> Result<(u16, u16), Error> {
+    fn rank_and_world(&self) -> Result<(u16, u16), Error> {
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
-        self.check_place(rank, world)?;
+        self.check_rank(rank, world)?;
         Ok((rank, world))
     }
 
@@ -644,7 +665,7 @@ impl Builder {
         }
     }
 
-    fn check_place(&self, rank: u16, world: u16) -> Result<(), Error> {
+    fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {
         if world == 0 || world > netfold_wire::WORLD_MAX {
             return Err(ConfigError::World(world).into());
         }

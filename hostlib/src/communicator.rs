@@ -14,20 +14,20 @@ use netfold_collectives::ReduceOp;
 use netfold_control::Mode;
 use netfold_proto::{DType, SpecError};
 
-use crate::buffer::{self, Parcel};
+use crate::buffer::{self, OpBuffer};
 use crate::builder::Builder;
 use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
-use crate::fate::Fate;
-use crate::grove::Grove;
 use crate::host::{self, HostCall, HostEngine};
-use crate::lower::{self, Lowered, Place};
+use crate::lower::{self, Lowered, OpContext};
 use crate::mailbox::{Mailbox, Stop};
-use crate::path::{Path, PathBoard, SwitchPlace};
+use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
-use crate::split::Heritage;
-use crate::work::{Ticket, Work};
+use crate::shutdown::ShutdownState;
+use crate::split::InheritedConfig;
+use crate::tree_set::TreeSet;
+use crate::work::{Completion, Work};
 
 /// One rank's place in a job, with an engine thread behind it.
 ///
@@ -43,12 +43,12 @@ use crate::work::{Ticket, Work};
 /// until it is back, at most for the grace time that the job has; dropping waits for 2 s, and a thread in the background leaves
 /// later, if the process lives.
 pub struct Communicator {
-    place: Place,
-    network: Option<Grove>,
-    host: Option<HostSide>,
-    board: PathBoard,
-    fate: Fate,
-    heritage: Heritage,
+    context: OpContext,
+    network: Option<TreeSet>,
+    host: Option<HostThread>,
+    path: PathCell,
+    shutdown: ShutdownState,
+    inherited: InheritedConfig,
     /// The process that built it.
     owner: u32,
     closed: bool,
@@ -57,28 +57,28 @@ pub struct Communicator {
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
-            .field("rank", &self.place.rank)
-            .field("world_size", &self.place.world)
-            .field("mode", &self.place.mode)
-            .field("path", &self.board.get())
+            .field("rank", &self.context.rank)
+            .field("world_size", &self.context.world)
+            .field("mode", &self.context.mode)
+            .field("path", &self.path.get())
             .finish_non_exhaustive()
     }
 }
 
 /// What a communicator is made of.
 pub(crate) struct Parts {
-    pub(crate) place: Place,
+    pub(crate) context: OpContext,
     /// The stream through the switch, when calls go there directly.
-    pub(crate) network: Option<Grove>,
+    pub(crate) network: Option<TreeSet>,
     /// What hosts do themselves.
-    pub(crate) host: Option<HostSide>,
-    pub(crate) board: PathBoard,
-    pub(crate) fate: Fate,
-    pub(crate) heritage: Heritage,
+    pub(crate) host: Option<HostThread>,
+    pub(crate) path: PathCell,
+    pub(crate) shutdown: ShutdownState,
+    pub(crate) inherited: InheritedConfig,
 }
 
 /// The thread that runs calls on this host's fabric.
-pub(crate) struct HostSide {
+pub(crate) struct HostThread {
     pub(crate) mailbox: Arc<Mailbox<HostCall>>,
     pub(crate) engine: Arc<HostEngine>,
     pub(crate) thread: Option<JoinHandle<()>>,
@@ -91,27 +91,27 @@ impl Communicator {
     }
 
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { place, network, host, board, fate, heritage } = parts;
-        Self { place, network, host, board, fate, heritage, owner: std::process::id(), closed: false }
+        let Parts { context, network, host, path, shutdown, inherited } = parts;
+        Self { context, network, host, path, shutdown, inherited, owner: std::process::id(), closed: false }
     }
 
-    pub(crate) fn heritage(&self) -> &Heritage {
-        &self.heritage
+    pub(crate) fn inherited(&self) -> &InheritedConfig {
+        &self.inherited
     }
 
     /// This worker's rank, from 0.
     pub fn rank(&self) -> u16 {
-        self.place.rank
+        self.context.rank
     }
 
     /// Number of workers.
     pub fn world_size(&self) -> u16 {
-        self.place.world
+        self.context.world
     }
 
     /// How floating-point tensors travel in this job.
     pub fn mode(&self) -> Mode {
-        self.place.mode
+        self.context.mode
     }
 
     /// Replaces `tensor` on every rank by the reduction over all ranks' tensors. Blocks until it is there.
@@ -155,14 +155,14 @@ impl Communicator {
         class: u8,
     ) -> Result<AsyncHandle<T>, Error> {
         let call = Call::new(Collective::AllReduce, T::DTYPE, op, tensor.len()).in_class(class);
-        let plan = self.plan(&call)?;
-        let mut parcel = Parcel::owned(tensor);
-        if op == ReduceOp::Avg && matches!(plan, Plan::Switch(_)) {
-            parcel.divide_by(u32::from(self.place.world));
+        let route = self.route(&call)?;
+        let mut buffer = OpBuffer::owned(tensor);
+        if op == ReduceOp::Avg && matches!(route, CallRoute::Switch(_)) {
+            buffer.divide_by(u32::from(self.context.world));
         }
-        let ticket = parcel.ticket();
-        self.start(plan, parcel);
-        Ok(AsyncHandle { ticket, tensor: PhantomData })
+        let completion = buffer.completion();
+        self.start(route, buffer);
+        Ok(AsyncHandle { completion, tensor: PhantomData })
     }
 
     /// Replaces `tensor` on `root` by the reduction over all ranks' tensors; the others' stay as they are.
@@ -219,7 +219,7 @@ impl Communicator {
     ///
     /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
     pub fn all_to_all<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
-        let count = input.len() / usize::from(self.place.world);
+        let count = input.len() / usize::from(self.context.world);
         self.out_of_place(Call::new(Collective::AllToAll, T::DTYPE, ReduceOp::Sum, count), input, output)
     }
 
@@ -250,13 +250,13 @@ impl Communicator {
     /// alignment, until the work is done (or an error is returned). Until then nobody writes either, or reads `recv`. They do
     /// not overlap, or are in place in the sense above.
     pub unsafe fn submit(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<Work, Error> {
-        let plan = self.plan(call)?;
+        let route = self.route(call)?;
         self.check_pointers(call, send, recv)?;
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
-        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
-        let ticket = parcel.ticket();
-        self.start(plan, parcel);
-        Ok(Work::new(ticket))
+        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
+        let completion = buffer.completion();
+        self.start(route, buffer);
+        Ok(Work::new(completion))
     }
 
     /// The same as [`submit`](Self::submit), and waits for the end: quicker, since it takes no other thread where hosts do the call.
@@ -269,40 +269,40 @@ impl Communicator {
     ///
     /// As for [`submit`](Self::submit).
     pub unsafe fn run(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
-        let plan = self.plan(call)?;
+        let route = self.route(call)?;
         self.check_pointers(call, send, recv)?;
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
-        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
-        buffer::lend(parcel, |parcel| self.do_or_start(plan, parcel))
+        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
+        buffer::lend(buffer, |buffer| self.run_or_submit(route, buffer))
     }
 
     /// Ends the job on this rank, from any thread: pending and later calls return [`Error::Interrupted`] promptly, and the
     /// other ranks learn that this one is gone. Memory of pending calls is not touched any more once they have returned.
     pub fn abort(&self) {
-        self.fate.end(Error::Interrupted);
+        self.shutdown.end(Error::Interrupted);
     }
 
     /// Which way data go, and why. Changes when a switch is lost and the ranks go on without it, and when they are
     /// [back](crate::Builder::rejoin) at one.
     pub fn path(&self) -> Path {
-        self.board.get()
+        self.path.get()
     }
 
     /// The places at switches that the job has now: one for each tree, none in a ring or within one host.
-    pub fn places(&self) -> Vec<SwitchPlace> {
-        self.board.places()
+    pub fn attachments(&self) -> Vec<SwitchAttachment> {
+        self.path.attachments()
     }
 
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        self.network.as_ref().map(Grove::stats).unwrap_or_default()
+        self.network.as_ref().map(TreeSet::stats).unwrap_or_default()
     }
 
     /// The error that ended the job, if it has ended.
     pub fn failure(&self) -> Option<Error> {
-        let network = || self.network.as_ref().and_then(Grove::ended);
+        let network = || self.network.as_ref().and_then(TreeSet::ended);
         let host = || self.host.as_ref().and_then(|host| host.mailbox.ended());
-        self.fate.error().or_else(network).or_else(host)
+        self.shutdown.error().or_else(network).or_else(host)
     }
 
     /// Finishes all pending operations and leaves the job.
@@ -324,11 +324,11 @@ impl Communicator {
         }
         self.network.iter().for_each(|network| network.stop(stop));
         self.host.iter().for_each(|host| host.mailbox.stop(stop));
-        let busy = self.network.as_ref().is_some_and(Grove::is_busy)
+        let busy = self.network.as_ref().is_some_and(TreeSet::is_busy)
             || self.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
         if stop == Stop::Now && busy {
             // Threads that wait for other ranks hear of nothing else.
-            self.fate.end(Error::Closed);
+            self.shutdown.end(Error::Closed);
         }
         if let Some(host) = &mut self.host {
             let _ = host.thread.take().map(JoinHandle::join);
@@ -350,13 +350,13 @@ impl Communicator {
     }
 
     fn out_of_place<T: Element>(&self, call: Call, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
-        let (need, have) = (call.input_len(self.place.world), call.output_len(self.place.world));
+        let (need, have) = (call.input_len(self.context.world), call.output_len(self.context.world));
         if (input.len(), output.len()) != (need, have) {
             return Err(Error::OutputLength {
                 collective: call.collective.name(),
                 input: input.len(),
                 output: output.len(),
-                world: self.place.world,
+                world: self.context.world,
             });
         }
         self.blocking(&call, input.as_ptr().cast(), output.as_mut_ptr().cast())
@@ -364,15 +364,15 @@ impl Communicator {
 
     /// Does a call on memory that this thread has borrowed, for whose end it waits.
     fn blocking(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
-        let plan = self.plan(call)?;
+        let route = self.route(call)?;
         // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the parcel is settled while they
         // are borrowed, and the parcel goes nowhere else.
-        let parcel = unsafe { self.parcel(call, &plan, send, recv) };
-        buffer::lend(parcel, |parcel| self.do_or_start(plan, parcel))
+        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
+        buffer::lend(buffer, |buffer| self.run_or_submit(route, buffer))
     }
 
     pub(crate) fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
-        let (world, rank) = (self.place.world, self.place.rank);
+        let (world, rank) = (self.context.world, self.context.rank);
         let root = call.collective.root().unwrap_or(rank);
         let reads = !matches!(call.collective, Collective::Broadcast { .. }) || root == rank;
         let writes = match call.collective {
@@ -391,23 +391,23 @@ impl Communicator {
 
     /// Whether hosts are quicker than the switch.
     fn is_small(&self, call: &Call) -> bool {
-        call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.place.small
+        call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.context.small
     }
 
     /// Which way a call goes. The same on every rank.
-    pub(crate) fn plan(&self, call: &Call) -> Result<Plan, Error> {
+    pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
         }
-        if call.class >= self.place.classes {
-            return Err(Error::Class { class: call.class, classes: self.place.classes });
+        if call.class >= self.context.classes {
+            return Err(Error::Class { class: call.class, classes: self.context.classes });
         }
         if let Some(root) = call.collective.root()
-            && root >= self.place.world
+            && root >= self.context.world
         {
-            return Err(Error::Root { root, world: self.place.world });
+            return Err(Error::Root { root, world: self.context.world });
         }
-        let longest = call.input_len(self.place.world).max(call.output_len(self.place.world));
+        let longest = call.input_len(self.context.world).max(call.output_len(self.context.world));
         if longest.checked_mul(call.dtype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
             return Err(SpecError::Elements(longest as u64).into());
         }
@@ -417,57 +417,65 @@ impl Communicator {
         let no_switch = match (&self.network, &self.host) {
             (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
             (Some(_), Some(_)) if self.is_small(call) => None,
-            (Some(_), _) => match lower::switch_can(call, self.place.mode) {
-                Ok(()) => return Ok(Plan::Switch(lower::lower(call, &self.place)?)),
+            (Some(_), _) => match lower::supported_by_switch(call, self.context.mode) {
+                Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
                 Err(error) => Some(error),
             },
             (None, _) => None,
         };
         match (&self.host, no_switch) {
             (None, error) => Err(error.unwrap_or(Error::Closed)),
-            (Some(_), _) => host::hosts_can(call).map(|()| Plan::Host(*call)),
+            (Some(_), _) => host::supported_by_hosts(call).map(|()| CallRoute::Host(*call)),
         }
     }
 
     /// # Safety
     ///
     /// As for [`Self::submit`].
-    pub(crate) unsafe fn parcel(&self, call: &Call, plan: &Plan, send: *const u8, recv: *mut u8) -> Parcel {
-        match plan {
+    pub(crate) unsafe fn make_buffer(
+        &self,
+        call: &Call,
+        route: &CallRoute,
+        send: *const u8,
+        recv: *mut u8,
+    ) -> OpBuffer {
+        match route {
             // SAFETY: passed on to the caller.
-            Plan::Switch(_) => unsafe { lower::parcel(call, &self.place, send, recv) },
+            CallRoute::Switch(_) => unsafe { lower::make_buffer(call, &self.context, send, recv) },
             // SAFETY: passed on to the caller.
-            Plan::Host(_) => unsafe { host::parcel(call, &self.place, send, recv) },
+            CallRoute::Host(_) => unsafe { host::make_buffer(call, &self.context, send, recv) },
         }
     }
 
     /// Starts a call for whose end this thread waits: does it here where it can.
-    fn do_or_start(&self, plan: Plan, parcel: Parcel) {
-        match (plan, &self.host) {
-            (Plan::Host(call), Some(host)) => {
-                let call = HostCall { call, parcel, submitted: Instant::now() };
-                if let Some(call) = host.engine.do_here(call) {
+    fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
+        match (route, &self.host) {
+            (CallRoute::Host(call), Some(host)) => {
+                let call = HostCall { call, buffer, submitted: Instant::now() };
+                if let Some(call) = host.engine.run_inline(call) {
                     host.mailbox.submit(call);
                 }
             }
-            (plan, _) => self.start(plan, parcel),
+            (route, _) => self.start(route, buffer),
         }
     }
 
-    pub(crate) fn start(&self, plan: Plan, parcel: Parcel) {
+    pub(crate) fn start(&self, route: CallRoute, buffer: OpBuffer) {
         let submitted = Instant::now();
-        match (plan, &self.network, &self.host) {
-            (Plan::Switch(lowered), Some(network), _) => network.submit(lowered, parcel, submitted),
-            (Plan::Host(call), _, Some(host)) => host.mailbox.submit(HostCall { call, parcel, submitted }),
+        match (route, &self.network, &self.host) {
+            (CallRoute::Switch(lowered), Some(network), _) => network.submit(lowered, buffer, submitted),
+            (CallRoute::Host(call), _, Some(host)) => {
+                host.mailbox.submit(HostCall { call, buffer, submitted })
+            }
             // Not reached: plans are made for what there is.
-            _ => parcel.finish(Err(Error::Closed)),
+            _ => buffer.finish(Err(Error::Closed)),
         }
     }
 }
 
 /// Which way a call goes.
 #[derive(Debug)]
-pub(crate) enum Plan {
+pub(crate) enum CallRoute {
     /// By the switch.
     Switch(Lowered),
     /// By the hosts.
@@ -484,7 +492,7 @@ impl Drop for Communicator {
 #[derive(Debug)]
 #[must_use = "the tensor comes back through the handle"]
 pub struct AsyncHandle<T: Element> {
-    ticket: Arc<Ticket>,
+    completion: Arc<Completion>,
     tensor: PhantomData<fn() -> T>,
 }
 
@@ -496,9 +504,9 @@ impl<T: Element> AsyncHandle<T> {
     /// Any error that [ends the job](Error::ends_the_job); [`Error::Taken`] after a successful
     /// [`try_wait`](Self::try_wait).
     pub fn wait(self) -> Result<(Vec<T>, OpReport), Error> {
-        let report = self.ticket.wait()?;
+        let report = self.completion.wait()?;
         // Anything but a vector of this type is not reached: the parcel was made of one.
-        let tensor = self.ticket.take_keeper().and_then(|keeper| keeper.downcast::<Vec<T>>().ok());
+        let tensor = self.completion.take_owner().and_then(|owner| owner.downcast::<Vec<T>>().ok());
         tensor.map(|tensor| (*tensor, report)).ok_or(Error::Taken)
     }
 
@@ -508,12 +516,12 @@ impl<T: Element> AsyncHandle<T> {
     ///
     /// As for [`wait`](Self::wait).
     pub fn try_wait(&mut self) -> Option<Result<(Vec<T>, OpReport), Error>> {
-        let ticket = Arc::clone(&self.ticket);
-        self.is_done().then(|| Self { ticket, tensor: PhantomData }.wait())
+        let completion = Arc::clone(&self.completion);
+        self.is_done().then(|| Self { completion, tensor: PhantomData }.wait())
     }
 
     /// Whether [`wait`](Self::wait) would return at once.
     pub fn is_done(&self) -> bool {
-        self.ticket.is_settled()
+        self.completion.is_settled()
     }
 }

@@ -1,30 +1,30 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
-mod alone;
+mod liveness;
 mod segmentation;
-mod silence;
+mod switchless;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::carry_on::{self, Peers};
 use crate::error::Error;
-use crate::fate::Fate;
-use crate::grove::LastLine;
+use crate::failover::{self, Peers};
 use crate::join::Joiner;
 use crate::mailbox::{Command, Mailbox};
-use crate::news::News;
-use crate::path::PathBoard;
+use crate::path::PathCell;
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
-use crate::session::Line;
+use crate::session::ControlConnection;
+use crate::session_events::SessionEvents;
+use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
 use crate::tensors::Submission;
+use crate::tree_set::CurrentControl;
 use netfold_control::Band;
 use netfold_io::{Capabilities, IoError, PacketIo, PortId, RxBatch, Transmit};
 
+use liveness::LivenessMonitor;
 use segmentation::Segmentation;
-use silence::Silence;
 
 /// The port of a worker's only peer, the switch.
 const SWITCH: PortId = PortId(0);
@@ -43,10 +43,10 @@ const DEPARTURE_GRACE: Duration = Duration::from_secs(2);
 const BURST_MAX: usize = 64;
 
 /// How often it is looked whether other ranks go on without the switch.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Bursts read in a row before timers are looked at all the same.
-const UNREAD_MAX: u32 = 16;
+const BUSY_TURNS_MAX: u32 = 16;
 
 /// Owns the transport and the streams. [`Engine::run`] is the thread.
 pub(crate) struct Engine {
@@ -54,9 +54,9 @@ pub(crate) struct Engine {
     streams: Streams,
     mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
-    line: Option<Line>,
+    control: Option<ControlConnection>,
     /// What it has heard.
-    news: News,
+    events: SessionEvents,
     clock: Clock,
     rx: RxBatch,
     tx: TxBurst,
@@ -65,40 +65,40 @@ pub(crate) struct Engine {
     backlog: bool,
     stop_when_idle: bool,
     /// Turns in a row that found something to read.
-    unread: u32,
+    busy_turns: u32,
     /// A rank that has left in peace, since when nothing has moved, and how many results there were.
     departed: Option<(u16, Instant, u64)>,
     /// The way to the other ranks that remains when the switch is lost.
     peers: Option<Box<dyn Peers>>,
-    board: PathBoard,
-    fate: Fate,
-    tree: Tree,
-    silence: Silence,
+    path: PathCell,
+    shutdown: ShutdownState,
+    tree: EngineTree,
+    liveness: LivenessMonitor,
     segmentation: Segmentation,
     /// The next packet goes alone: a timer has expired, perhaps because what goes together gets lost.
-    alone: bool,
+    send_single: bool,
     /// When it was last looked whether other ranks call.
-    looked: Instant,
+    polled_at: Instant,
     /// What workers at places that are lost had counted.
     earlier: Stats,
 }
 
 /// What an engine shares with the rest of its communicator.
-pub(crate) struct Ties {
+pub(crate) struct EngineContext {
     pub(crate) mailbox: Arc<Mailbox<Submission>>,
     /// The control session, told when the job ends here.
-    pub(crate) line: Option<Line>,
+    pub(crate) control: Option<ControlConnection>,
     /// What it has heard.
-    pub(crate) news: News,
+    pub(crate) events: SessionEvents,
     /// The way to the other ranks that remains when the switch is lost.
     pub(crate) peers: Option<Box<dyn Peers>>,
-    pub(crate) board: PathBoard,
-    pub(crate) fate: Fate,
-    pub(crate) tree: Tree,
+    pub(crate) path: PathCell,
+    pub(crate) shutdown: ShutdownState,
+    pub(crate) tree: EngineTree,
 }
 
 /// The tree of switches that an engine serves.
-pub(crate) struct Tree {
+pub(crate) struct EngineTree {
     pub(crate) index: u8,
     /// Which operations go over it.
     pub(crate) route: Route,
@@ -107,7 +107,7 @@ pub(crate) struct Tree {
     /// How long the control session may be away.
     pub(crate) grace: Duration,
     /// The control session that is to be left at the end.
-    pub(crate) last: LastLine,
+    pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
 }
 
@@ -174,7 +174,7 @@ impl TxBurst {
 }
 
 /// What a turn of the loop found to do.
-enum Turn {
+enum TurnOutcome {
     /// Something: turn again at once.
     Busy,
     /// Nothing: sleep first.
@@ -183,11 +183,11 @@ enum Turn {
 
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
-    pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: Ties) -> Self {
-        let Ties { mailbox, line, news, peers, board, fate, tree } = ties;
-        let silence = Silence::new(line.is_some().then(|| &streams.config().admission));
+    pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: EngineContext) -> Self {
+        let EngineContext { mailbox, control, events, peers, path, shutdown, tree } = ties;
+        let liveness = LivenessMonitor::new(control.is_some().then(|| &streams.config().admission));
         if peers.is_some() {
-            streams.keep_tails();
+            streams.retain_results();
         }
         let capabilities = io.capabilities();
         let config = streams.config();
@@ -200,21 +200,21 @@ impl Engine {
             clock: Clock(Instant::now()),
             backlog: false,
             stop_when_idle: false,
-            unread: 0,
+            busy_turns: 0,
             departed: None,
             io,
             streams,
             mailbox,
-            line,
-            news,
+            control,
+            events,
             peers,
-            board,
-            fate,
+            path,
+            shutdown,
             tree,
-            silence,
+            liveness,
             segmentation: Segmentation::new(),
-            alone: false,
-            looked: Instant::now(),
+            send_single: false,
+            polled_at: Instant::now(),
             earlier: Stats::default(),
         }
     }
@@ -222,28 +222,28 @@ impl Engine {
     /// Works until the job is over, then gives every tensor back and tells the control session.
     pub(crate) fn run(mut self) {
         /// Ends the job also when the engine panics; the tensors settle themselves when they are dropped.
-        struct EndOnPanic(Arc<Mailbox<Submission>>, Option<Line>);
-        impl Drop for EndOnPanic {
+        struct FailOnPanic(Arc<Mailbox<Submission>>, Option<ControlConnection>);
+        impl Drop for FailOnPanic {
             fn drop(&mut self) {
                 if std::thread::panicking() {
                     self.0.end(Error::EngineFailed);
-                    self.1.iter().for_each(Line::hang_up);
+                    self.1.iter().for_each(ControlConnection::abort);
                 }
             }
         }
-        let _end = EndOnPanic(Arc::clone(&self.mailbox), self.line.clone());
-        let mut error = self.work_on();
+        let _end = FailOnPanic(Arc::clone(&self.mailbox), self.control.clone());
+        let mut error = self.run_with_failover();
         if !matches!(error, Error::Closed) {
-            error = self.fate.end(error);
+            error = self.shutdown.end(error);
         }
         let undone = self.mailbox.end(error.clone()) + self.streams.len();
-        if let Some(line) = &self.line {
+        if let Some(control) = &self.control {
             // Whoever closes with work undone, or met any error of its own, is lost to the others. A mismatch is seen by
             // every rank in the same chunk, so nobody needs to be told.
             match error {
                 Error::Closed if undone == 0 => {}
                 Error::Mismatch { .. } => {}
-                _ => line.hang_up(),
+                _ => control.abort(),
             }
         }
         self.streams.fail(&error);
@@ -253,8 +253,8 @@ impl Engine {
     fn work(&mut self) -> Error {
         loop {
             match self.turn().and_then(|turn| match turn {
-                Turn::Busy => Ok(()),
-                Turn::Idle => self.sleep(),
+                TurnOutcome::Busy => Ok(()),
+                TurnOutcome::Idle => self.sleep(),
             }) {
                 Ok(()) => {}
                 Err(error) => return error,
@@ -263,29 +263,29 @@ impl Engine {
     }
 
     /// Works until the job is over, with the switch and, while that is lost, without.
-    fn work_on(&mut self) -> Error {
+    fn run_with_failover(&mut self) -> Error {
         loop {
             let error = self.work();
             self.post_stats();
-            let Some(mut peers) = self.peers.take().filter(|_| carry_on::spares_the_ranks(&error)) else {
+            let Some(mut peers) = self.peers.take().filter(|_| failover::allows_failover(&error)) else {
                 return error;
             };
-            match self.without_the_switch(&mut *peers, error) {
+            match self.fail_over(&mut *peers, error) {
                 Ok(()) => self.peers = Some(peers),
                 Err(error) => return error,
             }
         }
     }
 
-    fn turn(&mut self) -> Result<Turn, Error> {
-        if self.mailbox.has_news() || self.backlog {
+    fn turn(&mut self) -> Result<TurnOutcome, Error> {
+        if self.mailbox.take_notification() || self.backlog {
             self.collect()?;
         }
         let received = self.io.receive(&mut self.rx)?;
         let now = self.clock.now();
-        self.silence.note(received > 0, self.streams.outstanding() > 0);
-        self.look_around()?;
-        self.unread = if received > 0 { self.unread + 1 } else { 0 };
+        self.liveness.observe(received > 0, self.streams.outstanding() > 0);
+        self.check_liveness()?;
+        self.busy_turns = if received > 0 { self.busy_turns + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
                 self.streams.handle_packet(now, self.rx.bytes(packet), packet.ecn == CE);
@@ -293,38 +293,38 @@ impl Engine {
         }
         // Results may lie unread in the transport, above all after this thread has not run for a while; a timer that expires
         // meanwhile proves nothing.
-        let caught_up = self.unread == 0 || self.unread >= UNREAD_MAX;
+        let caught_up = self.busy_turns == 0 || self.busy_turns >= BUSY_TURNS_MAX;
         if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.streams.handle_timeout(now);
-            self.unread = 0;
-            self.alone = true;
-            self.allow_runs();
+            self.busy_turns = 0;
+            self.send_single = true;
+            self.update_segmentation();
         }
         let sent = self.transmit(now)?;
         self.events()?;
-        self.miss_departed()?;
+        self.check_departed()?;
         if self.stop_when_idle && self.streams.len() == 0 && !self.backlog {
             return Err(Error::Closed);
         }
-        Ok(if received > 0 || sent { Turn::Busy } else { Turn::Idle })
+        Ok(if received > 0 || sent { TurnOutcome::Busy } else { TurnOutcome::Idle })
     }
 
     /// Gives the switch up when other ranks have, or when it answers nothing.
-    fn look_around(&mut self) -> Result<(), Error> {
-        if let Some(question) = self.silence.question()?
+    fn check_liveness(&mut self) -> Result<(), Error> {
+        if let Some(probe) = self.liveness.probe()?
             && self.tx.flush(&mut *self.io)?
             && let Some(spare) = self.tx.spare()
         {
-            let len = question.write(self.streams.band().first(), spare);
+            let len = probe.write(self.streams.band().first(), spare);
             self.tx.commit(len);
             // Alone, and not in a run with others.
             self.tx.flush(&mut *self.io)?;
         }
         if let Some(peers) = &self.peers
-            && self.looked.elapsed() >= LOOK
+            && self.polled_at.elapsed() >= POLL_INTERVAL
         {
-            self.looked = Instant::now();
-            if peers.are_calling() {
+            self.polled_at = Instant::now();
+            if peers.is_called() {
                 return Err(Error::switch_lost("another rank goes on without it"));
             }
         }
@@ -332,8 +332,8 @@ impl Engine {
     }
 
     /// Has datagrams go one by one where runs of them get lost, and in runs otherwise.
-    fn allow_runs(&mut self) {
-        let Some(allowed) = self.segmentation.look(self.streams.tally()) else {
+    fn update_segmentation(&mut self) {
+        let Some(allowed) = self.segmentation.update(self.streams.batch_stats()) else {
             return;
         };
         if !allowed && self.io.counters().gso_runs > 0 {
@@ -346,7 +346,7 @@ impl Engine {
     }
 
     /// Gives up when a rank has left in peace whose share is still needed.
-    fn miss_departed(&mut self) -> Result<(), Error> {
+    fn check_departed(&mut self) -> Result<(), Error> {
         let Some((rank, since, results)) = &mut self.departed else { return Ok(()) };
         if self.streams.outstanding() == 0 || self.streams.results() != *results {
             (*since, *results) = (Instant::now(), self.streams.results());
@@ -354,20 +354,20 @@ impl Engine {
         if since.elapsed() < DEPARTURE_GRACE {
             return Ok(());
         }
-        Err(missed(*rank))
+        Err(departed_error(*rank))
     }
 
     /// Takes operations and orders out of the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
-        let order = self.mailbox.collect(self.streams.room(), &mut self.inbox, self.news.verdict());
-        if let Some(band) = self.news.take_band() {
+        let order = self.mailbox.collect(self.streams.capacity(), &mut self.inbox, self.events.failure());
+        if let Some(band) = self.events.take_band() {
             self.streams.set_band(band);
-            say_dscp(&mut *self.io, &band);
+            apply_dscp(&mut *self.io, &band);
         }
         // What is left waits for room, and room comes with a finished operation.
         self.backlog = false;
         if self.departed.is_none()
-            && let Some(rank) = self.news.departed()
+            && let Some(rank) = self.events.left()
         {
             self.departed = Some((rank, Instant::now(), self.streams.results()));
         }
@@ -375,7 +375,7 @@ impl Engine {
             (Command::Work, _) => {}
             (Command::StopWhenIdle, _) => self.stop_when_idle = true,
             // Nothing new could be summed since that rank left: whoever went afterwards went because of it.
-            (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(missed(rank)),
+            (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(departed_error(rank)),
             (Command::End(error), _) => return Err(error),
         }
         for submission in self.inbox.drain(..) {
@@ -388,8 +388,8 @@ impl Engine {
     fn transmit(&mut self, now: netfold_proto::Instant) -> Result<bool, Error> {
         let mut sent = false;
         loop {
-            let alone = std::mem::take(&mut self.alone);
-            let most = if alone { 1 } else { usize::MAX };
+            let send_single = std::mem::take(&mut self.send_single);
+            let most = if send_single { 1 } else { usize::MAX };
             while self.tx.packets.len() < most
                 && let Some(spare) = self.tx.spare()
             {
@@ -405,8 +405,8 @@ impl Engine {
             if !all {
                 return Ok(sent);
             }
-            if alone {
-                self.streams.part();
+            if send_single {
+                self.streams.end_batch();
             }
         }
     }
@@ -414,7 +414,7 @@ impl Engine {
     fn events(&mut self) -> Result<(), Error> {
         while let Some(done) = self.streams.poll_done()? {
             self.post_stats();
-            self.allow_runs();
+            self.update_segmentation();
             self.streams.finish(done);
             self.backlog = true; // there is room now; one look at the mailbox an operation
         }
@@ -426,8 +426,8 @@ impl Engine {
             return Ok(());
         }
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
-        let watched = self.departed.is_some() && self.streams.outstanding() > 0;
-        let longest = if watched || self.peers.is_some() || self.silence.is_watched() {
+        let awaiting = self.departed.is_some() && self.streams.outstanding() > 0;
+        let longest = if awaiting || self.peers.is_some() || self.liveness.is_waiting() {
             DEPARTURE_GRACE / 8
         } else {
             IDLE_WAIT
@@ -445,7 +445,7 @@ impl Engine {
 
 /// Has IP headers say what the classes of a job's packets are to equipment that sees nothing else. Best effort: queues without it are
 /// those of a job that has no band.
-pub(crate) fn say_dscp(io: &mut dyn PacketIo, band: &Band) {
+pub(crate) fn apply_dscp(io: &mut dyn PacketIo, band: &Band) {
     match io.set_dscp(band.dscp()) {
         Ok(()) => {}
         // Rings in memory have no IP header.
@@ -460,7 +460,7 @@ fn burst(capabilities: &Capabilities) -> usize {
 }
 
 /// The error of operations that want the share of a rank that has left in peace.
-fn missed(rank: u16) -> Error {
+fn departed_error(rank: u16) -> Error {
     let message = "it left the job before this operation; have all ranks do the same operations".into();
     Error::PeerLost { rank, message }
 }

@@ -9,11 +9,11 @@ use netfold_proto::DType;
 use std::time::{Duration, Instant};
 
 use crate::call::{Call, Collective};
-use crate::carry_on::Peers;
 use crate::communicator::Communicator;
 use crate::error::Error;
+use crate::failover::Peers;
 use crate::host::Fabric;
-use crate::leader::{Stage, decode};
+use crate::leader::{NetworkStage, decode};
 use crate::lower;
 use crate::tensors::{HalfFloat, in_binary32};
 
@@ -109,12 +109,12 @@ impl Fabric for MeshFabric {
 pub(crate) struct MeshPeers {
     mesh: Mesh,
     ranks: Ranks,
-    patience: Duration,
+    stall_timeout: Duration,
 }
 
 impl MeshPeers {
-    pub(crate) fn new(mesh: Mesh, ranks: Ranks, patience: Duration) -> Self {
-        Self { mesh, ranks, patience }
+    pub(crate) fn new(mesh: Mesh, ranks: Ranks, stall_timeout: Duration) -> Self {
+        Self { mesh, ranks, stall_timeout }
     }
 }
 
@@ -136,11 +136,11 @@ impl Peers for MeshPeers {
         self.mesh.barrier().map_err(|error| mesh_error(error, &self.ranks))
     }
 
-    fn patience(&self) -> Duration {
-        self.patience
+    fn stall_timeout(&self) -> Duration {
+        self.stall_timeout
     }
 
-    fn are_calling(&self) -> bool {
+    fn is_called(&self) -> bool {
         self.mesh.is_called()
     }
 }
@@ -193,7 +193,7 @@ pub(crate) struct Hierarchy {
     local: Ranks,
     /// On the leader: the communicator among leaders.
     leaders: Option<Communicator>,
-    everyone: MeshFabric,
+    all_ranks: MeshFabric,
     mode: Mode,
     world: u16,
 }
@@ -202,10 +202,10 @@ impl Hierarchy {
     pub(crate) fn new(
         (shared, local): (Shared, Ranks),
         leaders: Option<Communicator>,
-        everyone: MeshFabric,
+        all_ranks: MeshFabric,
         (mode, world): (Mode, u16),
     ) -> Self {
-        Self { shared, local, leaders, everyone, mode, world }
+        Self { shared, local, leaders, all_ranks, mode, world }
     }
 }
 
@@ -235,16 +235,17 @@ impl Hierarchy {
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
         use netfold_collectives::shared::Buffers;
-        let summed = call.collective == Collective::AllReduce && lower::switch_can(call, self.mode).is_ok();
+        let summed =
+            call.collective == Collective::AllReduce && lower::supported_by_switch(call, self.mode).is_ok();
         if !summed {
-            return self.everyone.run(call, input, output);
+            return self.all_ranks.run(call, input, output);
         }
         let op = if call.op == ReduceOp::Avg { ReduceOp::Sum } else { call.op };
         let buffers = match input {
             Some(send) => Buffers::Apart { send, recv: &mut *output },
             None => Buffers::InPlace(&mut *output),
         };
-        let mut stage = Stage::new(self.leaders.as_ref(), (call.dtype, op), residual);
+        let mut stage = NetworkStage::new(self.leaders.as_ref(), (call.dtype, op), residual);
         let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
         done.map_err(|error| shared_error(error, &self.local))?;
         // The types that are summed can be divided.

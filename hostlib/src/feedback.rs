@@ -42,16 +42,16 @@ impl Communicator {
         }
         let call = Call::new(Collective::AllReduce, DType::F32, op, tensor.len());
         check(&call)?;
-        let plan = self.plan(&call)?;
+        let route = self.route(&call)?;
         let memory = tensor.as_mut_ptr().cast::<u8>();
         // SAFETY: both are slices of this length, borrowed by this call, which waits until the parcel is settled.
-        let parcel = unsafe {
+        let buffer = unsafe {
             absorb(memory, memory, residual.as_mut_ptr(), call.count);
-            let mut parcel = self.parcel(&call, &plan, memory, memory);
-            parcel.keep_residual(residual.as_mut_ptr(), call.count);
-            parcel
+            let mut buffer = self.make_buffer(&call, &route, memory, memory);
+            buffer.keep_residual(residual.as_mut_ptr(), call.count);
+            buffer
         };
-        buffer::lend(parcel, |parcel| self.start(plan, parcel))
+        buffer::lend(buffer, |buffer| self.start(route, buffer))
     }
 
     /// Starts an [`all_reduce_with_feedback`](Self::all_reduce_with_feedback), as [`submit`](Self::submit) does for calls
@@ -75,21 +75,21 @@ impl Communicator {
         residual: *mut f32,
     ) -> Result<Work, Error> {
         check(call)?;
-        let plan = self.plan(call)?;
+        let route = self.route(call)?;
         self.check_pointers(call, send, recv)?;
         if residual.is_null() && call.count > 0 {
             return Err(Error::Null("residual"));
         }
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
-        let parcel = unsafe {
+        let buffer = unsafe {
             absorb(send, recv, residual, call.count);
-            let mut parcel = self.parcel(call, &plan, recv, recv);
-            parcel.keep_residual(residual, call.count);
-            parcel
+            let mut buffer = self.make_buffer(call, &route, recv, recv);
+            buffer.keep_residual(residual, call.count);
+            buffer
         };
-        let ticket = parcel.ticket();
-        self.start(plan, parcel);
-        Ok(Work::new(ticket))
+        let completion = buffer.completion();
+        self.start(route, buffer);
+        Ok(Work::new(completion))
     }
 
     /// The same in place, with nothing to add: `residual` is only written.
@@ -103,16 +103,16 @@ impl Communicator {
         memory: *mut u8,
         residual: *mut f32,
     ) -> Result<Work, Error> {
-        let plan = self.plan(call)?;
+        let route = self.route(call)?;
         // SAFETY: passed on to the caller.
-        let parcel = unsafe {
-            let mut parcel = self.parcel(call, &plan, memory, memory);
-            parcel.keep_residual(residual, call.count);
-            parcel
+        let buffer = unsafe {
+            let mut buffer = self.make_buffer(call, &route, memory, memory);
+            buffer.keep_residual(residual, call.count);
+            buffer
         };
-        let ticket = parcel.ticket();
-        self.start(plan, parcel);
-        Ok(Work::new(ticket))
+        let completion = buffer.completion();
+        self.start(route, buffer);
+        Ok(Work::new(completion))
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use netfold_proto::DType;
 
-use crate::buffer::Parcel;
+use crate::buffer::OpBuffer;
 use crate::call::{Call, Collective};
 use crate::error::Error;
-use crate::fate::Fate;
-use crate::lower::Place;
-use crate::mailbox::{Command, Mailbox, Order};
+use crate::lower::OpContext;
+use crate::mailbox::{Command, Mailbox, QueueItem};
 use crate::report::OpReport;
+use crate::shutdown::ShutdownState;
 
 /// Longest sleep when nothing is expected.
 const IDLE_WAIT: Duration = Duration::from_secs(10);
@@ -52,13 +52,13 @@ pub(crate) trait Fabric: Send {
 #[derive(Debug)]
 pub(crate) struct HostCall {
     pub(crate) call: Call,
-    pub(crate) parcel: Parcel,
+    pub(crate) buffer: OpBuffer,
     pub(crate) submitted: Instant,
 }
 
-impl Order for HostCall {
-    fn refuse(self, error: Error) {
-        self.parcel.finish(Err(error));
+impl QueueItem for HostCall {
+    fn reject(self, error: Error) {
+        self.buffer.finish(Err(error));
     }
 }
 
@@ -66,23 +66,27 @@ impl Order for HostCall {
 pub(crate) struct HostEngine {
     fabric: Mutex<Box<dyn Fabric>>,
     mailbox: Arc<Mailbox<HostCall>>,
-    fate: Fate,
+    shutdown: ShutdownState,
 }
 
 impl HostEngine {
-    pub(crate) fn new(fabric: Box<dyn Fabric>, mailbox: Arc<Mailbox<HostCall>>, fate: Fate) -> Self {
-        Self { fabric: Mutex::new(fabric), mailbox, fate }
+    pub(crate) fn new(
+        fabric: Box<dyn Fabric>,
+        mailbox: Arc<Mailbox<HostCall>>,
+        shutdown: ShutdownState,
+    ) -> Self {
+        Self { fabric: Mutex::new(fabric), mailbox, shutdown }
     }
 
     /// Does a call on this thread, which would wait for it anyway, unless others come before it: waking two threads takes longer
     /// than a small call. Gives the call back if so.
-    pub(crate) fn do_here(&self, call: HostCall) -> Option<HostCall> {
+    pub(crate) fn run_inline(&self, call: HostCall) -> Option<HostCall> {
         /// Lets the host's thread go on, also after a panic.
         struct Release<'a>(&'a HostEngine);
         impl Drop for Release<'_> {
             fn drop(&mut self) {
                 if std::thread::panicking() {
-                    self.0.mailbox.doom(self.0.fate.end(Error::EngineFailed));
+                    self.0.mailbox.fail(self.0.shutdown.end(Error::EngineFailed));
                 }
                 self.0.mailbox.release();
             }
@@ -92,7 +96,7 @@ impl HostEngine {
         }
         let _release = Release(self);
         if let Err(error) = self.perform(call) {
-            self.mailbox.doom(error);
+            self.mailbox.fail(error);
         }
         None
     }
@@ -100,19 +104,19 @@ impl HostEngine {
     /// Works until the job is over.
     pub(crate) fn run(&self) {
         /// Ends the job also when a call panics; its tensor settles itself when it is dropped.
-        struct EndOnPanic(Arc<Mailbox<HostCall>>, Fate);
-        impl Drop for EndOnPanic {
+        struct FailOnPanic(Arc<Mailbox<HostCall>>, ShutdownState);
+        impl Drop for FailOnPanic {
             fn drop(&mut self) {
                 if std::thread::panicking() {
                     self.0.end(self.1.end(Error::EngineFailed));
                 }
             }
         }
-        let _end = EndOnPanic(Arc::clone(&self.mailbox), self.fate.clone());
+        let _end = FailOnPanic(Arc::clone(&self.mailbox), self.shutdown.clone());
         let error = self.serve();
         let error = match error {
             Error::Closed => error,
-            error => self.fate.end(error),
+            error => self.shutdown.end(error),
         };
         self.mailbox.end(error);
     }
@@ -120,7 +124,7 @@ impl HostEngine {
     fn serve(&self) -> Error {
         let mut calls = Vec::with_capacity(CALLS_MAX);
         loop {
-            let _ = self.mailbox.has_news();
+            let _ = self.mailbox.take_notification();
             let command = self.mailbox.collect(CALLS_MAX, &mut calls, None);
             match command {
                 Command::End(error) => return error,
@@ -132,7 +136,7 @@ impl HostEngine {
             for call in calls.drain(..) {
                 match &failed {
                     None => failed = self.perform(call).err(),
-                    Some(error) => call.refuse(Error::clone(error)),
+                    Some(error) => call.reject(Error::clone(error)),
                 }
             }
             if let Some(error) = failed {
@@ -143,8 +147,8 @@ impl HostEngine {
 
     fn perform(&self, call: HostCall) -> Result<(), Error> {
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
-        let HostCall { call, mut parcel, submitted } = call;
-        let (input, output, residual) = parcel.input_and_output();
+        let HostCall { call, mut buffer, submitted } = call;
+        let (input, output, residual) = buffer.input_and_output();
         let done = match residual {
             None => fabric.run(&call, input, output),
             Some(residual) => fabric.run_with_feedback(&call, input, output, residual),
@@ -153,13 +157,13 @@ impl HostEngine {
             Ok(()) => {
                 let elements = call.output_len(1) as u64;
                 let report = OpReport { elements, elapsed: submitted.elapsed(), ..OpReport::default() };
-                parcel.finish(Ok(report));
+                buffer.finish(Ok(report));
                 Ok(())
             }
             Err(error) => {
                 // The error that ended the job first says more than what it caused here.
-                let error = self.fate.end(error);
-                parcel.finish(Err(error.clone()));
+                let error = self.shutdown.end(error);
+                buffer.finish(Err(error.clone()));
                 Err(error)
             }
         }
@@ -172,42 +176,49 @@ impl HostEngine {
 ///
 /// As for [`Communicator::submit`](crate::Communicator::submit).
 #[expect(unsafe_code, reason = "works on memory that the caller vouches for")]
-pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *mut u8) -> Parcel {
+pub(crate) unsafe fn make_buffer(
+    call: &Call,
+    context: &OpContext,
+    send: *const u8,
+    recv: *mut u8,
+) -> OpBuffer {
     let size = call.dtype.size();
-    let (sent, received) = (call.input_len(place.world) * size, call.output_len(place.world) * size);
-    let own = usize::from(place.rank) * call.count * size;
+    let (sent, received) = (call.input_len(context.world) * size, call.output_len(context.world) * size);
+    let own = usize::from(context.rank) * call.count * size;
     let output = (recv, received);
     // SAFETY: every pointer is used for the bytes that the caller vouches for; what is in place is made one span or copied.
     unsafe {
         match call.collective {
-            Collective::Barrier => Parcel::empty(),
-            Collective::Reduce { root } if root != place.rank => {
-                Parcel::promised(DType::U8, (recv, 0), Some((send, sent)))
+            Collective::Barrier => OpBuffer::empty(),
+            Collective::Reduce { root } if root != context.rank => {
+                OpBuffer::promised(DType::U8, (recv, 0), Some((send, sent)))
             }
-            Collective::Broadcast { root } if root != place.rank => Parcel::promised(DType::U8, output, None),
+            Collective::Broadcast { root } if root != context.rank => {
+                OpBuffer::promised(DType::U8, output, None)
+            }
             Collective::Broadcast { .. } if recv.is_null() => {
-                Parcel::promised(DType::U8, (recv, 0), Some((send, sent)))
+                OpBuffer::promised(DType::U8, (recv, 0), Some((send, sent)))
             }
             Collective::AllGather if std::ptr::eq(send, recv.wrapping_add(own)) => {
-                Parcel::promised(DType::U8, output, None)
+                OpBuffer::promised(DType::U8, output, None)
             }
             Collective::ReduceScatter if std::ptr::eq(recv, send.wrapping_add(own)) => {
-                Parcel::promised_with_copy(output, (send, sent))
+                OpBuffer::promised_with_copy(output, (send, sent))
             }
             Collective::AllToAll if std::ptr::eq(send, recv) => {
-                Parcel::promised_with_copy(output, (send, sent))
+                OpBuffer::promised_with_copy(output, (send, sent))
             }
-            _ if std::ptr::eq(send, recv) => Parcel::promised(DType::U8, output, None),
-            _ => Parcel::promised(DType::U8, output, Some((send, sent))),
+            _ if std::ptr::eq(send, recv) => OpBuffer::promised(DType::U8, output, None),
+            _ => OpBuffer::promised(DType::U8, output, Some((send, sent))),
         }
     }
 }
 
 /// A group of one rank.
 #[derive(Debug)]
-pub(crate) struct Alone;
+pub(crate) struct SingleRank;
 
-impl Fabric for Alone {
+impl Fabric for SingleRank {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
         if !netfold_collectives::reduce::supports(call.op, call.dtype) && call.collective.reduces() {
             return Err(unsupported(call));
@@ -231,7 +242,7 @@ pub(crate) fn unsupported(call: &Call) -> Error {
 /// # Errors
 ///
 /// [`Error::Undefined`].
-pub(crate) fn hosts_can(call: &Call) -> Result<(), Error> {
+pub(crate) fn supported_by_hosts(call: &Call) -> Result<(), Error> {
     let folds = call.collective.reduces();
     if folds && !netfold_collectives::reduce::supports(call.op, call.dtype) {
         Err(unsupported(call))

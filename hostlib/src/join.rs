@@ -10,18 +10,18 @@ use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
 use netfold_proto::WorkerConfig;
 use netfold_wire::header;
 
-use crate::carry_on::Peers;
-use crate::engine::{Engine, Ties, Tree, say_dscp};
+use crate::engine::{Engine, EngineContext, EngineTree, apply_dscp};
 use crate::error::Error;
-use crate::fate::Fate;
-use crate::grove::{Grove, LastLine, TreeSide};
+use crate::failover::Peers;
 use crate::mailbox::Mailbox;
-use crate::news::News;
-use crate::path::{PathBoard, SwitchPlace};
+use crate::path::{PathCell, SwitchAttachment};
 use crate::report::ControlCounters;
 use crate::route::Route;
 use crate::session::{Security, Session};
+use crate::session_events::SessionEvents;
+use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
+use crate::tree_set::{CurrentControl, TreeHandle, TreeSet};
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
 
 /// Shortest and longest pause between requests for a first place.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Wraps a transport.
 pub(crate) type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
@@ -62,9 +62,9 @@ impl fmt::Debug for Opener {
     }
 }
 
-pub(crate) fn wrapped(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box<dyn PacketIo> {
+pub(crate) fn wrap(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box<dyn PacketIo> {
     match middleware {
-        Some(wrap) => wrap(io),
+        Some(middleware) => middleware(io),
         None => io,
     }
 }
@@ -117,7 +117,7 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Joins the job and waits until every rank has come, or `given_up` says that it is of no more use.
+    /// Joins the job and waits until every rank has come, or `cancelled` says that it is of no more use.
     ///
     /// # Errors
     ///
@@ -125,10 +125,10 @@ impl Joiner {
     /// [`Error::Control`]; [`Error::Io`]; and an admission that no worker can run by.
     pub(crate) fn join(
         &self,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
         middleware: Option<Middleware>,
-    ) -> Result<Uplink, Error> {
-        self.ask(given_up)?.uplink(self, middleware)
+    ) -> Result<Attachment, Error> {
+        self.request_admission(cancelled)?.attachment(self, middleware)
     }
 
     /// The same, again and again for so long while it is refused for what passes by itself: a switch that is not up yet, the same job's
@@ -139,26 +139,26 @@ impl Joiner {
     /// Those of [`Joiner::join`].
     pub(crate) fn join_within(
         &self,
-        patience: Duration,
+        retry_for: Duration,
         middleware: Option<Middleware>,
-    ) -> Result<Uplink, Error> {
-        let deadline = Instant::now() + patience;
-        let mut pause = PAUSES.0;
+    ) -> Result<Attachment, Error> {
+        let deadline = Instant::now() + retry_for;
+        let mut delay = BACKOFF.0;
         loop {
-            match self.ask(&|| false) {
-                Ok(admitted) => return admitted.uplink(self, middleware),
-                Err(error) if self.passes(&error) && Instant::now() + pause < deadline => {
+            match self.request_admission(&|| false) {
+                Ok(admitted) => return admitted.attachment(self, middleware),
+                Err(error) if self.is_transient(&error) && Instant::now() + delay < deadline => {
                     log::debug!("rank {}: no place at a switch yet: {error}", self.join.rank);
                 }
                 Err(error) => return Err(error),
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSES.1);
+            std::thread::sleep(delay);
+            delay = (delay * 2).min(BACKOFF.1);
         }
     }
 
     /// Whether a failure passes by itself, in seconds.
-    fn passes(&self, error: &Error) -> bool {
+    fn is_transient(&self, error: &Error) -> bool {
         match error {
             Error::Refused { reason, .. } => {
                 use Refusal::{Busy, JobRunning, RankTaken, Unavailable};
@@ -172,7 +172,7 @@ impl Joiner {
         }
     }
 
-    fn ask(&self, given_up: &dyn Fn() -> bool) -> Result<Admitted, Error> {
+    fn request_admission(&self, cancelled: &dyn Fn() -> bool) -> Result<Admitted, Error> {
         let mut session = Session::connect(&self.addresses, self.security.as_ref())?;
         let from = match self.join.address {
             Some(address) => SocketAddr::new(address, 0),
@@ -185,7 +185,7 @@ impl Joiner {
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let join = Join { udp_port: own.port(), address, ..self.join.clone() };
-        let admission = session.join(join, self.timeout, given_up)?;
+        let admission = session.join(join, self.timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
     }
 }
@@ -198,23 +198,23 @@ struct Admitted {
 }
 
 impl Admitted {
-    fn uplink(self, joiner: &Joiner, middleware: Option<Middleware>) -> Result<Uplink, Error> {
+    fn attachment(self, joiner: &Joiner, middleware: Option<Middleware>) -> Result<Attachment, Error> {
         let Self { session, mut io, admission } = self;
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
         // Best effort: without it queues drop where they could mark.
         let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
         if let Some(band) = &admission.band {
-            say_dscp(&mut *io, band);
+            apply_dscp(&mut *io, band);
         }
         io.bind_port(PortId(0), switch)?;
         check_mtu(&*io, switch, &admission)?;
-        let io = wrapped(io, middleware);
+        let io = wrap(io, middleware);
         let place = (joiner.join.rank, joiner.join.world);
-        Uplink::new(io, admission, place, &joiner.tuning).map(|uplink| Uplink {
+        Attachment::new(io, admission, place, &joiner.tuning).map(|attachment| Attachment {
             control: Some(session.peer()),
             session: Some(session),
             switch: Some(switch),
-            ..uplink
+            ..attachment
         })
     }
 }
@@ -230,7 +230,7 @@ fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Re
 }
 
 /// A place at a switch, before anything was sent.
-pub(crate) struct Uplink {
+pub(crate) struct Attachment {
     pub(crate) io: Box<dyn PacketIo>,
     pub(crate) streams: Streams,
     pub(crate) session: Option<Session>,
@@ -245,7 +245,7 @@ pub(crate) struct Uplink {
     pub(crate) core: Option<usize>,
 }
 
-impl Uplink {
+impl Attachment {
     /// A place that was given.
     pub(crate) fn new(
         io: Box<dyn PacketIo>,
@@ -283,42 +283,42 @@ impl Uplink {
     }
 
     /// The same for people.
-    pub(crate) fn place(&self, tree: u8) -> SwitchPlace {
+    pub(crate) fn describe(&self, tree: u8) -> SwitchAttachment {
         let Admission { job, epoch, slots, lane_words, .. } = self.admission;
-        SwitchPlace { tree, switch: self.switch, job, epoch, slots, payload_bytes: lane_words * 4 }
+        SwitchAttachment { tree, switch: self.switch, job, epoch, slots, payload_bytes: lane_words * 4 }
     }
 
     /// Gives the place up in peace.
-    pub(crate) fn withdraw(self) {
-        self.session.iter().for_each(|session| session.line().leave());
+    pub(crate) fn detach(self) {
+        self.session.iter().for_each(|session| session.control().leave());
     }
 
-    /// Starts the threads that work on it, as tree `index` of a grove.
+    /// Starts the threads that work on it, as tree `index` of a tree set.
     pub(crate) fn start(
         self,
         index: u8,
         peers: Option<Box<dyn Peers>>,
         (route, counters): (&Route, &ControlCounters),
-        (board, fate): (&PathBoard, &Fate),
-    ) -> Result<TreeSide, Error> {
-        board.gain(self.place(index), self.control);
+        (path, shutdown): (&PathCell, &ShutdownState),
+    ) -> Result<TreeHandle, Error> {
+        path.set_attached(self.describe(index), self.control);
         let grace = self.grace();
         let Self { io, streams, session, joiner, core, .. } = self;
         let mailbox = Arc::new(Mailbox::new(io.waker()));
-        let line = session.as_ref().map(Session::line);
-        let (last, news) = (LastLine::default(), News::new(Arc::clone(&mailbox)));
-        last.set(line.clone(), grace);
-        let doomed = Arc::clone(&mailbox);
-        fate.on_end(move |error| doomed.doom(error.clone()));
-        let (route, watched) = (route.clone(), news.clone());
-        let ties = Ties {
+        let control = session.as_ref().map(Session::control);
+        let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
+        last.set(control.clone(), grace);
+        let queue = Arc::clone(&mailbox);
+        shutdown.on_end(move |error| queue.fail(error.clone()));
+        let (route, session_events) = (route.clone(), events.clone());
+        let ties = EngineContext {
             mailbox: Arc::clone(&mailbox),
-            line,
-            news,
+            control,
+            events,
             peers,
-            board: board.clone(),
-            fate: fate.clone(),
-            tree: Tree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
+            path: path.clone(),
+            shutdown: shutdown.clone(),
+            tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
         };
         // Made by its own thread, which is on its core by then: memory lies where it was first written.
         let engine = spawn("netfold-engine", move || {
@@ -330,26 +330,27 @@ impl Uplink {
         })?;
         if let Some(session) = session {
             let counters = counters.clone();
-            spawn("netfold-control", move || session.watch(&watched, &counters))?;
+            spawn("netfold-control", move || session.run(&session_events, &counters))?;
         }
-        Ok(TreeSide { mailbox, engine: Some(engine), last, counters: counters.clone() })
+        Ok(TreeHandle { mailbox, engine: Some(engine), last, counters: counters.clone() })
     }
 }
 
 /// Starts the threads of all trees: all have peers, or none.
-pub(crate) fn plant(
-    uplinks: Vec<Uplink>,
+pub(crate) fn start_trees(
+    attachments: Vec<Attachment>,
     peers: Vec<Box<dyn Peers>>,
-    board: &PathBoard,
-    fate: &Fate,
-) -> Result<Grove, Error> {
-    let (route, counters) = (Route::new(uplinks.len()), ControlCounters::default());
-    let lane_bytes = uplinks.first().map_or(0, Uplink::lane_bytes);
+    path: &PathCell,
+    shutdown: &ShutdownState,
+) -> Result<TreeSet, Error> {
+    let (route, counters) = (Route::new(attachments.len()), ControlCounters::default());
+    let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
     let mut peers = peers.into_iter();
-    let start =
-        |(index, uplink): (u8, Uplink)| uplink.start(index, peers.next(), (&route, &counters), (board, fate));
-    let trees = (0..).zip(uplinks).map(start).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Grove::new(trees, route, lane_bytes))
+    let start = |(index, attachment): (u8, Attachment)| {
+        attachment.start(index, peers.next(), (&route, &counters), (path, shutdown))
+    };
+    let trees = (0..).zip(attachments).map(start).collect::<Result<Vec<_>, Error>>()?;
+    Ok(TreeSet::new(trees, route, lane_bytes))
 }
 
 pub(crate) fn spawn(

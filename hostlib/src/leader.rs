@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::work::Work;
 
 /// The leaders' side of one all-reduce.
-pub(crate) struct Stage<'a> {
+pub(crate) struct NetworkStage<'a> {
     /// Absent on ranks that are no leaders, whose stage is not called.
     leaders: Option<&'a Communicator>,
     dtype: DType,
@@ -21,7 +21,7 @@ pub(crate) struct Stage<'a> {
     /// What is left out of each element, where that is wanted.
     residual: Option<Residual<'a>>,
     /// Segments under way, by index, and the memory that they work on.
-    flying: Vec<(usize, Work, Segment)>,
+    in_flight: Vec<(usize, Work, Segment)>,
 }
 
 /// A slice of which parts are lent to works under way.
@@ -39,7 +39,7 @@ impl Residual<'_> {
     }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> NetworkStage<'a> {
     pub(crate) fn new(
         leaders: Option<&'a Communicator>,
         (dtype, op): (DType, ReduceOp),
@@ -47,11 +47,11 @@ impl<'a> Stage<'a> {
     ) -> Self {
         let residual =
             residual.map(|all| Residual { start: all.as_mut_ptr(), len: all.len(), borrowed: PhantomData });
-        Self { leaders, dtype, op, residual, flying: Vec::new() }
+        Self { leaders, dtype, op, residual, in_flight: Vec::new() }
     }
 }
 
-impl Network for Stage<'_> {
+impl Network for NetworkStage<'_> {
     fn start(&mut self, index: usize, segment: Segment) -> Result<(), Vec<u8>> {
         let Some(leaders) = self.leaders else { return Err(encode(&Error::EngineFailed)) };
         let count = segment.len() / self.dtype.size().max(1);
@@ -69,32 +69,34 @@ impl Network for Stage<'_> {
             }
         };
         let work = work.map_err(|error| encode(&error))?;
-        self.flying.push((index, work, segment));
+        self.in_flight.push((index, work, segment));
         Ok(())
     }
 
     fn finish(&mut self, index: usize) -> Result<(), Vec<u8>> {
-        let Some(at) = self.flying.iter().position(|(flying, ..)| *flying == index) else { return Ok(()) };
-        let (_, work, segment) = self.flying.remove(at);
+        let Some(at) = self.in_flight.iter().position(|(in_flight, ..)| *in_flight == index) else {
+            return Ok(());
+        };
+        let (_, work, segment) = self.in_flight.remove(at);
         let outcome = work.wait();
         drop(segment);
         outcome.map(drop).map_err(|error| encode(&error))
     }
 
     fn abandon(&mut self) {
-        if self.flying.is_empty() {
+        if self.in_flight.is_empty() {
             return;
         }
         if let Some(leaders) = self.leaders {
             leaders.abort();
         }
-        for (_, work, _segment) in self.flying.drain(..) {
+        for (_, work, _segment) in self.in_flight.drain(..) {
             let _ = work.wait();
         }
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for NetworkStage<'_> {
     fn drop(&mut self) {
         self.abandon();
     }

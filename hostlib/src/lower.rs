@@ -5,7 +5,7 @@ use netfold_control::{Mode, Numerics};
 use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
 use netfold_wire::LaneOp;
 
-use crate::buffer::Parcel;
+use crate::buffer::OpBuffer;
 use crate::call::{Call, Collective};
 use crate::error::Error;
 use crate::quantize::Rounding;
@@ -13,7 +13,7 @@ use crate::tensors::Coding;
 
 /// This rank's place in the job, as far as operations depend on it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct OpContext {
     pub(crate) rank: u16,
     pub(crate) world: u16,
     pub(crate) mode: Mode,
@@ -39,7 +39,7 @@ pub(crate) struct Lowered {
 /// # Errors
 ///
 /// [`Error::Unsupported`], with what to do instead.
-pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
+pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> {
     let unsupported = |advice| {
         Err(Error::Unsupported {
             collective: call.collective.name(),
@@ -83,13 +83,13 @@ pub(crate) fn switch_can(call: &Call, mode: Mode) -> Result<(), Error> {
     unsupported(advice)
 }
 
-/// The operation of the switch that does `call`, which it [can](switch_can).
+/// The operation of the switch that does `call`, which it [can](supported_by_switch).
 ///
 /// # Errors
 ///
 /// [`Error::Length`] when it is too long.
-pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
-    let Place { rank, world, mode, lane_bytes, rounding, .. } = *place;
+pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> {
+    let OpContext { rank, world, mode, lane_bytes, rounding, .. } = *context;
     let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
     let coding = match call.collective {
         Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
@@ -112,7 +112,7 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
         dtype: call.dtype,
         mode: if matches!(coding, Coding::Blocks(..)) { mode } else { Mode::I32 },
         lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
-        root: call.collective.root().unwrap_or_else(|| tolerance(call, place, coding).to_word()),
+        root: call.collective.root().unwrap_or_else(|| tolerance(call, context, coding).to_word()),
         average: call.collective.reduces() && call.op == ReduceOp::Avg,
         elements: elements as u64,
     };
@@ -134,11 +134,11 @@ pub(crate) fn lower(call: &Call, place: &Place) -> Result<Lowered, Error> {
 }
 
 /// How many shares may be left out of what a call comes to: none but of sums of floats over all ranks.
-fn tolerance(call: &Call, place: &Place, coding: Coding) -> Tolerance {
+fn tolerance(call: &Call, context: &OpContext, coding: Coding) -> Tolerance {
     let blocks = matches!(coding, Coding::Blocks(..));
     match call.collective {
         Collective::AllReduce | Collective::ReduceScatter if blocks => {
-            call.tolerance.unwrap_or(place.tolerance)
+            call.tolerance.unwrap_or(context.tolerance)
         }
         _ => Tolerance::NONE,
     }
@@ -194,29 +194,35 @@ fn lane_op(op: ReduceOp) -> LaneOp {
 ///
 /// [`Communicator::submit`]: crate::Communicator::submit
 #[expect(unsafe_code, reason = "works on memory that the caller vouches for")]
-pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *mut u8) -> Parcel {
+pub(crate) unsafe fn make_buffer(
+    call: &Call,
+    context: &OpContext,
+    send: *const u8,
+    recv: *mut u8,
+) -> OpBuffer {
     let size = call.dtype.size();
     let (count, bytes) = (call.count, call.count * size);
     let dtype = lanes_type(call.dtype);
-    let own = usize::from(place.rank) * bytes;
-    let world_bytes = usize::from(place.world) * bytes;
+    let own = usize::from(context.rank) * bytes;
+    let world_bytes = usize::from(context.world) * bytes;
     let as_lanes = |elements: usize| elements * size / dtype.size().max(1);
     let aligned = (recv as usize).is_multiple_of(dtype.size().max(1));
     // SAFETY: every pointer is used for the bytes that the caller vouches for in the contract above; `copy` allows overlap.
-    let mut parcel = unsafe {
+    let mut buffer = unsafe {
         match call.collective {
-            Collective::Barrier | Collective::AllToAll => Parcel::empty(),
-            Collective::Reduce { root } if root != place.rank => {
+            Collective::Barrier | Collective::AllToAll => OpBuffer::empty(),
+            Collective::Reduce { root } if root != context.rank => {
                 filled(dtype, as_lanes(count), send, 0, bytes)
             }
             Collective::ReduceScatter => {
                 let mut scratch =
-                    filled(dtype, as_lanes(count * usize::from(place.world)), send, 0, world_bytes);
+                    filled(dtype, as_lanes(count * usize::from(context.world)), send, 0, world_bytes);
                 scratch.copy_back(own, recv, bytes);
                 scratch
             }
             Collective::AllGather if !aligned => {
-                let mut scratch = filled(dtype, as_lanes(count * usize::from(place.world)), send, own, bytes);
+                let mut scratch =
+                    filled(dtype, as_lanes(count * usize::from(context.world)), send, own, bytes);
                 scratch.copy_back(0, recv, world_bytes);
                 scratch
             }
@@ -224,19 +230,19 @@ pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *
                 copy(send, recv.wrapping_add(own), bytes);
                 std::ptr::write_bytes(recv, 0, own);
                 std::ptr::write_bytes(recv.wrapping_add(own + bytes), 0, world_bytes - own - bytes);
-                Parcel::promised(dtype, (recv, as_lanes(count * usize::from(place.world))), None)
+                OpBuffer::promised(dtype, (recv, as_lanes(count * usize::from(context.world))), None)
             }
-            Collective::Broadcast { root } if root != place.rank && aligned => {
-                Parcel::promised(dtype, (recv, as_lanes(count)), None)
+            Collective::Broadcast { root } if root != context.rank && aligned => {
+                OpBuffer::promised(dtype, (recv, as_lanes(count)), None)
             }
-            Collective::Broadcast { root } if root != place.rank => {
-                let mut scratch = Parcel::scratch(dtype, as_lanes(count));
+            Collective::Broadcast { root } if root != context.rank => {
+                let mut scratch = OpBuffer::scratch(dtype, as_lanes(count));
                 scratch.copy_back(0, recv, bytes);
                 scratch
             }
             _ if aligned => {
                 copy(send, recv, bytes);
-                Parcel::promised(dtype, (recv, as_lanes(count)), None)
+                OpBuffer::promised(dtype, (recv, as_lanes(count)), None)
             }
             _ => {
                 let mut scratch = filled(dtype, as_lanes(count), send, 0, bytes);
@@ -246,9 +252,9 @@ pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *
         }
     };
     if call.collective.reduces() && call.op == ReduceOp::Avg {
-        parcel.divide_by(u32::from(place.world));
+        buffer.divide_by(u32::from(context.world));
     }
-    parcel
+    buffer
 }
 
 /// Memory of our own with `bytes` bytes of the caller's at `offset`, and zeros around them.
@@ -257,12 +263,12 @@ pub(crate) unsafe fn parcel(call: &Call, place: &Place, send: *const u8, recv: *
 ///
 /// `from` is valid for reads of `bytes` bytes.
 #[expect(unsafe_code, reason = "reads memory that the caller vouches for")]
-unsafe fn filled(dtype: DType, len: usize, from: *const u8, offset: usize, bytes: usize) -> Parcel {
-    let mut parcel = Parcel::scratch(dtype, len);
-    let to = parcel.bytes_mut()[offset..offset + bytes].as_mut_ptr();
+unsafe fn filled(dtype: DType, len: usize, from: *const u8, offset: usize, bytes: usize) -> OpBuffer {
+    let mut buffer = OpBuffer::scratch(dtype, len);
+    let to = buffer.bytes_mut()[offset..offset + bytes].as_mut_ptr();
     // SAFETY: `to` is a slice of that length, and `from` is valid by this function's contract.
     unsafe { copy(from, to, bytes) };
-    parcel
+    buffer
 }
 
 /// Copies unless there is nothing to copy or it is there already.

@@ -13,9 +13,9 @@ use crate::report::Stats;
 const SUBMISSIONS_MAX: usize = 256;
 
 /// An operation that waits to be done.
-pub(crate) trait Order {
+pub(crate) trait QueueItem {
     /// Gives the tensor back, as failed.
-    fn refuse(self, error: Error);
+    fn reject(self, error: Error);
 }
 
 /// The engine's inbox, and the board on which it posts counters and its end.
@@ -25,9 +25,9 @@ pub(crate) struct Mailbox<T> {
     /// There was room, or the job is over.
     room: Condvar,
     /// Something was put into the inbox.
-    news: Condvar,
+    arrival: Condvar,
     /// Something was put into the inbox since the engine last looked.
-    flag: AtomicBool,
+    notified: AtomicBool,
     /// Wakes the engine where it waits for packets.
     waker: Mutex<Waker>,
 }
@@ -38,7 +38,7 @@ struct Inbox<T> {
     /// The caller wants the engine to end: when all is done, or at once.
     stop: Option<Stop>,
     /// This rank's own side has ended the job.
-    doom: Option<Error>,
+    failure: Option<Error>,
     /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
     busy: bool,
     /// A caller does an operation itself, in the engine's place.
@@ -68,23 +68,23 @@ pub(crate) enum Command {
     End(Error),
 }
 
-impl<T: Order> Mailbox<T> {
+impl<T: QueueItem> Mailbox<T> {
     pub(crate) fn new(waker: Waker) -> Self {
         let inbox = Inbox {
             submissions: VecDeque::new(),
             stop: None,
-            doom: None,
+            failure: None,
             busy: false,
             claimed: false,
             ended: None,
             stats: Stats::default(),
         };
-        let flag = AtomicBool::new(false);
+        let notified = AtomicBool::new(false);
         Self {
             inbox: Mutex::new(inbox),
             room: Condvar::new(),
-            news: Condvar::new(),
-            flag,
+            arrival: Condvar::new(),
+            notified,
             waker: Mutex::new(waker),
         }
     }
@@ -93,16 +93,16 @@ impl<T: Order> Mailbox<T> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self, inbox: MutexGuard<'_, Inbox<T>>) {
-        self.flag.store(true, Ordering::Release);
+    fn notify_locked(&self, inbox: MutexGuard<'_, Inbox<T>>) {
+        self.notified.store(true, Ordering::Release);
         drop(inbox);
-        self.news.notify_all();
+        self.arrival.notify_all();
         self.waker.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
     }
 
     /// Has the engine look at everything again.
-    pub(crate) fn ring_bell(&self) {
-        self.ring(self.lock());
+    pub(crate) fn notify(&self) {
+        self.notify_locked(self.lock());
     }
 
     /// Engine: it waits for other packets from now on.
@@ -120,10 +120,10 @@ impl<T: Order> Mailbox<T> {
         if let Some(error) = &inbox.ended {
             let error = error.clone();
             drop(inbox);
-            return submission.refuse(error);
+            return submission.reject(error);
         }
         inbox.submissions.push_back(submission);
-        self.ring(inbox);
+        self.notify_locked(inbox);
     }
 
     /// The error that ended the job, if it has ended.
@@ -132,21 +132,21 @@ impl<T: Order> Mailbox<T> {
     }
 
     /// Ends the job from this rank's own side. The first end stands.
-    pub(crate) fn doom(&self, error: Error) {
+    pub(crate) fn fail(&self, error: Error) {
         let mut inbox = self.lock();
-        inbox.doom.get_or_insert(error);
-        self.ring(inbox);
+        inbox.failure.get_or_insert(error);
+        self.notify_locked(inbox);
     }
 
     /// Engine: sleeps until something is put into the inbox, at most `timeout`. Returns at once when there is something
     /// that no [`Self::collect`] has seen.
     pub(crate) fn wait(&self, timeout: Duration) {
-        if crate::work::linger(|| self.flag.load(Ordering::Acquire)) {
+        if crate::work::spin_until(|| self.notified.load(Ordering::Acquire)) {
             return;
         }
         let inbox = self.lock();
-        if !self.flag.load(Ordering::Acquire) {
-            drop(self.news.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
+        if !self.notified.load(Ordering::Acquire) {
+            drop(self.arrival.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -156,7 +156,7 @@ impl<T: Order> Mailbox<T> {
         if inbox.stop != Some(Stop::Now) {
             inbox.stop = Some(stop);
         }
-        self.ring(inbox);
+        self.notify_locked(inbox);
     }
 
     /// The engine's counters.
@@ -165,15 +165,15 @@ impl<T: Order> Mailbox<T> {
     }
 
     /// Engine: whether [`Self::collect`] has something new.
-    pub(crate) fn has_news(&self) -> bool {
-        self.flag.load(Ordering::Relaxed) && self.flag.swap(false, Ordering::Acquire)
+    pub(crate) fn take_notification(&self) -> bool {
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
     }
 
-    /// Engine: moves at most `room` operations to `into` and returns what else is wanted. `verdict` is what the engine has heard
+    /// Engine: moves at most `room` operations to `into` and returns what else is wanted. `session_failure` is what the engine has heard
     /// elsewhere: it goes before whatever callers want, and behind the end from this rank's own side.
-    pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>, verdict: Option<Error>) -> Command {
+    pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>, session_failure: Option<Error>) -> Command {
         let mut inbox = self.lock();
-        if let Some(error) = inbox.doom.clone().or(verdict) {
+        if let Some(error) = inbox.failure.clone().or(session_failure) {
             return Command::End(error);
         }
         let order = match inbox.stop {
@@ -196,7 +196,7 @@ impl<T: Order> Mailbox<T> {
     /// Takes the engine's place, if it has nothing to do, until [`Self::release`]: for callers that would only wait for it.
     pub(crate) fn claim(&self) -> bool {
         let mut inbox = self.lock();
-        let over = inbox.ended.is_some() || inbox.doom.is_some() || inbox.stop.is_some();
+        let over = inbox.ended.is_some() || inbox.failure.is_some() || inbox.stop.is_some();
         if over || inbox.busy || inbox.claimed || !inbox.submissions.is_empty() {
             return false;
         }
@@ -209,7 +209,7 @@ impl<T: Order> Mailbox<T> {
         let mut inbox = self.lock();
         inbox.claimed = false;
         if !inbox.submissions.is_empty() {
-            self.ring(inbox);
+            self.notify_locked(inbox);
         }
     }
 
@@ -238,7 +238,7 @@ impl<T: Order> Mailbox<T> {
         self.room.notify_all();
         let count = left.len();
         for submission in left {
-            submission.refuse(error.clone());
+            submission.reject(error.clone());
         }
         count
     }

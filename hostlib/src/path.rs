@@ -42,7 +42,7 @@ pub struct Path {
 /// A place at a switch, as it was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SwitchPlace {
+pub struct SwitchAttachment {
     /// Which of the job's trees it is in.
     pub tree: u8,
     /// Where packets go; `None` for a transport in this process.
@@ -97,21 +97,21 @@ impl fmt::Display for Path {
 
 /// A path that may change while others look at it.
 #[derive(Debug, Clone)]
-pub(crate) struct PathBoard(Arc<Mutex<State>>);
+pub(crate) struct PathCell(Arc<Mutex<PathState>>);
 
 #[derive(Debug)]
-struct State {
+struct PathState {
     path: Path,
     /// In order of trees.
-    places: Vec<SwitchPlace>,
+    attachments: Vec<SwitchAttachment>,
 }
 
-impl PathBoard {
+impl PathCell {
     pub(crate) fn new(path: Path) -> Self {
-        Self(Arc::new(Mutex::new(State { path, places: Vec::new() })))
+        Self(Arc::new(Mutex::new(PathState { path, attachments: Vec::new() })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PathState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,26 +119,26 @@ impl PathBoard {
         self.lock().path.clone()
     }
 
-    pub(crate) fn places(&self) -> Vec<SwitchPlace> {
-        self.lock().places.clone()
+    pub(crate) fn attachments(&self) -> Vec<SwitchAttachment> {
+        self.lock().attachments.clone()
     }
 
     /// A tree has a place, admitted by the control port at `address`.
-    pub(crate) fn gain(&self, place: SwitchPlace, address: Option<SocketAddr>) {
+    pub(crate) fn set_attached(&self, attachment: SwitchAttachment, address: Option<SocketAddr>) {
         let mut state = self.lock();
-        state.path.lost.retain(|(tree, _)| *tree != place.tree);
+        state.path.lost.retain(|(tree, _)| *tree != attachment.tree);
         state.path.network = Network::Switch { address };
-        state.places.retain(|other| other.tree != place.tree);
-        state.places.push(place);
-        state.places.sort_by_key(|place| place.tree);
+        state.attachments.retain(|other| other.tree != attachment.tree);
+        state.attachments.push(attachment);
+        state.attachments.sort_by_key(|attachment| attachment.tree);
     }
 
     /// A tree has lost its place.
-    pub(crate) fn lose(&self, tree: u8, reason: String) {
+    pub(crate) fn set_lost(&self, tree: u8, reason: String) {
         let mut state = self.lock();
-        state.places.retain(|place| place.tree != tree);
+        state.attachments.retain(|attachment| attachment.tree != tree);
         state.path.lost.retain(|(lost, _)| *lost != tree);
-        if state.places.is_empty() {
+        if state.attachments.is_empty() {
             state.path.network = Network::Ring { reason: reason.clone() };
         }
         state.path.lost.push((tree, reason));
@@ -152,19 +152,20 @@ mod tests {
 
     #[test]
     fn a_ring_is_what_is_left_when_all_trees_are_lost() {
-        let place = |tree| SwitchPlace { tree, switch: None, job: 1, epoch: 2, slots: 4, payload_bytes: 256 };
+        let attachment =
+            |tree| SwitchAttachment { tree, switch: None, job: 1, epoch: 2, slots: 4, payload_bytes: 256 };
         let network = Network::Switch { address: None };
-        let board = PathBoard::new(Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new() });
-        board.gain(place(1), None);
-        board.gain(place(0), None);
-        assert_eq!(board.get().to_string(), "a switch in this process in 2 trees");
-        board.lose(1, "a cable".into());
-        assert!(board.get().to_string().ends_with("2 trees, tree 1 by a ring (a cable)"));
-        assert_eq!(board.places(), [place(0)]);
-        board.lose(0, "power".into());
-        assert_eq!((board.get().name(), board.get().lost.len()), ("ring", 2));
-        board.gain(place(0), None);
-        board.gain(place(1), None);
-        assert_eq!((board.get().name(), board.get().lost), ("switch", vec![]));
+        let path = PathCell::new(Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new() });
+        path.set_attached(attachment(1), None);
+        path.set_attached(attachment(0), None);
+        assert_eq!(path.get().to_string(), "a switch in this process in 2 trees");
+        path.set_lost(1, "a cable".into());
+        assert!(path.get().to_string().ends_with("2 trees, tree 1 by a ring (a cable)"));
+        assert_eq!(path.attachments(), [attachment(0)]);
+        path.set_lost(0, "power".into());
+        assert_eq!((path.get().name(), path.get().lost.len()), ("ring", 2));
+        path.set_attached(attachment(0), None);
+        path.set_attached(attachment(1), None);
+        assert_eq!((path.get().name(), path.get().lost), ("switch", vec![]));
     }
 }

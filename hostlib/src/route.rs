@@ -7,45 +7,45 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The trees of a communicator.
 #[derive(Debug, Clone)]
-pub(crate) struct Route(Arc<Inner>);
+pub(crate) struct Route(Arc<SharedRoute>);
 
 #[derive(Debug)]
-struct Inner {
-    state: Mutex<State>,
+struct SharedRoute {
+    state: Mutex<RouteState>,
     thawed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct RouteState {
     /// Number of the next operation.
     next: u64,
     /// Trees that are agreeing on a number.
     frozen: u32,
     /// By tree.
-    trees: Vec<Tree>,
+    trees: Vec<TreeRoute>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Tree {
-    left_out: bool,
+struct TreeRoute {
+    excluded: bool,
     /// What is so from which number on, in order.
     changes: Vec<(u64, bool)>,
 }
 
 /// An operation's number, and the trees that it may go over.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Passage {
+pub(crate) struct RoutedOp {
     pub(crate) number: u64,
     pub(crate) trees: Vec<usize>,
 }
 
 impl Route {
     pub(crate) fn new(trees: usize) -> Self {
-        let state = State { next: 0, frozen: 0, trees: vec![Tree::default(); trees] };
-        Self(Arc::new(Inner { state: Mutex::new(state), thawed: Condvar::new() }))
+        let state = RouteState { next: 0, frozen: 0, trees: vec![TreeRoute::default(); trees] };
+        Self(Arc::new(SharedRoute { state: Mutex::new(state), thawed: Condvar::new() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RouteState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,26 +55,26 @@ impl Route {
     }
 
     /// Numbers an operation. Where all trees are left out they all count: their ranks go on without switches.
-    pub(crate) fn pass(&self) -> Passage {
+    pub(crate) fn assign(&self) -> RoutedOp {
         let state = self.lock();
         let waited = self.0.thawed.wait_while(state, |state| state.frozen > 0);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let number = state.next;
         state.next += 1;
         for tree in &mut state.trees {
-            while let Some((from, left_out)) = tree.changes.first().copied()
+            while let Some((from, excluded)) = tree.changes.first().copied()
                 && from <= number
             {
-                tree.left_out = left_out;
+                tree.excluded = excluded;
                 tree.changes.remove(0);
             }
         }
         let all = 0..state.trees.len();
-        let mut trees: Vec<usize> = all.clone().filter(|tree| !state.trees[*tree].left_out).collect();
+        let mut trees: Vec<usize> = all.clone().filter(|tree| !state.trees[*tree].excluded).collect();
         if trees.is_empty() {
             trees = all.collect();
         }
-        Passage { number, trees }
+        RoutedOp { number, trees }
     }
 
     /// Holds operations back until the guard is dropped.
@@ -98,9 +98,9 @@ impl Frozen<'_> {
     }
 
     /// A tree is left out, or not, from this number on: the largest of all ranks' next ones.
-    pub(crate) fn set(&self, tree: usize, left_out: bool, from: u64) {
+    pub(crate) fn set(&self, tree: usize, excluded: bool, from: u64) {
         if let Some(tree) = self.route.lock().trees.get_mut(tree) {
-            tree.changes.push((from, left_out));
+            tree.changes.push((from, excluded));
         }
     }
 }
@@ -120,19 +120,19 @@ mod tests {
     use super::*;
 
     fn trees(route: &Route) -> Vec<usize> {
-        route.pass().trees
+        route.assign().trees
     }
 
     #[test]
     fn trees_are_left_out_from_the_number_agreed_on() {
         let route = Route::new(3);
-        assert_eq!(route.pass(), Passage { number: 0, trees: vec![0, 1, 2] });
+        assert_eq!(route.assign(), RoutedOp { number: 0, trees: vec![0, 1, 2] });
         let frozen = route.freeze();
         assert_eq!(frozen.next(), 1);
         frozen.set(1, true, 3);
         drop(frozen);
         assert_eq!((trees(&route), trees(&route)), (vec![0, 1, 2], vec![0, 1, 2]));
-        assert_eq!(route.pass(), Passage { number: 3, trees: vec![0, 2] });
+        assert_eq!(route.assign(), RoutedOp { number: 3, trees: vec![0, 2] });
         route.freeze().set(0, true, 4);
         route.freeze().set(2, true, 5);
         assert_eq!(trees(&route), [2]);
@@ -156,7 +156,7 @@ mod tests {
         let (first, second) = (route.freeze(), route.freeze());
         let caller = {
             let route = route.clone();
-            std::thread::spawn(move || route.pass())
+            std::thread::spawn(move || route.assign())
         };
         drop(first);
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -9,8 +9,8 @@
 //! to leave while the controller is away leaves when it is back, by the same thread.
 
 mod connection;
-mod events;
-mod line;
+mod control;
+mod reader;
 mod security;
 
 use std::io::ErrorKind;
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use netfold_control::{Admission, Event, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Request, Resume};
 
 use crate::error::Error;
-use crate::news::News;
 use crate::report::ControlCounters;
+use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
-use events::{Events, Heard};
-use line::Ending;
-pub(crate) use line::Line;
+pub(crate) use control::ControlConnection;
+use control::EndMode;
+use reader::{EventReader, Received};
 pub(crate) use security::Security;
 pub use security::TlsFault;
 
@@ -41,10 +41,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the port's end of the farewell is waited for.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shortest and longest pause between attempts to resume a session.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// How long a controller that takes the connection may take to answer an attempt.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(3);
@@ -52,8 +52,8 @@ const RESUME_TIMEOUT: Duration = Duration::from_secs(3);
 /// A connection to the control port.
 #[derive(Debug)]
 pub(crate) struct Session {
-    events: Events,
-    line: Line,
+    reader: EventReader,
+    control: ControlConnection,
     peer: SocketAddr,
     local: SocketAddr,
     /// Where the control port may be found again.
@@ -72,20 +72,20 @@ struct Membership {
 }
 
 /// How a connection came to its end.
-enum Outcome {
+enum ConnectionEnd {
     /// This side has said farewell, or hung up, and nothing is left to do.
     Done,
     /// The place at the switch is lost.
     Lost(Error),
     /// The port is not there any more.
-    Away(&'static str),
+    Unreachable(&'static str),
     /// The session goes on over another connection.
-    Back,
+    Resumed,
 }
 
 /// What became of an attempt to resume.
-enum Attempt {
-    Resumed(Connection, Events),
+enum ResumeAttempt {
+    Resumed(Connection, EventReader),
     /// Not now.
     Failed,
     /// Never.
@@ -97,8 +97,8 @@ impl Session {
     pub(crate) fn connect(addresses: &[SocketAddr], security: Option<&Security>) -> Result<Self, Error> {
         let (stream, peer, local) = connect(addresses, security, CONNECT_TIMEOUT)?;
         Ok(Self {
-            events: Events::new(stream.clone()),
-            line: Line::new(stream),
+            reader: EventReader::new(stream.clone()),
+            control: ControlConnection::new(stream),
             peer,
             local,
             addresses: addresses.to_vec(),
@@ -117,28 +117,28 @@ impl Session {
         self.local
     }
 
-    pub(crate) fn line(&self) -> Line {
-        self.line.clone()
+    pub(crate) fn control(&self) -> ControlConnection {
+        self.control.clone()
     }
 
-    /// Asks to take part in a job and waits until every rank has come, or `given_up` says that it is of no more use.
+    /// Asks to take part in a job and waits until every rank has come, or `cancelled` says that it is of no more use.
     pub(crate) fn join(
         &mut self,
         join: Join,
         timeout: Duration,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
         let (version, rank) = (join.version, join.rank);
         // When it fails, what the port said before it closed explains it.
-        let _ = self.line.send(&Request::Join(join));
+        let _ = self.control.send(&Request::Join(join));
         let start = Instant::now();
         loop {
             let waited = start.elapsed();
-            if waited >= timeout || given_up() {
+            if waited >= timeout || cancelled() {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
-            match self.events.next((timeout - waited).min(HEARTBEAT))? {
-                Heard::Event(Event::Admitted(admission)) => {
+            match self.reader.next((timeout - waited).min(HEARTBEAT))? {
+                Received::Event(Event::Admitted(admission)) => {
                     let Admission { job, epoch, key, .. } = admission;
                     self.membership = Some(Membership {
                         resume: Resume { version, job, epoch, key, rank },
@@ -147,13 +147,13 @@ impl Session {
                     });
                     return Ok(admission);
                 }
-                Heard::Event(Event::Alive {} | Event::Resumed {} | Event::PeerLeft { .. })
-                | Heard::Silence => {}
-                Heard::Event(event) => {
+                Received::Event(Event::Alive {} | Event::Resumed {} | Event::PeerLeft { .. })
+                | Received::Timeout => {}
+                Received::Event(event) => {
                     // Not reached: the events that say nothing are above.
-                    return Err(verdict_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
+                    return Err(failure_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
                 }
-                Heard::End | Heard::Broken => {
+                Received::Closed | Received::Broken => {
                     return Err(Error::switch_lost("the control connection closed before admission"));
                 }
             }
@@ -161,31 +161,33 @@ impl Session {
     }
 
     /// Keeps the session alive and tells the engine what happens, until either side ends it.
-    pub(crate) fn watch(mut self, news: &News, counters: &ControlCounters) {
+    pub(crate) fn run(mut self, events: &SessionEvents, counters: &ControlCounters) {
         /// Tells those who wait for the farewell, also after a panic.
-        struct Over(Line);
-        impl Drop for Over {
+        struct FinishOnDrop(ControlConnection);
+        impl Drop for FinishOnDrop {
             fn drop(&mut self) {
-                self.0.set_over();
+                self.0.set_finished();
             }
         }
-        let _over = Over(self.line.clone());
+        let _over = FinishOnDrop(self.control.clone());
         loop {
-            let outcome = match self.attend(news) {
-                Outcome::Away(what) if self.grace().is_zero() => Outcome::Lost(Error::switch_lost(what)),
-                Outcome::Away(what) => {
+            let outcome = match self.serve_connection(events) {
+                ConnectionEnd::Unreachable(reason) if self.grace().is_zero() => {
+                    ConnectionEnd::Lost(Error::switch_lost(reason))
+                }
+                ConnectionEnd::Unreachable(reason) => {
                     counters.count_break();
-                    self.resume(what, news, counters)
+                    self.resume(reason, events, counters)
                 }
                 outcome => outcome,
             };
             match outcome {
-                Outcome::Done => return,
-                Outcome::Lost(error) => {
-                    news.condemn(error);
-                    return self.line.hang_up();
+                ConnectionEnd::Done => return,
+                ConnectionEnd::Lost(error) => {
+                    events.fail(error);
+                    return self.control.abort();
                 }
-                Outcome::Away(_) | Outcome::Back => {}
+                ConnectionEnd::Unreachable(_) | ConnectionEnd::Resumed => {}
             }
         }
     }
@@ -195,140 +197,159 @@ impl Session {
     }
 
     /// Attends to one connection until it ends.
-    fn attend(&mut self, news: &News) -> Outcome {
+    fn serve_connection(&mut self, events: &SessionEvents) -> ConnectionEnd {
         let mut heard = Instant::now();
-        let mut beat = Instant::now();
+        let mut heartbeat_at = Instant::now();
         // Also after a resumption: what has changed meanwhile is not told by itself.
         let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
-        let mut broken = banded && self.line.send(&Request::Band {}).is_err();
+        let mut broken = banded && self.control.send(&Request::Band {}).is_err();
         loop {
-            match self.line.ending() {
+            match self.control.end_mode() {
                 None => {}
-                Some(Ending::Leave) => return self.farewell(),
-                Some(Ending::HangUp) => return Outcome::Done,
+                Some(EndMode::Leave) => return self.await_close(),
+                Some(EndMode::Abort) => return ConnectionEnd::Done,
             }
-            if !broken && beat.elapsed() >= HEARTBEAT {
-                beat = Instant::now();
+            if !broken && heartbeat_at.elapsed() >= HEARTBEAT {
+                heartbeat_at = Instant::now();
                 // What the port said last is still read: it may explain the break.
-                broken = self.line.send(&Request::Alive {}).is_err();
+                broken = self.control.send(&Request::Alive {}).is_err();
             }
-            match self.events.next(HEARTBEAT.saturating_sub(beat.elapsed())) {
-                Ok(Heard::Event(event)) => {
+            match self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed())) {
+                Ok(Received::Event(event)) => {
                     heard = Instant::now();
                     match event {
-                        Event::PeerLeft { rank } => news.note_departure(rank),
-                        Event::Band(band) => news.note_band(band),
+                        Event::PeerLeft { rank } => events.note_leave(rank),
+                        Event::Band(band) => events.note_band(band),
                         event => {
-                            if let Some(verdict) = verdict_of(event) {
-                                return Outcome::Lost(verdict);
+                            if let Some(failure) = failure_of(event) {
+                                return ConnectionEnd::Lost(failure);
                             }
                         }
                     }
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
                 // own absence for the port's.
-                Ok(Heard::Silence) if heard.elapsed() >= LEASE => {
-                    return Outcome::Away("its control port gave no sign of life");
+                Ok(Received::Timeout) if heard.elapsed() >= LEASE => {
+                    return ConnectionEnd::Unreachable("its control port gave no sign of life");
                 }
-                Ok(Heard::Silence) if broken => return Outcome::Away("the control connection broke"),
-                Ok(Heard::Silence) => {}
-                Ok(Heard::End | Heard::Broken) if self.line.ending() == Some(Ending::Leave) => {
-                    return self.farewell();
+                Ok(Received::Timeout) if broken => {
+                    return ConnectionEnd::Unreachable("the control connection broke");
                 }
-                Ok(Heard::End | Heard::Broken) => {
-                    return Outcome::Away("the control connection closed");
+                Ok(Received::Timeout) => {}
+                Ok(Received::Closed | Received::Broken)
+                    if self.control.end_mode() == Some(EndMode::Leave) =>
+                {
+                    return self.await_close();
                 }
-                Err(error) => return Outcome::Lost(error),
+                Ok(Received::Closed | Received::Broken) => {
+                    return ConnectionEnd::Unreachable("the control connection closed");
+                }
+                Err(error) => return ConnectionEnd::Lost(error),
             }
         }
     }
 
     /// Waits for the port to close its side too: closing with unread bytes could destroy the farewell on its way.
-    fn farewell(&mut self) -> Outcome {
+    fn await_close(&mut self) -> ConnectionEnd {
         let start = Instant::now();
-        while let Some(left) = FAREWELL_TIMEOUT.checked_sub(start.elapsed())
-            && self.line.was_told()
+        while let Some(left) = LEAVE_TIMEOUT.checked_sub(start.elapsed())
+            && self.control.leave_sent()
         {
-            match self.events.next(left) {
-                Ok(Heard::Event(_)) => {}
-                Ok(Heard::End) | Err(_) => return Outcome::Done,
-                Ok(Heard::Silence | Heard::Broken) => break,
+            match self.reader.next(left) {
+                Ok(Received::Event(_)) => {}
+                Ok(Received::Closed) | Err(_) => return ConnectionEnd::Done,
+                Ok(Received::Timeout | Received::Broken) => break,
             }
         }
         // The port may not have heard it.
-        if self.grace().is_zero() { Outcome::Done } else { Outcome::Away("nobody heard the farewell") }
+        if self.grace().is_zero() {
+            ConnectionEnd::Done
+        } else {
+            ConnectionEnd::Unreachable("nobody heard the farewell")
+        }
     }
 
     /// Connects again until the session goes on, the grace time is over or nobody wants it any more.
-    fn resume(&mut self, what: &'static str, news: &News, counters: &ControlCounters) -> Outcome {
-        let Some(Membership { resume, grace, .. }) = self.membership.clone() else { return Outcome::Done };
+    fn resume(
+        &mut self,
+        reason: &'static str,
+        events: &SessionEvents,
+        counters: &ControlCounters,
+    ) -> ConnectionEnd {
+        let Some(Membership { resume, grace, .. }) = self.membership.clone() else {
+            return ConnectionEnd::Done;
+        };
         let start = Instant::now();
         log::warn!(
-            "rank {}: the control session of job {} broke ({what}); packets go on, and it is resumed within {grace:?}",
+            "rank {}: the control session of job {} broke ({reason}); packets go on, and it is resumed within {grace:?}",
             resume.rank,
             resume.job
         );
-        self.line.unplug();
-        let mut pause = PAUSES.0;
+        self.control.detach();
+        let mut delay = BACKOFF.0;
         loop {
-            let ending = self.line.ending();
-            if ending == Some(Ending::HangUp) {
-                return Outcome::Done;
+            let end_mode = self.control.end_mode();
+            if end_mode == Some(EndMode::Abort) {
+                return ConnectionEnd::Done;
             }
             let left = grace.saturating_sub(start.elapsed());
             if left.is_zero() {
-                return Outcome::Lost(Error::switch_lost(format!("{what}, and did not come back in time")));
+                return ConnectionEnd::Lost(Error::switch_lost(format!(
+                    "{reason}, and did not come back in time"
+                )));
             }
-            match self.attempt(&resume, left.min(RESUME_TIMEOUT), news) {
-                Attempt::Resumed(stream, events) => {
-                    self.events = events;
-                    self.line.plug(stream);
+            match self.try_resume(&resume, left.min(RESUME_TIMEOUT), events) {
+                ResumeAttempt::Resumed(stream, reader) => {
+                    self.reader = reader;
+                    self.control.attach(stream);
                     counters.count_resumption();
                     let (rank, job, away) = (resume.rank, resume.job, start.elapsed());
                     log::info!("rank {rank}: the control session of job {job} goes on after {away:?}");
-                    return Outcome::Back;
+                    return ConnectionEnd::Resumed;
                 }
-                Attempt::Failed => {}
-                Attempt::Lost(error) => return Outcome::Lost(error),
+                ResumeAttempt::Failed => {}
+                ResumeAttempt::Lost(error) => return ConnectionEnd::Lost(error),
             }
             // Ranks that lost the same controller do not all come back at the same moment.
             let spread = 1.0 - f64::from(resume.rank % 16) / 32.0;
-            self.line.sleep(pause.mul_f64(spread).min(left), ending);
-            pause = (pause * 2).min(PAUSES.1);
+            self.control.sleep(delay.mul_f64(spread).min(left), end_mode);
+            delay = (delay * 2).min(BACKOFF.1);
         }
     }
 
-    fn attempt(&mut self, resume: &Resume, timeout: Duration, news: &News) -> Attempt {
+    fn try_resume(&mut self, resume: &Resume, timeout: Duration, events: &SessionEvents) -> ResumeAttempt {
         let start = Instant::now();
         let connected = connect(&self.addresses, self.security.as_ref(), timeout);
-        let Ok((stream, ..)) = connected else { return Attempt::Failed };
-        let mut events = Events::new(stream.clone());
-        if line::write(&stream, &Request::Resume(resume.clone())).is_err() {
-            return Attempt::Failed;
+        let Ok((stream, ..)) = connected else { return ResumeAttempt::Failed };
+        let mut reader = EventReader::new(stream.clone());
+        if control::write(&stream, &Request::Resume(resume.clone())).is_err() {
+            return ResumeAttempt::Failed;
         }
         while let Some(left) = timeout.checked_sub(start.elapsed()) {
-            match events.next(left) {
-                Ok(Heard::Event(Event::Resumed {})) => return Attempt::Resumed(stream, events),
-                Ok(Heard::Event(Event::PeerLeft { rank })) => news.note_departure(rank),
+            match reader.next(left) {
+                Ok(Received::Event(Event::Resumed {})) => return ResumeAttempt::Resumed(stream, reader),
+                Ok(Received::Event(Event::PeerLeft { rank })) => events.note_leave(rank),
                 // A controller that has just come up.
-                Ok(Heard::Event(Event::Refused { reason: Refusal::Unavailable | Refusal::Busy, .. })) => {
-                    return Attempt::Failed;
+                Ok(Received::Event(Event::Refused {
+                    reason: Refusal::Unavailable | Refusal::Busy, ..
+                })) => {
+                    return ResumeAttempt::Failed;
                 }
-                Ok(Heard::Event(Event::Refused { message, .. })) => {
-                    return Attempt::Lost(Error::switch_lost(format!(
+                Ok(Received::Event(Event::Refused { message, .. })) => {
+                    return ResumeAttempt::Lost(Error::switch_lost(format!(
                         "its controller did not let this rank go on: {message}"
                     )));
                 }
-                Ok(Heard::Event(event)) => {
-                    if let Some(verdict) = verdict_of(event) {
-                        return Attempt::Lost(verdict);
+                Ok(Received::Event(event)) => {
+                    if let Some(failure) = failure_of(event) {
+                        return ResumeAttempt::Lost(failure);
                     }
                 }
-                Ok(Heard::Silence | Heard::End | Heard::Broken) => return Attempt::Failed,
-                Err(error) => return Attempt::Lost(error),
+                Ok(Received::Timeout | Received::Closed | Received::Broken) => return ResumeAttempt::Failed,
+                Err(error) => return ResumeAttempt::Lost(error),
             }
         }
-        Attempt::Failed
+        ResumeAttempt::Failed
     }
 }
 
@@ -351,7 +372,7 @@ fn connect(
 }
 
 /// The end of the job, if the event is one.
-fn verdict_of(event: Event) -> Option<Error> {
+fn failure_of(event: Event) -> Option<Error> {
     match event {
         Event::Alive {}
         | Event::Admitted(_)

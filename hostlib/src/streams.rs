@@ -12,8 +12,8 @@ use netfold_proto::{
 };
 use netfold_wire::Packet;
 
-use crate::carry_on::{self, Peers};
 use crate::error::Error;
+use crate::failover::{self, Peers};
 use crate::tensors::{Submission, Tensors};
 
 /// The streams of one rank.
@@ -21,7 +21,7 @@ pub(crate) struct Streams {
     /// By class.
     all: Vec<Stream>,
     /// Slots of each.
-    share: u32,
+    slots_per_class: u32,
     /// Number of the next operation, over all classes.
     next: u64,
     /// What the classes are in packets.
@@ -29,7 +29,7 @@ pub(crate) struct Streams {
 }
 
 /// An operation whose results are all there.
-pub(crate) struct Done {
+pub(crate) struct FinishedOp {
     class: usize,
     op: OpId,
 }
@@ -43,7 +43,7 @@ struct Stream {
 
 /// How packets fared, since the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct BatchStats {
     /// Packets sent in the same moment as the one before.
     pub(crate) sent_together: u64,
     /// Results of such packets.
@@ -59,20 +59,21 @@ impl Streams {
     ///
     /// A configuration that no worker can run by; or fewer slots than classes.
     pub(crate) fn new(config: &WorkerConfig, classes: u8) -> Result<Self, Error> {
-        let share = config.admission.slots / u32::from(classes.max(1));
-        if share == 0 {
+        let slots_per_class = config.admission.slots / u32::from(classes.max(1));
+        if slots_per_class == 0 {
             return Err(Error::Control { what: "the switch granted fewer slots than there are classes" });
         }
         let stream = |class: u8| {
-            let first = u32::from(class) * share;
-            let config = WorkerConfig { share: SlotShare { first, count: share }, ..config.clone() };
+            let first = u32::from(class) * slots_per_class;
+            let config =
+                WorkerConfig { share: SlotShare { first, count: slots_per_class }, ..config.clone() };
             let lane_bytes = config.admission.lane_words as usize * 4;
             let tensors = Tensors::new(config.world, lane_bytes).shifted(config.admission.shift);
             Ok(Stream { worker: Worker::new(config)?, tensors, order: VecDeque::new() })
         };
         let all = (0..classes.max(1)).map(stream).collect::<Result<Vec<_>, Error>>()?;
         let band = config.admission.band.unwrap_or_default();
-        Ok(Self { all, share, next: 0, band })
+        Ok(Self { all, slots_per_class, next: 0, band })
     }
 
     /// What is submitted from now on is of these classes of packets. What is under way stays as it is: each packet counts for itself, so
@@ -87,9 +88,9 @@ impl Streams {
     }
 
     /// From now on keeps what other ranks may lack when the switch is lost.
-    pub(crate) fn keep_tails(&mut self) {
+    pub(crate) fn retain_results(&mut self) {
         for stream in &mut self.all {
-            stream.tensors.keep_tails(self.share as usize);
+            stream.tensors.retain_results(self.slots_per_class as usize);
         }
     }
 
@@ -116,7 +117,7 @@ impl Streams {
     }
 
     /// Operations that are taken whatever their class.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         let most = self.all.iter().map(|stream| stream.tensors.len()).max();
         self.config().ops_max.saturating_sub(most.unwrap_or(0))
     }
@@ -132,16 +133,18 @@ impl Streams {
     }
 
     /// Says that what is sent next does not go together with what was sent before.
-    pub(crate) fn part(&mut self) {
+    pub(crate) fn end_batch(&mut self) {
         self.all.iter_mut().for_each(|stream| stream.worker.part());
     }
 
     /// How packets fared that were sent together, and others.
-    pub(crate) fn tally(&self) -> Tally {
-        self.all.iter().map(|stream| stream.worker.stats()).fold(Tally::default(), |sum, stats| Tally {
-            sent_together: sum.sent_together + stats.sent_together,
-            results_together: sum.results_together + stats.results_together,
-            results: sum.results + stats.results,
+    pub(crate) fn batch_stats(&self) -> BatchStats {
+        self.all.iter().map(|stream| stream.worker.stats()).fold(BatchStats::default(), |sum, stats| {
+            BatchStats {
+                sent_together: sum.sent_together + stats.sent_together,
+                results_together: sum.results_together + stats.results_together,
+                results: sum.results + stats.results,
+            }
         })
     }
 
@@ -165,7 +168,7 @@ impl Streams {
         let classes = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
         let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
             // Not reached: classes are checked where operations are submitted.
-            return submission.parcel.finish(Err(Error::EngineFailed));
+            return submission.buffer.finish(Err(Error::EngineFailed));
         };
         let class = self.band.class_of(submission.spec.class, classes);
         match stream.worker.submit(OpSpec { class, ..submission.spec }) {
@@ -174,10 +177,10 @@ impl Streams {
                 stream.tensors.push(op, starts, submission);
                 stream.order.push_back(number);
             }
-            Err(WorkerError::Aborted(reason)) => submission.parcel.finish(Err(reason.into())),
-            Err(WorkerError::Spec(error)) => submission.parcel.finish(Err(error.into())),
+            Err(WorkerError::Aborted(reason)) => submission.buffer.finish(Err(reason.into())),
+            Err(WorkerError::Spec(error)) => submission.buffer.finish(Err(error.into())),
             // Not reached: no more are submitted than there is room for.
-            Err(_) => submission.parcel.finish(Err(Error::EngineFailed)),
+            Err(_) => submission.buffer.finish(Err(Error::EngineFailed)),
         }
     }
 
@@ -195,7 +198,7 @@ impl Streams {
     /// The stream that has the datagram's slot; what is no packet of any is for the first to refuse and count.
     fn class_of(&self, datagram: &[u8]) -> usize {
         let slot = Packet::new_checked(datagram).map_or(0, |packet| u32::from(packet.slot()));
-        let class = (slot / self.share) as usize;
+        let class = (slot / self.slots_per_class) as usize;
         if class < self.all.len() { class } else { 0 }
     }
 
@@ -229,11 +232,11 @@ impl Streams {
     }
 
     /// An operation that is done, for [`Self::finish`]; the error that ends the job, if it is over.
-    pub(crate) fn poll_done(&mut self) -> Result<Option<Done>, Error> {
+    pub(crate) fn poll_done(&mut self) -> Result<Option<FinishedOp>, Error> {
         for (class, stream) in self.all.iter_mut().enumerate().rev() {
             match stream.worker.poll_event() {
                 None => {}
-                Some(WorkerEvent::OpDone(op)) => return Ok(Some(Done { class, op })),
+                Some(WorkerEvent::OpDone(op)) => return Ok(Some(FinishedOp { class, op })),
                 Some(WorkerEvent::Aborted(reason)) => return Err(reason.into()),
                 Some(_) => return Err(Error::EngineFailed),
             }
@@ -242,7 +245,7 @@ impl Streams {
     }
 
     /// Gives the operation's tensor back.
-    pub(crate) fn finish(&mut self, Done { class, op }: Done) {
+    pub(crate) fn finish(&mut self, FinishedOp { class, op }: FinishedOp) {
         let stream = &mut self.all[class];
         stream.order.pop_front();
         stream.tensors.finish(op);
@@ -250,14 +253,14 @@ impl Streams {
 
     /// Settles with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of
     /// submission. Returns those that have not: other ranks may not have submitted them yet.
-    pub(crate) fn settle(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<Submission>, Error> {
+    pub(crate) fn reconcile(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<Submission>, Error> {
         let rank = self.config().rank;
-        let mut verdicts = Vec::with_capacity(self.all.len());
+        let mut outcomes = Vec::with_capacity(self.all.len());
         let mut begun = Vec::with_capacity(self.all.len());
         for Stream { worker, tensors, .. } in &mut self.all {
-            let verdict = carry_on::agree(rank, worker.positions(), tensors, peers)?;
-            begun.push(tensors.begun(&verdict));
-            verdicts.push(verdict);
+            let reconciled = failover::reconcile_slots(rank, worker.positions(), tensors, peers)?;
+            begun.push(tensors.begun(&reconciled));
+            outcomes.push(reconciled);
         }
         let oldest = |all: &[Stream], begun: &[usize]| {
             (0..all.len())
@@ -268,22 +271,22 @@ impl Streams {
             let stream = &mut self.all[class];
             begun[class] -= 1;
             stream.order.pop_front();
-            stream.tensors.do_oldest(peers, &verdicts[class])?;
+            stream.tensors.finish_oldest(peers, &outcomes[class])?;
         }
         let mut left: Vec<(u64, Submission)> = Vec::new();
         for Stream { tensors, order, .. } in &mut self.all {
-            left.extend(order.drain(..).zip(tensors.take_back()));
+            left.extend(order.drain(..).zip(tensors.withdraw_all()));
         }
         left.sort_by_key(|(number, _)| *number);
         Ok(left.into_iter().map(|(_, submission)| submission).collect())
     }
 
     /// Does an operation that no stream has taken among the ranks.
-    pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
+    pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
         self.next += 1;
         let chunks = submission.chunks(self.lane_bytes());
         let spec = OpSpec { data_chunks: chunks, ..submission.spec };
-        self.all[0].tensors.do_whole(peers, Submission { spec, ..submission })
+        self.all[0].tensors.execute(peers, Submission { spec, ..submission })
     }
 
     /// Gives all tensors back, as failed.

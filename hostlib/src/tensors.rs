@@ -13,20 +13,20 @@ use std::time::Instant;
 use netfold_control::Mode;
 use netfold_proto::{Codec, OpId, OpSpec};
 
-use crate::buffer::{Parcel, View, ViewMut};
+use crate::buffer::{OpBuffer, View, ViewMut};
 use crate::error::Error;
 use crate::lower;
-use crate::mailbox::Order;
-use crate::quantize::{Draws, EXPONENT_NON_FINITE, Float, Kernel, Lanes, Quantizer, Rounding};
+use crate::mailbox::QueueItem;
+use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Lanes, Quantizer, Rounding, RoundingRng};
 use crate::report::OpReport;
-use crate::standing::{Tails, Verdict};
+use crate::slot_positions::{Reconciliation, RetainedResults};
 use magnitude::Magnitudes;
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     /// Quantised in blocks, to the nearest or with draws of this rank's.
-    Blocks(Lanes, Option<Draws>),
+    Blocks(Lanes, Option<RoundingRng>),
     /// As they are.
     Words,
     /// As they are, and only to be received: this rank sends zeros.
@@ -53,7 +53,7 @@ impl Coding {
     pub(crate) fn rounded(self, rounding: Rounding, rank: u16) -> Self {
         match (self, rounding) {
             (Self::Blocks(lanes, _), Rounding::Stochastic { seed }) => {
-                Self::Blocks(lanes, Some(Draws::new(seed, rank)))
+                Self::Blocks(lanes, Some(RoundingRng::new(seed, rank)))
             }
             (coding, _) => coding,
         }
@@ -73,7 +73,7 @@ impl Coding {
 pub(crate) struct Submission {
     pub(crate) spec: OpSpec,
     pub(crate) coding: Coding,
-    pub(crate) parcel: Parcel,
+    pub(crate) buffer: OpBuffer,
     pub(crate) submitted: Instant,
 }
 
@@ -85,20 +85,20 @@ impl Submission {
     }
 }
 
-impl Order for Submission {
-    fn refuse(self, error: Error) {
-        self.parcel.finish(Err(error));
+impl QueueItem for Submission {
+    fn reject(self, error: Error) {
+        self.buffer.finish(Err(error));
     }
 }
 
 /// An operation that the worker has.
 #[derive(Debug)]
-struct Pending {
+struct PendingOp {
     spec: OpSpec,
     coding: Coding,
-    parcel: Parcel,
+    buffer: OpBuffer,
     submitted: Instant,
-    plan: Plan,
+    codec: OpCodec,
     /// Stream positions of the descriptor and of the first data chunk.
     starts: (u64, u64),
     /// Elements of a whole chunk.
@@ -108,7 +108,7 @@ struct Pending {
     partial: u32,
     left_out: u32,
     /// The chunk whose result is about to come without this rank's share.
-    missed: Option<u32>,
+    left_out_chunk: Option<u32>,
     /// Of operations that keep residuals, how each chunk was last packed.
     packed: Vec<Option<Packed>>,
 }
@@ -118,12 +118,12 @@ struct Pending {
 struct Packed {
     exp: u8,
     /// With all headroom.
-    again: bool,
+    full_headroom: bool,
 }
 
 /// A coding with what it needs.
 #[derive(Debug, Clone, Copy)]
-enum Plan {
+enum OpCodec {
     Blocks(Quantizer),
     Words { kernel: Kernel, send: bool, receive: bool },
 }
@@ -131,7 +131,7 @@ enum Plan {
 /// The tensors of all operations that the worker has, in order of submission.
 #[derive(Debug)]
 pub(crate) struct Tensors {
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingOp>,
     /// Number of the first pending operation.
     first: u64,
     world: u16,
@@ -140,7 +140,7 @@ pub(crate) struct Tensors {
     /// Bits by which sums come down shifted; 0 for what follows from the world size.
     shift: u8,
     /// Copies of the newest results, where ranks can go on without the switch.
-    tails: Option<Tails>,
+    retained: Option<RetainedResults>,
     /// How large this rank's blocks are.
     magnitudes: Magnitudes,
     /// Operations that came before the worker's first, at places that are lost: what is drawn by chance does not begin again.
@@ -161,7 +161,7 @@ impl Tensors {
             kernel: Kernel::detect(),
             lane_bytes,
             shift: 0,
-            tails: None,
+            retained: None,
             magnitudes: Magnitudes::default(),
             before: 0,
         }
@@ -185,41 +185,41 @@ impl Tensors {
         self.pending.push_back(pending);
     }
 
-    fn pending(&self, op: OpId, starts: (u64, u64), submission: Submission) -> Pending {
-        let Submission { spec, coding, parcel, submitted } = submission;
+    fn pending(&self, op: OpId, starts: (u64, u64), submission: Submission) -> PendingOp {
+        let Submission { spec, coding, buffer, submitted } = submission;
         let kernel = self.kernel;
-        let plan = match coding {
-            Coding::Blocks(lanes, draws) => {
+        let codec = match coding {
+            Coding::Blocks(lanes, rng) => {
                 let mut quantizer = Quantizer::with_kernel(lanes, self.world, kernel);
                 if self.shift > 0 {
                     quantizer = quantizer.shifted(self.shift);
                 }
-                if let Some(draws) = draws {
+                if let Some(rng) = rng {
                     // Every class numbers its own operations.
                     let number = (op.0 + self.before) | u64::from(spec.class) << 56;
-                    quantizer = quantizer.stochastic(draws.operation(number));
+                    quantizer = quantizer.stochastic(rng.operation(number));
                 }
-                Plan::Blocks(quantizer)
+                OpCodec::Blocks(quantizer)
             }
-            Coding::Words => Plan::Words { kernel, send: true, receive: true },
-            Coding::WordsFromRoot => Plan::Words { kernel, send: false, receive: true },
-            Coding::WordsOfRoot => Plan::Words { kernel, send: true, receive: false },
+            Coding::Words => OpCodec::Words { kernel, send: true, receive: true },
+            Coding::WordsFromRoot => OpCodec::Words { kernel, send: false, receive: true },
+            Coding::WordsOfRoot => OpCodec::Words { kernel, send: true, receive: false },
         };
-        let chunk_elements = coding.chunk_elements(element_bytes(parcel.view()), self.lane_bytes);
-        let packed = if parcel.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
-        Pending {
+        let chunk_elements = coding.chunk_elements(element_bytes(buffer.view()), self.lane_bytes);
+        let packed = if buffer.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
+        PendingOp {
             starts,
             spec,
             coding,
-            parcel,
+            buffer,
             submitted,
-            plan,
+            codec,
             chunk_elements,
             non_finite: 0,
             saturated: 0,
             partial: 0,
             left_out: 0,
-            missed: None,
+            left_out_chunk: None,
             packed,
         }
     }
@@ -234,24 +234,24 @@ impl Tensors {
         debug_assert_eq!(op.0, self.first, "operations finish in order");
         let Some(mut pending) = self.pending.pop_front() else { return };
         self.first += 1;
-        if let Some(tails) = &mut self.tails {
-            pending.keep_tail(tails);
+        if let Some(retained) = &mut self.retained {
+            pending.retain_tail(retained);
         }
         pending.finish();
     }
 
     /// How many of the pending operations come no later than the last of which some rank has a result: all ranks have submitted
     /// those, and may have nothing but results where their inputs were.
-    pub(crate) fn begun(&self, verdict: &Verdict) -> usize {
-        self.pending.iter().rposition(|pending| pending.has_begun(verdict)).map_or(0, |last| last + 1)
+    pub(crate) fn begun(&self, reconciled: &Reconciliation) -> usize {
+        self.pending.iter().rposition(|pending| pending.has_begun(reconciled)).map_or(0, |last| last + 1)
     }
 
     /// Takes all operations out again: nothing of them was done.
-    pub(crate) fn take_back(&mut self) -> Vec<Submission> {
+    pub(crate) fn withdraw_all(&mut self) -> Vec<Submission> {
         self.first += self.pending.len() as u64;
-        let back = |pending: Pending| {
-            let Pending { spec, coding, parcel, submitted, .. } = pending;
-            Submission { spec, coding, parcel, submitted }
+        let back = |pending: PendingOp| {
+            let PendingOp { spec, coding, buffer, submitted, .. } = pending;
+            Submission { spec, coding, buffer, submitted }
         };
         self.pending.drain(..).map(back).collect()
     }
@@ -260,35 +260,36 @@ impl Tensors {
     pub(crate) fn fail(&mut self, error: &Error) {
         for pending in self.pending.drain(..) {
             self.first += 1;
-            pending.parcel.finish(Err(error.clone()));
+            pending.buffer.finish(Err(error.clone()));
         }
     }
 
-    fn restore(&mut self, op: OpId, plan: Option<Plan>) {
-        if let (Some(pending), Some(plan)) = (self.at(op), plan) {
-            pending.plan = plan;
+    fn restore_codec(&mut self, op: OpId, codec: Option<OpCodec>) {
+        if let (Some(pending), Some(codec)) = (self.at(op), codec) {
+            pending.codec = codec;
         }
     }
 
     #[inline]
-    fn at(&mut self, op: OpId) -> Option<&mut Pending> {
+    fn at(&mut self, op: OpId) -> Option<&mut PendingOp> {
         let index = op.0.checked_sub(self.first)?;
         self.pending.get_mut(usize::try_from(index).ok()?)
     }
 }
 
-impl Pending {
+impl PendingOp {
     /// Whether some rank has the result of any chunk. The first of a slot says it for the slot; chunks of other slots may be done
     /// when the descriptor is not.
-    fn has_begun(&self, verdict: &Verdict) -> bool {
+    fn has_begun(&self, reconciled: &Reconciliation) -> bool {
         let (descriptor, data) = self.starts;
-        let firsts = u64::from(self.spec.data_chunks).min(verdict.slots());
-        !verdict.is_undone(descriptor) || (data..data + firsts).any(|position| !verdict.is_undone(position))
+        let firsts = u64::from(self.spec.data_chunks).min(reconciled.slots());
+        !reconciled.is_undone(descriptor)
+            || (data..data + firsts).any(|position| !reconciled.is_undone(position))
     }
 
     /// Gives the tensor back, as done.
     fn finish(self) {
-        self.parcel.finish(Ok(OpReport {
+        self.buffer.finish(Ok(OpReport {
             elements: self.spec.descriptor.elements,
             chunks: self.spec.data_chunks,
             non_finite: self.non_finite,
@@ -303,7 +304,7 @@ impl Pending {
     /// still hold this rank's input.
     fn keep_residual(&mut self, quantizer: &Quantizer, chunk: u32, exp: u8) {
         let len = self.chunk_elements;
-        if let Some((elements, residual)) = self.parcel.elements_and_residual() {
+        if let Some((elements, residual)) = self.buffer.elements_and_residual() {
             let left = block_mut(residual, chunk, len);
             quantizer.residual(chunk, block(elements, chunk, len), exp, left);
         }
@@ -312,7 +313,7 @@ impl Pending {
     /// Writes this rank's input to the caller's residual, if there is one: all of it was left out. The tensor must still hold it.
     fn keep_input(&mut self, chunk: u32) {
         let len = self.chunk_elements;
-        if let Some((elements, residual)) = self.parcel.elements_and_residual() {
+        if let Some((elements, residual)) = self.buffer.elements_and_residual() {
             let residual = block_mut(residual, chunk, len);
             residual.copy_from_slice(block(elements, chunk, len));
         }
@@ -327,26 +328,28 @@ impl Pending {
 
     /// The same of a chunk whose result comes from another rank.
     fn keep_residual_of_last(&mut self, chunk: u32) {
-        let Some(Packed { exp, again }) = self.packed.get(chunk as usize).copied().flatten() else { return };
-        if let Plan::Blocks(quantizer) = self.plan {
-            let quantizer = if again { quantizer.again() } else { quantizer };
+        let Some(Packed { exp, full_headroom }) = self.packed.get(chunk as usize).copied().flatten() else {
+            return;
+        };
+        if let OpCodec::Blocks(quantizer) = self.codec {
+            let quantizer = if full_headroom { quantizer.full_headroom() } else { quantizer };
             self.keep_residual(&quantizer, chunk, exp);
         }
     }
 
-    fn note_packed(&mut self, chunk: u32, exp: u8, again: bool) {
+    fn note_packed(&mut self, chunk: u32, exp: u8, full_headroom: bool) {
         if let Some(packed) = self.packed.get_mut(chunk as usize) {
-            *packed = Some(Packed { exp, again });
+            *packed = Some(Packed { exp, full_headroom });
         }
     }
 
     /// Has the next block packed or unpacked with all headroom; the plan to go back to.
-    fn with_all_headroom(&mut self) -> Plan {
-        let plan = self.plan;
-        if let Plan::Blocks(quantizer) = plan {
-            self.plan = Plan::Blocks(quantizer.again());
+    fn use_full_headroom(&mut self) -> OpCodec {
+        let codec = self.codec;
+        if let OpCodec::Blocks(quantizer) = codec {
+            self.codec = OpCodec::Blocks(quantizer.full_headroom());
         }
-        plan
+        codec
     }
 }
 
@@ -408,10 +411,10 @@ macro_rules! with_elements {
 impl Codec for Tensors {
     fn exponent(&mut self, op: OpId, chunk: u32) -> u8 {
         let Some(pending) = self.at(op) else { return 0 };
-        let Plan::Blocks(q) = pending.plan else { return 0 };
+        let OpCodec::Blocks(q) = pending.codec else { return 0 };
         let len = pending.chunk_elements;
         with_floats!(
-            View: pending.parcel.view(),
+            View: pending.buffer.view(),
             elements => q.exponent(block(elements, chunk, len)),
             else 0
         )
@@ -420,38 +423,38 @@ impl Codec for Tensors {
     fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
         pending.note_packed(chunk, exp, false);
-        let (view, len) = (pending.parcel.view(), pending.chunk_elements);
-        match pending.plan {
-            Plan::Blocks(q) => with_floats!(
+        let (view, len) = (pending.buffer.view(), pending.chunk_elements);
+        match pending.codec {
+            OpCodec::Blocks(q) => with_floats!(
                 View: view,
                 elements => q.pack_block(chunk, block(elements, chunk, len), exp, lanes),
                 else lanes.fill(0)
             ),
-            Plan::Words { kernel, send: true, .. } => with_elements!(
+            OpCodec::Words { kernel, send: true, .. } => with_elements!(
                 View: view,
                 elements => kernel.pack_words(block(elements, chunk, len), lanes),
                 else lanes.fill(0)
             ),
-            Plan::Words { send: false, .. } => lanes.fill(0),
+            OpCodec::Words { send: false, .. } => lanes.fill(0),
         }
     }
 
     fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        let plan = self.at(op).map(Pending::with_all_headroom);
+        let codec = self.at(op).map(PendingOp::use_full_headroom);
         self.pack(op, chunk, exp, lanes);
-        self.restore(op, plan);
+        self.restore_codec(op, codec);
         if let Some(pending) = self.at(op) {
             pending.note_packed(chunk, exp, true);
         }
     }
 
     fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        let plan = self.at(op).map(|pending| {
+        let codec = self.at(op).map(|pending| {
             pending.saturated += 1;
-            pending.with_all_headroom()
+            pending.use_full_headroom()
         });
         self.unpack(op, chunk, exp, count, lanes);
-        self.restore(op, plan);
+        self.restore_codec(op, codec);
     }
 
     fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
@@ -463,7 +466,7 @@ impl Codec for Tensors {
         if let Some(pending) = self.at(op) {
             pending.left_out += 1;
             pending.keep_input(chunk);
-            pending.missed = Some(chunk);
+            pending.left_out_chunk = Some(chunk);
         }
     }
 
@@ -471,16 +474,16 @@ impl Codec for Tensors {
         let world = self.world;
         let Some(pending) = self.at(op) else { return };
         let len = pending.chunk_elements;
-        match pending.plan {
-            Plan::Blocks(q) => {
+        match pending.codec {
+            OpCodec::Blocks(q) => {
                 pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
-                if pending.missed.take() != Some(chunk) {
+                if pending.left_out_chunk.take() != Some(chunk) {
                     pending.keep_residual(&q, chunk, exp);
                 }
                 pending.partial += u32::from(count < world);
                 let rescaling = pending.rescaling(count, world);
                 with_floats!(
-                    ViewMut: pending.parcel.view_mut(),
+                    ViewMut: pending.buffer.view_mut(),
                     elements => {
                         let block = block_mut(elements, chunk, len);
                         q.unpack(lanes, exp, count, block);
@@ -491,12 +494,12 @@ impl Codec for Tensors {
                     else ()
                 );
             }
-            Plan::Words { kernel, receive: true, .. } => with_elements!(
-                ViewMut: pending.parcel.view_mut(),
+            OpCodec::Words { kernel, receive: true, .. } => with_elements!(
+                ViewMut: pending.buffer.view_mut(),
                 elements => kernel.unpack_words(lanes, block_mut(elements, chunk, len)),
                 else ()
             ),
-            Plan::Words { receive: false, .. } => {}
+            OpCodec::Words { receive: false, .. } => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::buffer::Keeper;
+use crate::buffer::MemoryOwner;
 use crate::error::Error;
 use crate::report::OpReport;
 
@@ -14,58 +14,58 @@ type Callback = Box<dyn FnOnce(&Outcome) + Send>;
 
 /// Where callers wait for an operation. Settled once.
 #[derive(Default)]
-pub(crate) struct Ticket {
-    state: Mutex<State>,
+pub(crate) struct Completion {
+    state: Mutex<CompletionState>,
     settled: Condvar,
-    over: AtomicBool,
+    is_settled: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct CompletionState {
     outcome: Option<Outcome>,
     /// Memory that was given away for the time of the operation.
-    keeper: Option<Keeper>,
+    owner: Option<MemoryOwner>,
     callbacks: Vec<Callback>,
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket").field("outcome", &self.lock().outcome).finish_non_exhaustive()
     }
 }
 
 /// How long a thread that waits for another keeps looking before it sleeps: waking it takes longer than small operations do.
-const LINGER: Duration = Duration::from_micros(100);
+const SPIN_TIMEOUT: Duration = Duration::from_micros(100);
 
 /// Looks for a while whether something has happened; whether it has.
-pub(crate) fn linger(happened: impl Fn() -> bool) -> bool {
+pub(crate) fn spin_until(happened: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if happened() {
             return true;
         }
-        if start.elapsed() >= LINGER {
+        if start.elapsed() >= SPIN_TIMEOUT {
             return false;
         }
         std::thread::yield_now();
     }
 }
 
-impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Completion {
+    fn lock(&self) -> MutexGuard<'_, CompletionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes the outcome and runs the callbacks on this thread. The first outcome stands.
-    pub(crate) fn settle(&self, outcome: Outcome, keeper: Option<Keeper>) {
+    pub(crate) fn settle(&self, outcome: Outcome, owner: Option<MemoryOwner>) {
         let callbacks = {
             let mut state = self.lock();
             if state.outcome.is_some() {
                 return;
             }
             state.outcome = Some(outcome.clone());
-            self.over.store(true, Ordering::Release);
-            state.keeper = keeper;
+            self.is_settled.store(true, Ordering::Release);
+            state.owner = owner;
             std::mem::take(&mut state.callbacks)
         };
         self.settled.notify_all();
@@ -81,7 +81,7 @@ impl Ticket {
 
     /// Blocks until the operation is over.
     pub(crate) fn wait(&self) -> Outcome {
-        linger(|| self.over.load(Ordering::Acquire));
+        spin_until(|| self.is_settled.load(Ordering::Acquire));
         let mut state = self.lock();
         loop {
             if let Some(outcome) = &state.outcome {
@@ -116,8 +116,8 @@ impl Ticket {
     }
 
     /// The memory that was given away, once, after the ticket is settled.
-    pub(crate) fn take_keeper(&self) -> Option<Keeper> {
-        self.lock().keeper.take()
+    pub(crate) fn take_owner(&self) -> Option<MemoryOwner> {
+        self.lock().owner.take()
     }
 
     fn on_settled(&self, callback: Callback) {
@@ -135,11 +135,11 @@ impl Ticket {
 /// An operation in flight, started by [`Communicator::submit`](crate::Communicator::submit). Clones stand for the same
 /// operation, which takes place whether or not anyone keeps one.
 #[derive(Debug, Clone)]
-pub struct Work(Arc<Ticket>);
+pub struct Work(Arc<Completion>);
 
 impl Work {
-    pub(crate) fn new(ticket: Arc<Ticket>) -> Self {
-        Self(ticket)
+    pub(crate) fn new(completion: Arc<Completion>) -> Self {
+        Self(completion)
     }
 
     /// Blocks until the operation is over. May be called by many threads, many times.
@@ -183,15 +183,15 @@ mod tests {
 
     #[test]
     fn callbacks_run_once_before_or_after_the_end() {
-        let ticket = Arc::<Ticket>::default();
-        let work = Work::new(Arc::clone(&ticket));
+        let completion = Arc::<Completion>::default();
+        let work = Work::new(Arc::clone(&completion));
         let (tx, rx) = mpsc::channel();
         let early = tx.clone();
         work.on_done(move |outcome| early.send(outcome.clone()).unwrap());
         assert_eq!(work.wait_timeout(Duration::from_millis(1)), None);
         assert!(rx.try_recv().is_err() && !work.is_done());
-        ticket.settle(Err(Error::Closed), None);
-        ticket.settle(Ok(OpReport::default()), None);
+        completion.settle(Err(Error::Closed), None);
+        completion.settle(Ok(OpReport::default()), None);
         work.on_done(move |outcome| tx.send(outcome.clone()).unwrap());
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), [Err(Error::Closed), Err(Error::Closed)]);
         assert_eq!((work.wait(), work.outcome()), (Err(Error::Closed), Some(Err(Error::Closed))));

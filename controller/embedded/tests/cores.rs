@@ -40,7 +40,7 @@ fn join(control: SocketAddr, job: &str, (rank, world): (u16, u16), trees: u8) ->
 fn sums(control: SocketAddr, world: u16, trees: u8, seed: u64) -> Vec<Vec<Vec<f32>>> {
     let work = |rank: u16| {
         let comm = join(control, &format!("{trees} trees"), (rank, world), trees);
-        let places: Vec<_> = comm.places().iter().filter_map(|place| place.switch).collect();
+        let places: Vec<_> = comm.attachments().iter().filter_map(|place| place.switch).collect();
         assert_eq!(places.len(), usize::from(trees));
         let all = tensor(seed, rank);
         let mut done = Vec::new();
@@ -99,7 +99,7 @@ fn trees_and_jobs_are_spread_over_queues() {
     let control = switch.control();
     let queues: Vec<_> = switch.queues().map(|place| place.data.port()).collect();
     let places = |comm: &Communicator| -> Vec<u16> {
-        comm.places().iter().filter_map(|place| place.switch).map(|at| at.port()).collect()
+        comm.attachments().iter().filter_map(|place| place.switch).map(|at| at.port()).collect()
     };
     let (first, second) = (join(control, "a", (0, 1), 1), join(control, "b", (0, 1), 1));
     assert_ne!(places(&first), places(&second), "two jobs of one tree each");

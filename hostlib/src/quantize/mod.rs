@@ -52,8 +52,8 @@ mod vector;
 use half::{bf16, f16};
 use netfold_wire::WORLD_MAX;
 
-pub use rounding::{Draws, Rounding};
-use rounding::{Keys, Range};
+use rounding::{BlockRng, Range};
+pub use rounding::{Rounding, RoundingRng};
 pub use simulate::{fold_words, simulate};
 
 use crate::element::Element;
@@ -310,7 +310,7 @@ pub struct Quantizer {
     raised: u32,
     kernel: Kernel,
     /// Where mantissas are rounded by chance.
-    draws: Option<Draws>,
+    rng: Option<RoundingRng>,
 }
 
 impl Quantizer {
@@ -338,14 +338,14 @@ impl Quantizer {
             Lanes::Wide => (0, spread),
             Lanes::Half | Lanes::Float => (0, 0),
         };
-        Self { lanes, spread, headroom, raised, kernel, draws: None }
+        Self { lanes, spread, headroom, raised, kernel, rng: None }
     }
 
     /// The same with mantissas rounded [by chance](Rounding::Stochastic) with these draws, where lanes
     /// [have mantissas](Lanes::has_mantissas).
     #[must_use]
-    pub fn stochastic(self, draws: Draws) -> Self {
-        Self { draws: self.lanes.has_mantissas().then_some(draws), ..self }
+    pub fn stochastic(self, rng: RoundingRng) -> Self {
+        Self { rng: self.lanes.has_mantissas().then_some(rng), ..self }
     }
 
     /// The same for sums that come down shifted right by `shift` bits in all ([`Lanes::Wide`]; at most 15). By default
@@ -357,7 +357,7 @@ impl Quantizer {
 
     /// The same for a block whose sum has saturated ([`Lanes::Saturating`]): with all headroom, so that it cannot again.
     #[must_use]
-    pub fn again(self) -> Self {
+    pub fn full_headroom(self) -> Self {
         match self.lanes {
             Lanes::Saturating => Self { headroom: self.spread, raised: self.spread, ..self },
             _ => self,
@@ -412,7 +412,7 @@ impl Quantizer {
         let exponent = T::exponent_of(magnitude).max(EXPONENT_MIN);
         // Numbers that bring their own exponents have none in common.
         let finite = exponent != EXPONENT_NON_FINITE;
-        match self.draws {
+        match self.rng {
             _ if finite && self.lanes == Lanes::Float => EXPONENT_MIN,
             Some(_) if finite => self.raised_exponent(T::magnitude_of(magnitude), exponent),
             _ => exponent,
@@ -421,7 +421,7 @@ impl Quantizer {
 
     /// The exponent by which a block of this largest magnitude can be rounded up, with all headroom too.
     fn raised_exponent(&self, magnitude: f32, exponent: u8) -> u8 {
-        let all = self.again();
+        let all = self.full_headroom();
         let highest = (1u32 << (self.lanes.bits() - 1 - all.headroom)) - 1;
         let above = f64::from(magnitude) > f64::from(highest) * f64::from(all.quantum(exponent));
         if above && exponent < EXPONENT_NON_FINITE - 1 { exponent + 1 } else { exponent }
@@ -454,8 +454,8 @@ impl Quantizer {
         let block = if exp == EXPONENT_NON_FINITE { &[] } else { block };
         let (used, padding) = lanes.split_at_mut(block.len() * self.lanes.element_bytes());
         let scale = self.scale_down(exp);
-        if let Some(draws) = self.draws {
-            self.pack_by_chance(block, scale, draws.block(number), used);
+        if let Some(rng) = self.rng {
+            self.pack_by_chance(block, scale, rng.block(number), used);
         } else {
             self.pack_nearest(block, scale, used);
         }
@@ -490,18 +490,18 @@ impl Quantizer {
         }
     }
 
-    fn pack_by_chance<T: Float>(&self, block: &[T], scale: f32, keys: Keys, lanes: &mut [u8]) {
+    fn pack_by_chance<T: Float>(&self, block: &[T], scale: f32, rng: BlockRng, lanes: &mut [u8]) {
         let range = Range::new(self.lanes.bits(), self.headroom, scale);
         let bias = 1 << (15 - self.headroom);
         match (self.lanes.element_bytes(), self.kernel.0) {
-            (2, Instructions::Scalar) => scalar::pack16_by_chance(block, (range, bias), (keys, 0), lanes),
-            (_, Instructions::Scalar) => scalar::pack32_by_chance(block, range, (keys, 0), lanes),
+            (2, Instructions::Scalar) => scalar::pack16_stochastic(block, (range, bias), (rng, 0), lanes),
+            (_, Instructions::Scalar) => scalar::pack32_stochastic(block, range, (rng, 0), lanes),
             #[cfg(target_arch = "x86_64")]
             (2, Instructions::Avx2(avx2)) => {
-                vector::pack16_by_chance(avx2, block, (range, bias), keys, lanes)
+                vector::pack16_stochastic(avx2, block, (range, bias), rng, lanes)
             }
             #[cfg(target_arch = "x86_64")]
-            (_, Instructions::Avx2(avx2)) => vector::pack32_by_chance(avx2, block, range, keys, lanes),
+            (_, Instructions::Avx2(avx2)) => vector::pack32_stochastic(avx2, block, range, rng, lanes),
         }
     }
 
@@ -520,15 +520,15 @@ impl Quantizer {
         }
         let scales = (self.scale_down(exp), self.quantum(exp));
         let (wide, headroom) = (self.lanes.element_bytes() == 4, self.headroom);
-        match (self.draws, self.kernel.0) {
+        match (self.rng, self.kernel.0) {
             _ if self.lanes == Lanes::Half => residual::half(block, scales, residual),
-            (Some(draws), instructions) => {
+            (Some(rng), instructions) => {
                 let range = (Range::new(self.lanes.bits(), headroom, scales.0), scales.1);
-                let keys = draws.block(number);
+                let rng = rng.block(number);
                 match instructions {
-                    Instructions::Scalar => residual::stochastic(block, range, (keys, 0), residual),
+                    Instructions::Scalar => residual::stochastic(block, range, (rng, 0), residual),
                     #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx2(avx2) => vector::left_of_chance(avx2, block, range, keys, residual),
+                    Instructions::Avx2(avx2) => vector::left_of_chance(avx2, block, range, rng, residual),
                 }
             }
             (None, Instructions::Scalar) if wide => residual::nearest32(block, scales, headroom, residual),

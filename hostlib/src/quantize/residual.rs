@@ -5,7 +5,7 @@
 
 use half::f16;
 
-use super::rounding::{Keys, Range};
+use super::rounding::{BlockRng, Range};
 use super::scalar::{biased16, limit32, mantissa32, rounder16, top16};
 
 /// Mantissas of up to 32 bits have no more significant bits than the binary32 numbers they were made of.
@@ -33,11 +33,11 @@ pub(super) fn nearest32(block: &[f32], (scale, quantum): (f32, f32), headroom: u
 pub(super) fn stochastic(
     block: &[f32],
     (range, quantum): (Range, f32),
-    (keys, first): (Keys, u32),
+    (rng, first): (BlockRng, u32),
     residual: &mut [f32],
 ) {
     for ((value, residual), element) in block.iter().zip(residual).zip(first..) {
-        *residual = left(*value, range.mantissa(*value, keys.draw(element)), quantum);
+        *residual = left(*value, range.mantissa(*value, rng.draw(element)), quantum);
     }
 }
 

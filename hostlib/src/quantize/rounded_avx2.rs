@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::rounding::{DRAW_BITS, DRAW_RANGE, FACTORS, Keys, Range, STRIDE};
+use super::super::rounding::{BlockRng, DRAW_BITS, DRAW_RANGE, FACTORS, Range, STRIDE};
 use super::super::{Float, residual as portable, scalar};
 use super::{Avx2, swap_bytes_of_u16, swap_bytes_of_u32};
 
@@ -28,15 +28,15 @@ struct ByChance {
 
 impl ByChance {
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn new(range: Range, keys: Keys) -> Self {
+    fn new(range: Range, rng: BlockRng) -> Self {
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let strides = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(STRIDE.cast_signed()));
         Self {
             scale: _mm256_set1_ps(range.scale),
             low: _mm256_set1_ps(range.low),
             high: _mm256_set1_ps(range.high),
-            counters: _mm256_add_epi32(strides, _mm256_set1_epi32(keys.start.cast_signed())),
-            twist: _mm256_set1_epi32(keys.twist.cast_signed()),
+            counters: _mm256_add_epi32(strides, _mm256_set1_epi32(rng.start.cast_signed())),
+            twist: _mm256_set1_epi32(rng.twist.cast_signed()),
         }
     }
 }
@@ -137,17 +137,17 @@ pub(in super::super) fn pack16<T: Float>(
     _: Avx2,
     block: &[T],
     (range, bias): (Range, i32),
-    keys: Keys,
+    rng: BlockRng,
     lanes: &mut [u8],
 ) {
     // SAFETY: `Avx2` proves the features.
-    unsafe { pack16_avx2(block, (range, bias), keys, lanes) }
+    unsafe { pack16_avx2(block, (range, bias), rng, lanes) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn pack16_avx2<T: Float>(block: &[T], (range, bias): (Range, i32), keys: Keys, lanes: &mut [u8]) {
+fn pack16_avx2<T: Float>(block: &[T], (range, bias): (Range, i32), rng: BlockRng, lanes: &mut [u8]) {
     assert_eq!(lanes.len(), 2 * block.len());
-    let mut mantissas = ByChance::new(range, keys);
+    let mut mantissas = ByChance::new(range, rng);
     let offset = _mm256_set1_epi32(bias);
     let swap = swap_bytes_of_u16();
     let mut blocks = block.chunks_exact(16);
@@ -163,19 +163,25 @@ fn pack16_avx2<T: Float>(block: &[T], (range, bias): (Range, i32), keys: Keys, l
     }
     let rest = blocks.remainder();
     let first = (block.len() - rest.len()) as u32;
-    scalar::pack16_by_chance(rest, (range, bias), (keys, first), packed.into_remainder());
+    scalar::pack16_stochastic(rest, (range, bias), (rng, first), packed.into_remainder());
 }
 
 #[inline]
-pub(in super::super) fn pack32<T: Float>(_: Avx2, block: &[T], range: Range, keys: Keys, lanes: &mut [u8]) {
+pub(in super::super) fn pack32<T: Float>(
+    _: Avx2,
+    block: &[T],
+    range: Range,
+    rng: BlockRng,
+    lanes: &mut [u8],
+) {
     // SAFETY: `Avx2` proves the features.
-    unsafe { pack32_avx2(block, range, keys, lanes) }
+    unsafe { pack32_avx2(block, range, rng, lanes) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn pack32_avx2<T: Float>(block: &[T], range: Range, keys: Keys, lanes: &mut [u8]) {
+fn pack32_avx2<T: Float>(block: &[T], range: Range, rng: BlockRng, lanes: &mut [u8]) {
     assert_eq!(lanes.len(), 4 * block.len());
-    let mut mantissas = ByChance::new(range, keys);
+    let mut mantissas = ByChance::new(range, rng);
     let swap = swap_bytes_of_u32();
     let mut blocks = block.chunks_exact(8);
     let mut packed = lanes.chunks_exact_mut(32);
@@ -188,7 +194,7 @@ fn pack32_avx2<T: Float>(block: &[T], range: Range, keys: Keys, lanes: &mut [u8]
     }
     let rest = blocks.remainder();
     let first = (block.len() - rest.len()) as u32;
-    scalar::pack32_by_chance(rest, range, (keys, first), packed.into_remainder());
+    scalar::pack32_stochastic(rest, range, (rng, first), packed.into_remainder());
 }
 
 /// `value - mantissa * quantum` of whole groups of eight; the number of elements done. A fused operation rounds once, as
@@ -261,16 +267,16 @@ pub(in super::super) fn left_of_chance(
     _: Avx2,
     block: &[f32],
     (range, quantum): (Range, f32),
-    keys: Keys,
+    rng: BlockRng,
     residual: &mut [f32],
 ) {
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn groups(block: &[f32], (range, quantum): (Range, f32), keys: Keys, residual: &mut [f32]) -> usize {
+    fn groups(block: &[f32], (range, quantum): (Range, f32), rng: BlockRng, residual: &mut [f32]) -> usize {
         // SAFETY: this function has the features.
-        unsafe { subtract(ByChance::new(range, keys), block, quantum, residual) }
+        unsafe { subtract(ByChance::new(range, rng), block, quantum, residual) }
     }
     // SAFETY: `Avx2` proves the features.
-    let done = unsafe { groups(block, (range, quantum), keys, residual) };
-    let keys = (keys, done as u32);
-    portable::stochastic(&block[done..], (range, quantum), keys, &mut residual[done..]);
+    let done = unsafe { groups(block, (range, quantum), rng, residual) };
+    let rng = (rng, done as u32);
+    portable::stochastic(&block[done..], (range, quantum), rng, &mut residual[done..]);
 }

@@ -24,9 +24,9 @@ pub enum Rounding {
 
 /// Draws for the blocks of one operation of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Draws(u64);
+pub struct RoundingRng(u64);
 
-impl Draws {
+impl RoundingRng {
     /// Those of this rank with this seed, for operation 0.
     pub const fn new(seed: u64, rank: u16) -> Self {
         Self(mix(mix(seed) ^ rank as u64))
@@ -40,9 +40,9 @@ impl Draws {
 
     /// Those for block `number` of the operation.
     #[inline]
-    pub(super) const fn block(self, number: u32) -> Keys {
+    pub(super) const fn block(self, number: u32) -> BlockRng {
         let key = mix(self.0 ^ number as u64);
-        Keys { start: key as u32, twist: (key >> 32) as u32 }
+        BlockRng { start: key as u32, twist: (key >> 32) as u32 }
     }
 }
 
@@ -65,12 +65,12 @@ pub(super) const DRAW_RANGE: f32 = (1u32 << DRAW_BITS) as f32;
 
 /// The draws of one block.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keys {
+pub(super) struct BlockRng {
     pub(super) start: u32,
     pub(super) twist: u32,
 }
 
-impl Keys {
+impl BlockRng {
     /// A whole number, spread evenly over 0 to 2^24 - 1, as binary32.
     #[inline(always)]
     pub(super) fn draw(self, element: u32) -> f32 {

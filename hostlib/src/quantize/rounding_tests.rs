@@ -26,9 +26,9 @@ fn values(q: &Quantizer, number: u32, block: &[f32], exp: u8) -> Vec<f64> {
 #[test]
 fn draws_are_those_of_every_release() {
     // Written down once: results with a seed must not change unnoticed.
-    let keys = Draws::new(42, 3).operation(7).block(1);
-    assert_eq!((keys.start, keys.twist), KEYS);
-    assert_eq!([0, 1, 2, 703].map(|element| keys.draw(element)), DRAWS);
+    let rng = RoundingRng::new(42, 3).operation(7).block(1);
+    assert_eq!((rng.start, rng.twist), KEYS);
+    assert_eq!([0, 1, 2, 703].map(|element| rng.draw(element)), DRAWS);
 }
 
 /// By an implementation in another language.
@@ -45,8 +45,8 @@ fn draws_are_even_and_independent() {
             if drawn.len() >= COUNT {
                 break;
             }
-            let keys = Draws::new(seed, rank).operation(op).block(block + b);
-            drawn.extend((0..704).map(|i| f64::from(keys.draw(first + i)) / f64::from(1 << 24) - 0.5));
+            let rng = RoundingRng::new(seed, rank).operation(op).block(block + b);
+            drawn.extend((0..704).map(|i| f64::from(rng.draw(first + i)) / f64::from(1 << 24) - 0.5));
         }
         drawn.truncate(COUNT);
         drawn
@@ -85,7 +85,7 @@ fn the_expected_value_is_the_number() {
         for world in [1, 4, 32] {
             let q = Quantizer::new(lanes, world);
             let top = f32::from_bits(0x3fff_ffff); // just below 2: beyond the highest mantissa of 16 bits
-            let unit = q.quantum(q.stochastic(Draws::new(0, 0)).exponent(&[top]));
+            let unit = q.quantum(q.stochastic(RoundingRng::new(0, 0)).exponent(&[top]));
             let block = [
                 top,
                 -top,
@@ -104,11 +104,11 @@ fn the_expected_value_is_the_number() {
                 -0.3,
                 1.1,
             ];
-            let exp = q.stochastic(Draws::new(0, 0)).exponent(&block);
+            let exp = q.stochastic(RoundingRng::new(0, 0)).exponent(&block);
             let quantum = f64::from(q.quantum(exp));
             let mut sums = [0.0f64; 16];
             for step in 0..STEPS {
-                let q = q.stochastic(Draws::new(99, world).operation(step));
+                let q = q.stochastic(RoundingRng::new(99, world).operation(step));
                 for ((sum, got), value) in sums.iter_mut().zip(values(&q, 5, &block, exp)).zip(block) {
                     let off = got - f64::from(value);
                     assert!(off.abs() < quantum, "{q:?}: {value} became {got}");
@@ -138,7 +138,7 @@ fn what_mantissas_can_say_is_never_changed() {
         let (mut a, mut b) = (vec![0; 1024], vec![0; 1024]);
         nearest.pack(&block, exp, &mut a);
         for op in 0..50 {
-            nearest.stochastic(Draws::new(1, 1).operation(op)).pack_block(9, &block, exp, &mut b);
+            nearest.stochastic(RoundingRng::new(1, 1).operation(op)).pack_block(9, &block, exp, &mut b);
             assert_eq!(a, b, "{lanes:?}");
         }
     }
@@ -163,10 +163,10 @@ fn assert_kernels_agree<T: Float>(quantizer: &Quantizer, number: u32, block: &[T
     assert_eq!(bits(&x), bits(&y), "{quantizer:?} exp {exp}");
 }
 
-fn every_kind(world: u16, draws: Draws) -> impl Iterator<Item = Quantizer> {
+fn every_kind(world: u16, rng: RoundingRng) -> impl Iterator<Item = Quantizer> {
     Lanes::ALL.iter().filter(move |lanes| world <= lanes.world_max()).flat_map(move |&lanes| {
         let q = Quantizer::new(lanes, world);
-        [q, q.again(), q.stochastic(draws), q.stochastic(draws).again()]
+        [q, q.full_headroom(), q.stochastic(rng), q.stochastic(rng).full_headroom()]
     })
 }
 
@@ -177,7 +177,7 @@ proptest! {
         words in proptest::collection::vec(any::<u32>(), 0..90), exp in any::<u8>(), number in any::<u32>(),
         seed in any::<u64>(), world in prop_oneof![1u16..=32, Just(1000), Just(32768)]
     ) {
-        for q in every_kind(world, Draws::new(seed, 3)) {
+        for q in every_kind(world, RoundingRng::new(seed, 3)) {
             let finite: Vec<f32> = words.iter().map(|&w| f32::from_bits(w)).filter(|v| v.is_finite()).collect();
             let half: Vec<f16> = words.iter().map(|&w| f16::from_bits(w as u16)).filter(|v| v.is_finite()).collect();
             let brain: Vec<bf16> = words.iter().map(|&w| bf16::from_bits(w as u16)).filter(|v| v.is_finite()).collect();
@@ -199,14 +199,14 @@ proptest! {
             let exponent = (at + rng.random_range(0..width)).min(254);
             f32::from_bits(rng.random::<u32>() & 0x807f_ffff | exponent << 23)
         }).collect();
-        for q in every_kind(world, Draws::new(seed, 0)).filter(|q| q.lanes.has_mantissas()) {
+        for q in every_kind(world, RoundingRng::new(seed, 0)).filter(|q| q.lanes.has_mantissas()) {
             let exp = q.exponent(&block);
             let mut residual = vec![f32::NAN; block.len()];
             q.residual(8, &block, exp, &mut residual);
             let quantum = f64::from(q.quantum(exp));
             for ((value, sent), left) in block.iter().zip(values(&q, 8, &block, exp)).zip(residual) {
                 let off = (f64::from(*value) - sent - f64::from(left)).abs();
-                let slack = if q.draws.is_some() { quantum * 2f64.powi(-25) } else { 0.0 };
+                let slack = if q.rng.is_some() { quantum * 2f64.powi(-25) } else { 0.0 };
                 prop_assert!(off <= slack, "{q:?}: {value} was sent as {sent} and left {left}");
                 prop_assert!(f64::from(left.abs()) <= quantum, "{q:?}: {value} left {left}, more than {quantum}");
             }
@@ -216,7 +216,7 @@ proptest! {
 
 #[test]
 fn the_ends_of_the_range_leave_finite_residuals() {
-    for q in every_kind(4, Draws::new(5, 0)) {
+    for q in every_kind(4, RoundingRng::new(5, 0)) {
         let block = [f32::MAX, -f32::MAX, f32::MIN_POSITIVE, -1.0e-45, 0.0, -0.0, 3.0e38, 1.0];
         let mut residual = [f32::NAN; 8];
         q.residual(0, &block, q.exponent(&block), &mut residual);
@@ -247,12 +247,12 @@ fn numbers_of_half_precision_leave_what_their_rounding_dropped() {
 /// one arrive.
 #[test]
 fn feedback_delivers_what_rounding_would_drop() {
-    for draws in [None, Some(Draws::new(3, 0))] {
+    for rng in [None, Some(RoundingRng::new(3, 0))] {
         let plain = Quantizer::new(Lanes::Bfp16, 4);
         let given = [1.0f32, 1e-6, -2e-6, 3e-5];
         let (mut residual, mut delivered, mut dropped) = ([0.0f32; 4], [0.0f64; 4], [0.0f64; 4]);
         for step in 0..5000 {
-            let q = draws.map_or(plain, |draws: Draws| plain.stochastic(draws.operation(step)));
+            let q = rng.map_or(plain, |rng: RoundingRng| plain.stochastic(rng.operation(step)));
             let fed: Vec<f32> = given.iter().zip(residual).map(|(v, left)| v + left).collect();
             let exp = q.exponent(&fed);
             let sent = values(&q, 0, &fed, exp);

@@ -6,7 +6,7 @@
 use half::f16;
 
 use super::Float;
-use super::rounding::{Keys, Range};
+use super::rounding::{BlockRng, Range};
 
 /// The bits of 1.5 * 2^23: between 2^23 and 2^24 the last bit of a binary32 is worth 1, so adding this number rounds
 /// to an integer, half to even, and leaves it in the low bits.
@@ -72,27 +72,27 @@ pub(super) fn pack32<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &m
 }
 
 /// As [`pack16`] by chance; `first` is the number of the slice's first element in its block.
-pub(super) fn pack16_by_chance<T: Float>(
+pub(super) fn pack16_stochastic<T: Float>(
     block: &[T],
     (range, bias): (Range, i32),
-    (keys, first): (Keys, u32),
+    (rng, first): (BlockRng, u32),
     lanes: &mut [u8],
 ) {
     for ((element, lane), number) in block.iter().zip(lanes.chunks_exact_mut(2)).zip(first..) {
-        let biased = (range.mantissa(element.to_f32(), keys.draw(number)) + bias) as u16;
+        let biased = (range.mantissa(element.to_f32(), rng.draw(number)) + bias) as u16;
         lane.copy_from_slice(&biased.to_be_bytes());
     }
 }
 
 /// As [`pack32`] by chance; `first` is the number of the slice's first element in its block.
-pub(super) fn pack32_by_chance<T: Float>(
+pub(super) fn pack32_stochastic<T: Float>(
     block: &[T],
     range: Range,
-    (keys, first): (Keys, u32),
+    (rng, first): (BlockRng, u32),
     lanes: &mut [u8],
 ) {
     for ((element, lane), number) in block.iter().zip(lanes.chunks_exact_mut(4)).zip(first..) {
-        let mantissa = range.mantissa(element.to_f32(), keys.draw(number));
+        let mantissa = range.mantissa(element.to_f32(), rng.draw(number));
         lane.copy_from_slice(&mantissa.to_be_bytes());
     }
 }

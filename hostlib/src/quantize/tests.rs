@@ -483,7 +483,7 @@ fn modes_stay_within_their_bounds() {
                 };
                 let (mut q, (mut sum, saturated)) = (first, fold(&first));
                 if saturated {
-                    q = first.again();
+                    q = first.full_headroom();
                     sum = fold(&q).0;
                 }
                 if lanes == Lanes::Saturating && round % 4 != 0 && world > 1 {
@@ -530,9 +530,9 @@ fn where_all_ranks_agree_a_saturated_block_is_redone_and_right() {
         vec![share; 4]
     };
     assert!(switch(Lanes::Saturating, &share(&q)).1);
-    let (sum, saturated) = switch(Lanes::Saturating, &share(&q.again()));
+    let (sum, saturated) = switch(Lanes::Saturating, &share(&q.full_headroom()));
     assert!(!saturated);
     let mut result = [0.0f32; 8];
-    q.again().unpack(&sum, exp, 4, &mut result);
+    q.full_headroom().unpack(&sum, exp, 4, &mut result);
     assert_eq!(result, [6.0; 8]);
 }

@@ -18,8 +18,8 @@ use super::{Float, raw, scalar};
 use crate::element::Element;
 
 pub(super) use rounded::{
-    left_of_chance, left_of_nearest16, left_of_nearest32, pack16 as pack16_by_chance,
-    pack32 as pack32_by_chance,
+    left_of_chance, left_of_nearest16, left_of_nearest32, pack16 as pack16_stochastic,
+    pack32 as pack32_stochastic,
 };
 
 /// Proof that this processor has AVX2, FMA and F16C.

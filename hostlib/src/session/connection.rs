@@ -142,12 +142,12 @@ impl Connection {
     }
 
     /// Closes both ways at once.
-    pub(super) fn hang_up(&self) {
+    pub(super) fn abort(&self) {
         let _ = self.0.tcp.shutdown(Shutdown::Both);
     }
 
     /// Whether the other end has closed already. The thread that reads, if it does so meanwhile, finds nothing to read.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(super) fn is_closed_by_peer(&self) -> bool {
         let Ends { tcp, ended, .. } = &*self.0;
         let _ = tcp.set_nonblocking(true);
         let peeked = tcp.peek(&mut [0]);

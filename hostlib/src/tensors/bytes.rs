@@ -6,28 +6,28 @@ use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, OpId, OpKind};
 use netfold_wire::LaneOp;
 
-use super::{Pending, Submission, Tensors};
-use crate::carry_on::{self, Peers};
+use super::{PendingOp, Submission, Tensors};
 use crate::error::Error;
-use crate::standing::{Tails, Verdict};
+use crate::failover::{self, Peers};
+use crate::slot_positions::{Reconciliation, RetainedResults};
 
 /// Bytes that are gathered, folded and scattered at a time: bounds the memory that it takes.
 const PIECE_BYTES: usize = 8 << 20;
 
 impl Tensors {
     /// From now on keeps copies of the newest `slots` results.
-    pub(crate) fn keep_tails(&mut self, slots: usize) {
+    pub(crate) fn retain_results(&mut self, slots: usize) {
         // An element has at most twice the bytes that it has on the wire.
-        self.tails = Some(Tails::new(slots, 2 * self.lane_bytes));
+        self.retained = Some(RetainedResults::new(slots, 2 * self.lane_bytes));
     }
 
     /// The result at a stream position, as bytes: of a pending operation, or of one that was finished with this slot's newest
     /// result. `None` for positions without data.
     pub(crate) fn result_at(&mut self, position: u64) -> Option<&[u8]> {
-        let holds = |pending: &Pending| pending.chunk_at(position).is_some();
+        let holds = |pending: &PendingOp| pending.chunk_at(position).is_some();
         match self.pending.iter_mut().find(|pending| holds(pending)) {
             Some(pending) => pending.bytes_at(position).map(|bytes| &*bytes),
-            None => self.tails.as_ref()?.get(position),
+            None => self.retained.as_ref()?.get(position),
         }
     }
 
@@ -41,16 +41,20 @@ impl Tensors {
     }
 
     /// Does what is left of the oldest pending operation, if there is one, among the ranks, and gives its tensor back.
-    pub(crate) fn do_oldest(&mut self, peers: &mut dyn Peers, verdict: &Verdict) -> Result<(), Error> {
+    pub(crate) fn finish_oldest(
+        &mut self,
+        peers: &mut dyn Peers,
+        reconciled: &Reconciliation,
+    ) -> Result<(), Error> {
         let Some(pending) = self.pending.front_mut() else { return Ok(()) };
-        let begins_here = verdict.is_undone(pending.starts.0);
+        let begins_here = reconciled.is_undone(pending.starts.0);
         if begins_here {
-            carry_on::compare(pending.spec.descriptor, peers)?;
+            failover::check_same_op(pending.spec.descriptor, peers)?;
         }
-        let undone = pending.undone(|position| verdict.is_undone(position));
+        let undone = pending.undone(|position| reconciled.is_undone(position));
         // A barrier whose one result another rank has is over: all had come, and those that know do not come again.
         if begins_here || pending.spec.descriptor.kind != OpKind::Barrier {
-            pending.fold_among(peers, &undone)?;
+            pending.reduce_among(peers, &undone)?;
         }
         if let Some(pending) = self.pending.pop_front() {
             self.first += 1;
@@ -60,16 +64,16 @@ impl Tensors {
     }
 
     /// Does an operation that the worker never had, among the ranks, which have agreed that it is the same.
-    pub(crate) fn do_whole(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
+    pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
         let mut pending = self.pending(OpId(0), (0, 0), submission);
         let undone = pending.undone(|_| true);
-        match pending.fold_among(peers, &undone) {
+        match pending.reduce_among(peers, &undone) {
             Ok(()) => {
                 pending.finish();
                 Ok(())
             }
             Err(error) => {
-                pending.parcel.finish(Err(error.clone()));
+                pending.buffer.finish(Err(error.clone()));
                 Err(error)
             }
         }
@@ -77,9 +81,9 @@ impl Tensors {
 }
 
 /// A stretch of a tensor's bytes.
-type Stretch = std::ops::Range<usize>;
+type ByteRange = std::ops::Range<usize>;
 
-impl Pending {
+impl PendingOp {
     /// The data chunk at a stream position.
     fn chunk_at(&self, position: u64) -> Option<u32> {
         let chunk = position.checked_sub(self.starts.1)?;
@@ -87,81 +91,81 @@ impl Pending {
     }
 
     fn chunk_bytes(&self) -> usize {
-        self.chunk_elements * super::element_bytes(self.parcel.view())
+        self.chunk_elements * super::element_bytes(self.buffer.view())
     }
 
     fn bytes_at(&mut self, position: u64) -> Option<&mut [u8]> {
         let chunk = self.chunk_at(position)? as usize;
         let len = self.chunk_bytes();
-        let bytes = self.parcel.bytes_mut();
+        let bytes = self.buffer.bytes_mut();
         let start = (chunk * len).min(bytes.len());
         let end = (start + len).min(bytes.len());
         Some(&mut bytes[start..end])
     }
 
     /// Copies the results that other ranks may still lack.
-    pub(super) fn keep_tail(&mut self, tails: &mut Tails) {
+    pub(super) fn retain_tail(&mut self, retained: &mut RetainedResults) {
         let end = self.starts.1 + u64::from(self.spec.data_chunks);
-        let start = end.saturating_sub(tails.slots() as u64).max(self.starts.1);
+        let start = end.saturating_sub(retained.slots() as u64).max(self.starts.1);
         for position in start..end {
             if let Some(bytes) = self.bytes_at(position) {
-                tails.keep(position, bytes);
+                retained.keep(position, bytes);
             }
         }
     }
 
     /// The stretches of the tensor whose positions are undone, as long as can be.
-    fn undone(&mut self, undone: impl Fn(u64) -> bool) -> Vec<Stretch> {
-        let (len, total) = (self.chunk_bytes(), self.parcel.bytes_mut().len());
-        let mut stretches: Vec<Stretch> = Vec::new();
+    fn undone(&mut self, undone: impl Fn(u64) -> bool) -> Vec<ByteRange> {
+        let (len, total) = (self.chunk_bytes(), self.buffer.bytes_mut().len());
+        let mut ranges: Vec<ByteRange> = Vec::new();
         for chunk in 0..u64::from(self.spec.data_chunks) {
             if !undone(self.starts.1 + chunk) {
                 continue;
             }
             let start = (chunk as usize * len).min(total);
             let end = (start + len).min(total);
-            match stretches.last_mut() {
+            match ranges.last_mut() {
                 Some(last) if last.end == start => last.end = end,
-                _ => stretches.push(start..end),
+                _ => ranges.push(start..end),
             }
         }
-        stretches
+        ranges
     }
 
     /// Does the operation on these stretches, the same on all ranks.
-    fn fold_among(&mut self, peers: &mut dyn Peers, undone: &[Stretch]) -> Result<(), Error> {
+    fn reduce_among(&mut self, peers: &mut dyn Peers, undone: &[ByteRange]) -> Result<(), Error> {
         let descriptor = self.spec.descriptor;
         if descriptor.kind == OpKind::Barrier {
             return peers.barrier();
         }
-        let whole = self.parcel.bytes_mut();
+        let whole = self.buffer.bytes_mut();
         if let [all] = undone
             && *all == (0..whole.len())
             && !matches!(descriptor.dtype, DType::F16 | DType::Bf16)
         {
-            return self.fold_piece(peers, None);
+            return self.reduce_piece(peers, None);
         }
         let mut rest = undone.iter().cloned();
         let mut open = rest.next();
         while open.is_some() {
             let mut piece = Vec::new();
             let mut room = PIECE_BYTES;
-            while let Some(stretch) = open.take() {
-                let cut = stretch.end.min(stretch.start + room);
-                room -= cut - stretch.start;
-                piece.push(stretch.start..cut);
-                open = if cut < stretch.end { Some(cut..stretch.end) } else { rest.next() };
+            while let Some(range) = open.take() {
+                let cut = range.end.min(range.start + room);
+                room -= cut - range.start;
+                piece.push(range.start..cut);
+                open = if cut < range.end { Some(cut..range.end) } else { rest.next() };
                 if room == 0 {
                     break;
                 }
             }
-            self.fold_piece(peers, Some(&piece))?;
+            self.reduce_piece(peers, Some(&piece))?;
         }
         Ok(())
     }
 
     /// Does the operation on some stretches, or on all in place.
-    fn fold_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[Stretch]>) -> Result<(), Error> {
+    fn reduce_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[ByteRange]>) -> Result<(), Error> {
         let descriptor = self.spec.descriptor;
         let op = match (descriptor.kind, descriptor.lane_op) {
             (OpKind::AllGather, _) => ReduceOp::BitOr,
@@ -169,9 +173,9 @@ impl Pending {
             (_, LaneOp::Max) => ReduceOp::Max,
             _ => ReduceOp::Sum,
         };
-        let bytes = self.parcel.bytes_mut();
+        let bytes = self.buffer.bytes_mut();
         let mut gathered: Vec<u8> =
-            piece.unwrap_or_default().iter().flat_map(|stretch| &bytes[stretch.clone()]).copied().collect();
+            piece.unwrap_or_default().iter().flat_map(|range| &bytes[range.clone()]).copied().collect();
         let part = if piece.is_some() { &mut gathered[..] } else { bytes };
         match (descriptor.kind, descriptor.dtype) {
             (OpKind::Broadcast, _) => peers.broadcast(part, descriptor.root)?,
@@ -181,10 +185,10 @@ impl Pending {
             (_, dtype) => peers.all_reduce(op, dtype, part)?,
         }
         let mut from = &gathered[..];
-        let bytes = self.parcel.bytes_mut();
-        for stretch in piece.unwrap_or_default() {
-            let (now, later) = from.split_at(stretch.len());
-            bytes[stretch.clone()].copy_from_slice(now);
+        let bytes = self.buffer.bytes_mut();
+        for range in piece.unwrap_or_default() {
+            let (now, later) = from.split_at(range.len());
+            bytes[range.clone()].copy_from_slice(now);
             from = later;
         }
         Ok(())

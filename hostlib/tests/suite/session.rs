@@ -290,7 +290,7 @@ fn a_session_that_broke_is_resumed_and_hears_what_it_missed() {
         attempt == 2
     });
     let comm = builder.bind([[127, 0, 0, 1].into()]).connect().unwrap();
-    let place = &comm.places()[0];
+    let place = &comm.attachments()[0];
     assert_eq!((place.slots, place.epoch, place.switch.unwrap().ip()), (16, 7, [127, 0, 0, 1].into()));
     let error = comm.barrier().unwrap_err();
     assert!(matches!(&error, Error::PeerLost { rank: 0, message } if message == "it stayed away"), "{error}");

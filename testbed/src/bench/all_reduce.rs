@@ -21,7 +21,7 @@ mod tests;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold::{Builder, Communicator, Mode, Path, ReduceOp, SwitchPlace};
+use netfold::{Builder, Communicator, Mode, Path, ReduceOp, SwitchAttachment};
 use netfold_control::{Congestion, Numerics};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
@@ -244,7 +244,7 @@ impl AllReduceBench {
             }
         };
         let mut config = config;
-        if let Some(place) = workers.first().and_then(|worker| worker.places().into_iter().next())
+        if let Some(place) = workers.first().and_then(|worker| worker.attachments().into_iter().next())
             && config.controlled.is_some()
         {
             (config.transport, config.payload_bytes) = (Transport::Udp, place.payload_bytes);
@@ -276,9 +276,9 @@ impl AllReduceBench {
     }
 
     /// The places at switches that the job has, and which way its data go.
-    pub fn path(&self) -> (Vec<SwitchPlace>, Option<Path>) {
+    pub fn path(&self) -> (Vec<SwitchAttachment>, Option<Path>) {
         let first = self.workers.first();
-        (first.map(Communicator::places).unwrap_or_default(), first.map(Communicator::path))
+        (first.map(Communicator::attachments).unwrap_or_default(), first.map(Communicator::path))
     }
 
     /// Has every worker leave in peace.

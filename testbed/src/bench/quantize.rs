@@ -12,7 +12,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use netfold::quantize::{Draws, Lanes, Quantizer};
+use netfold::quantize::{Lanes, Quantizer, RoundingRng};
 use serde::Serialize;
 
 use crate::sample::Sample;
@@ -107,7 +107,7 @@ pub fn run(config: &Config) -> Vec<Row> {
         let quantizer = Quantizer::new(lanes, 4);
         rows.push(bench.measure(Direction::Quantize, mode, &quantizer));
         rows.push(bench.measure(Direction::Dequantize, mode, &quantizer));
-        rows.push(bench.measure(Direction::Stochastic, mode, &quantizer.stochastic(Draws::new(1, 0))));
+        rows.push(bench.measure(Direction::Stochastic, mode, &quantizer.stochastic(RoundingRng::new(1, 0))));
         rows.push(bench.measure(Direction::Residual, mode, &quantizer));
     }
     rows

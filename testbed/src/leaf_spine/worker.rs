@@ -127,7 +127,7 @@ fn join(config: &WorkerConfig) -> Result<Communicator, netfold::Error> {
 
 fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result<(), netfold::Error> {
     let communicator = join(config)?;
-    print(&Line::Joined { trees: communicator.places().len() });
+    print(&Line::Joined { trees: communicator.attachments().len() });
     let (world, payload_bytes) = (config.world, config.payload_bytes);
     let (mode, op) = (config.mode, ReduceOp::Sum);
     let reduction = Reduction { workers: world, mode, op, payload_bytes, by_hosts: true };
@@ -140,7 +140,7 @@ fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result
             // Other tensors every time: what is left of an earlier one is no sum of these.
             let pattern = Pattern::new(config.seed.wrapping_add(number.into()), world);
             T::fill(&pattern, config.rank, &mut tensor);
-            let trees = communicator.places().len();
+            let trees = communicator.attachments().len();
             let begun = Instant::now();
             let report = communicator.all_reduce(&mut tensor, op)?;
             let seconds = begun.elapsed().as_secs_f64();

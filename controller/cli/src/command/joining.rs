@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use netfold::{Builder, Path, SwitchPlace};
+use netfold::{Builder, Path, SwitchAttachment};
 use netfold_testbed::bench::all_reduce::Controlled;
 
 use crate::error::CliError;
@@ -91,10 +91,10 @@ impl Joining {
 pub(crate) fn show(
     output: &Output,
     job: &str,
-    places: &[SwitchPlace],
+    attachments: &[SwitchAttachment],
     path: Option<&Path>,
 ) -> Result<(), CliError> {
-    for place in places {
+    for place in attachments {
         let switch = place.switch.map(|switch| switch.to_string()).unwrap_or_default();
         output.line(format_args!(
             "job '{job}', tree {}: switch {switch}, {} slots, packets of {} bytes of lanes (job {} there, epoch {})",
@@ -111,7 +111,7 @@ pub(crate) fn show(
         }))?;
     }
     match path {
-        Some(path) if places.is_empty() => output.line(format_args!("job '{job}': {path}")),
+        Some(path) if attachments.is_empty() => output.line(format_args!("job '{job}': {path}")),
         _ => Ok(()),
     }
 }

@@ -77,7 +77,7 @@ fn several_trees_give_the_results_of_one() {
         let run = |trees: u8| {
             let build = |builder: Builder| builder.mode(mode).trees(trees);
             job(3, controller.address(), build, |comm| {
-                assert_eq!((comm.places().len(), comm.path().trees), (usize::from(trees), trees));
+                assert_eq!((comm.attachments().len(), comm.path().trees), (usize::from(trees), trees));
                 let bits = everything(&comm);
                 comm.leave().unwrap();
                 bits
@@ -146,7 +146,7 @@ fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
                 work_until(&comm, || comm.stats().control.rejoined == 1)
             });
             assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
-            assert_eq!(comm.places().len(), 2);
+            assert_eq!(comm.attachments().len(), 2);
             comm.barrier().unwrap();
             // Both carry something again.
             let more = work_until(&comm, || true).0;
@@ -171,7 +171,7 @@ fn ranks_that_lose_all_trees_go_on_in_a_ring() {
             controller.lose(1, "gone");
         }
         assert_eq!(work_until(&comm, || comm.path().lost.len() == 1).0, 0);
-        assert_eq!((comm.path().name(), comm.places().len()), ("switch", 1));
+        assert_eq!((comm.path().name(), comm.attachments().len()), ("switch", 1));
         let before = comm.stats().worker.results;
         let mut sum = tensor(comm.rank(), 0, 300_000);
         comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();

@@ -7,9 +7,9 @@ use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
 use netfold_wire::LaneOp;
 
 use super::{Coding, Submission, Tensors};
-use crate::buffer::Parcel;
+use crate::buffer::OpBuffer;
 use crate::quantize::{EXPONENT_NON_FINITE, Lanes, Quantizer, Rounding};
-use crate::standing::{Standing, Verdict};
+use crate::slot_positions::{Reconciliation, SlotPositions};
 
 const LANE_BYTES: usize = 64;
 const WORLD: u16 = 4;
@@ -55,12 +55,12 @@ impl Fed {
         let spec = OpSpec { descriptor, data_chunks, exponents: true, class, lane_op: LaneOp::Sum };
         let memory = (self.tensor.as_mut_ptr().cast::<u8>(), self.tensor.len());
         // SAFETY: the vectors keep their memory while the codec lives, and are read only after the codec has written.
-        let parcel = unsafe {
-            let mut parcel = Parcel::promised(DType::F32, memory, None);
-            parcel.keep_residual(self.residual.as_mut_ptr(), self.residual.len());
-            parcel
+        let buffer = unsafe {
+            let mut buffer = OpBuffer::promised(DType::F32, memory, None);
+            buffer.keep_residual(self.residual.as_mut_ptr(), self.residual.len());
+            buffer
         };
-        let submission = Submission { spec, coding, parcel, submitted: Instant::now() };
+        let submission = Submission { spec, coding, buffer, submitted: Instant::now() };
         self.tensors.push(op, (1000 * op.0, 1000 * op.0 + 1), submission);
     }
 
@@ -126,7 +126,7 @@ fn a_chunk_that_is_packed_again_leaves_out_what_the_second_packing_did() {
         let first = fed.packed(0, 0, exp, false);
         let second = fed.packed(0, 0, exp, true);
         assert_ne!(first, second);
-        let sent = delivered(&quantizer.again(), &second, exp, 16);
+        let sent = delivered(&quantizer.full_headroom(), &second, exp, 16);
         fed.tensors.unpack_again(OpId(0), 0, exp, 1, &second);
         for (at, given) in given.iter().enumerate() {
             assert_eq!(sent[at] + fed.residual[at], *given);
@@ -150,9 +150,9 @@ fn a_result_that_another_rank_passes_on_leaves_the_same() {
         assert_eq!(memory.len(), 64);
         memory.fill(0);
         let mut quantizer = Quantizer::new(Lanes::Saturating, WORLD)
-            .stochastic(crate::quantize::Draws::new(17, 2).operation(0));
+            .stochastic(crate::quantize::RoundingRng::new(17, 2).operation(0));
         if again {
-            quantizer = quantizer.again();
+            quantizer = quantizer.full_headroom();
         }
         let mut left = [0.0; 16];
         quantizer.residual(1, &given[16..32], exp, &mut left);
@@ -198,8 +198,8 @@ fn an_operation_has_begun_when_any_of_its_chunks_is_done() {
         // Eight slots, all at the second operation's positions or behind; those that are done are eight further.
         let at = |slot: u64| 1000 + slot;
         let positions = (0..8).map(|slot| if done.contains(&at(slot)) { at(slot) + 8 } else { at(slot) });
-        let one = Standing::new(positions);
-        fed.tensors.begun(&Verdict::of(&[one.clone(), one], 0).expect("one job"))
+        let one = SlotPositions::new(positions);
+        fed.tensors.begun(&Reconciliation::of(&[one.clone(), one], 0).expect("one job"))
     };
     assert_eq!(begun(&[]), 1, "the first alone");
     assert_eq!(begun(&[1000]), 2);

@@ -121,7 +121,7 @@ impl Worker {
         output
             .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank, self.world, self.mode))?;
         if self.joining.controller.is_some() || self.joining.trees.is_some() {
-            joining::show(output, &self.job, &communicator.places(), Some(&communicator.path()))?;
+            joining::show(output, &self.job, &communicator.attachments(), Some(&communicator.path()))?;
         }
         let work = if self.train {
             self.train(output, &mut communicator)?

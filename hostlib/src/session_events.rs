@@ -11,48 +11,48 @@ use crate::tensors::Submission;
 /// The board between a session's thread and an engine. A session has one of its own, so that what is said of a place at a switch
 /// that is given up does not touch the next one.
 #[derive(Debug, Clone)]
-pub(crate) struct News(Arc<Board>);
+pub(crate) struct SessionEvents(Arc<Shared>);
 
 #[derive(Debug)]
-struct Board {
-    heard: Mutex<Heard>,
+struct Shared {
+    pending: Mutex<PendingEvents>,
     /// Rung for everything new.
     engine: Arc<Mailbox<Submission>>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
-    verdict: Option<Error>,
-    departed: Option<u16>,
+struct PendingEvents {
+    failure: Option<Error>,
+    left: Option<u16>,
     /// Told, and not yet taken.
     band: Option<Band>,
 }
 
-impl News {
+impl SessionEvents {
     pub(crate) fn new(engine: Arc<Mailbox<Submission>>) -> Self {
-        Self(Arc::new(Board { heard: Mutex::default(), engine }))
+        Self(Arc::new(Shared { pending: Mutex::default(), engine }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingEvents> {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place at the switch is lost. The first verdict stands.
-    pub(crate) fn condemn(&self, error: Error) {
-        self.lock().verdict.get_or_insert(error);
-        self.0.engine.ring_bell();
+    pub(crate) fn fail(&self, error: Error) {
+        self.lock().failure.get_or_insert(error);
+        self.0.engine.notify();
     }
 
     /// A rank has left in peace.
-    pub(crate) fn note_departure(&self, rank: u16) {
-        self.lock().departed.get_or_insert(rank);
-        self.0.engine.ring_bell();
+    pub(crate) fn note_leave(&self, rank: u16) {
+        self.lock().left.get_or_insert(rank);
+        self.0.engine.notify();
     }
 
     /// The job has other classes of packets.
     pub(crate) fn note_band(&self, band: Band) {
         self.lock().band = Some(band);
-        self.0.engine.ring_bell();
+        self.0.engine.notify();
     }
 
     /// The classes of packets that were told last, once.
@@ -61,12 +61,12 @@ impl News {
     }
 
     /// Why the place is lost, if it is.
-    pub(crate) fn verdict(&self) -> Option<Error> {
-        self.lock().verdict.clone()
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
     }
 
     /// The first rank that has left in peace.
-    pub(crate) fn departed(&self) -> Option<u16> {
-        self.lock().departed
+    pub(crate) fn left(&self) -> Option<u16> {
+        self.lock().left
     }
 }

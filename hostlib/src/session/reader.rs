@@ -8,9 +8,9 @@ use netfold_control::{Event, LINE_LEN_MAX};
 use super::connection::Connection;
 use crate::error::Error;
 
-/// Events from the port, cut into lines.
+/// EventReader from the port, cut into lines.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct EventReader {
     stream: Connection,
     buffer: Vec<u8>,
     /// Bytes of the buffer that hold data.
@@ -18,40 +18,40 @@ pub(super) struct Events {
 }
 
 /// What reading brought.
-pub(super) enum Heard {
+pub(super) enum Received {
     Event(Event),
     /// Nothing within the time given.
-    Silence,
+    Timeout,
     /// The port has closed the connection.
-    End,
+    Closed,
     /// The connection broke.
     Broken,
 }
 
-impl Events {
+impl EventReader {
     pub(super) fn new(stream: Connection) -> Self {
         Self { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 }
     }
 
     /// The next event, waiting for at most `timeout`.
-    pub(super) fn next(&mut self, timeout: Duration) -> Result<Heard, Error> {
+    pub(super) fn next(&mut self, timeout: Duration) -> Result<Received, Error> {
         loop {
             if let Some(end) = self.buffer[..self.filled].iter().position(|&byte| byte == b'\n') {
                 let event = serde_json::from_slice(&self.buffer[..end]);
                 self.buffer.copy_within(end + 1..self.filled, 0);
                 self.filled -= end + 1;
-                return event.map(Heard::Event).map_err(|_| Error::Control { what: "an unknown event" });
+                return event.map(Received::Event).map_err(|_| Error::Control { what: "an unknown event" });
             }
             if self.filled == self.buffer.len() {
                 return Err(Error::Control { what: "a line without end" });
             }
             match self.stream.read(&mut self.buffer[self.filled..], timeout) {
-                Ok(0) => return Ok(Heard::End),
+                Ok(0) => return Ok(Received::Closed),
                 Ok(count) => self.filled += count,
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Heard::Silence),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Received::Timeout),
                     ErrorKind::Interrupted => {}
-                    _ => return Ok(Heard::Broken),
+                    _ => return Ok(Received::Broken),
                 },
             }
         }

@@ -1,7 +1,7 @@
 //! Going on without the switch: what an engine does when it has lost it, and the ranks still reach each other.
 //!
 //! A rank that loses the switch begins an agreement with the others, which look now and then whether anybody does, and lose it too. Each
-//! tells all where its slots stand. The ranks then pass on the results that some have and others lack ([`crate::standing`]), fold among themselves what
+//! tells all where its slots stand. The ranks then pass on the results that some have and others lack ([`crate::slot_positions`]), fold among themselves what
 //! no rank has, and do every later operation among themselves. Nothing has to be submitted again; the caller learns of it
 //! by the communicator's [path](crate::Path) and a line in the log.
 
@@ -11,7 +11,7 @@ use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, Descriptor};
 
 use crate::error::Error;
-use crate::standing::{Standing, Verdict};
+use crate::slot_positions::{Reconciliation, SlotPositions};
 use crate::tensors::Tensors;
 
 /// How long ranks wait for each other to notice that the switch is lost: longer than a control session's lease.
@@ -28,13 +28,13 @@ pub(crate) trait Peers: Send {
     /// Returns when all ranks have come.
     fn barrier(&mut self) -> Result<(), Error>;
     /// How long a rank that lives is waited for.
-    fn patience(&self) -> Duration;
+    fn stall_timeout(&self) -> Duration;
     /// Whether another rank waits for this one in a call. Does not block.
-    fn are_calling(&self) -> bool;
+    fn is_called(&self) -> bool;
 }
 
 /// Whether ranks may go on without the switch after this error.
-pub(crate) fn spares_the_ranks(error: &Error) -> bool {
+pub(crate) fn allows_failover(error: &Error) -> bool {
     !matches!(
         error,
         Error::Mismatch { .. } | Error::Closed | Error::Interrupted | Error::EngineFailed | Error::Thread(_)
@@ -42,27 +42,27 @@ pub(crate) fn spares_the_ranks(error: &Error) -> bool {
 }
 
 /// Settles with all ranks what is done of a stream, and passes on what some ranks lack. What is undone on all is left to do.
-pub(crate) fn agree(
+pub(crate) fn reconcile_slots(
     rank: u16,
     positions: impl Iterator<Item = u64>,
     tensors: &mut Tensors,
     peers: &mut dyn Peers,
-) -> Result<Verdict, Error> {
-    let mine = Standing::new(positions).to_bytes();
+) -> Result<Reconciliation, Error> {
+    let mine = SlotPositions::new(positions).to_bytes();
     let all = peers.all_gather(&mine, AGREEMENT_TIMEOUT)?;
-    let torn = Error::Control { what: "a rank stands where it cannot in this job" };
-    let standings: Option<Vec<Standing>> =
-        all.iter().map(|bytes| Standing::from_bytes(bytes, mine.len() / 8)).collect();
-    let verdict = Verdict::of(&standings.ok_or(torn)?, rank)?;
-    repair(rank, &verdict, tensors, peers)?;
-    Ok(verdict)
+    let inconsistent = Error::Control { what: "a rank stands where it cannot in this job" };
+    let positions: Option<Vec<SlotPositions>> =
+        all.iter().map(|bytes| SlotPositions::from_bytes(bytes, mine.len() / 8)).collect();
+    let reconciled = Reconciliation::of(&positions.ok_or(inconsistent)?, rank)?;
+    repair(rank, &reconciled, tensors, peers)?;
+    Ok(reconciled)
 }
 
 /// Makes sure that all ranks do the same operation next.
-pub(crate) fn compare(mine: Descriptor, peers: &mut dyn Peers) -> Result<(), Error> {
-    match round(&Card { op: Some(mine), place: None }, peers)? {
-        Round::Do => Ok(()),
-        Round::Return | Round::Again => {
+pub(crate) fn check_same_op(mine: Descriptor, peers: &mut dyn Peers) -> Result<(), Error> {
+    match negotiate(&Proposal { op: Some(mine), attachment: None }, peers)? {
+        RoundOutcome::Execute => Ok(()),
+        RoundOutcome::Rejoin | RoundOutcome::Retry => {
             Err(Error::Control { what: "a rank has nothing to do where all have" })
         }
     }
@@ -70,25 +70,25 @@ pub(crate) fn compare(mine: Descriptor, peers: &mut dyn Peers) -> Result<(), Err
 
 /// What a rank that does without the switch says in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Card {
+pub(crate) struct Proposal {
     /// What it would do next; nothing yet, where its caller has submitted nothing.
     pub(crate) op: Option<Descriptor>,
     /// The new place at a switch that it has: number and epoch of the job.
-    pub(crate) place: Option<(u16, u32)>,
+    pub(crate) attachment: Option<(u16, u32)>,
 }
 
 /// What all ranks' cards come to, the same on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum RoundOutcome {
     /// All have a place again: everything from here on goes to it.
-    Return,
+    Rejoin,
     /// All do the same operation now.
-    Do,
+    Execute,
     /// Some have nothing to do yet: those that have ask again.
-    Again,
+    Retry,
 }
 
-impl Card {
+impl Proposal {
     const LEN: usize = 16;
 
     fn to_bytes(self) -> [u8; Self::LEN] {
@@ -99,7 +99,7 @@ impl Card {
             bytes[1..5].copy_from_slice(&low.to_be_bytes());
             bytes[5..9].copy_from_slice(&high.to_be_bytes());
         }
-        if let Some((job, epoch)) = self.place {
+        if let Some((job, epoch)) = self.attachment {
             bytes[9] = 1;
             bytes[10..12].copy_from_slice(&job.to_be_bytes());
             bytes[12..].copy_from_slice(&epoch.to_be_bytes());
@@ -109,39 +109,44 @@ impl Card {
 }
 
 /// A round of cards among all ranks.
-pub(crate) fn round(mine: &Card, peers: &mut dyn Peers) -> Result<Round, Error> {
-    let all = peers.all_gather(&mine.to_bytes(), peers.patience())?;
-    let cards: Option<Vec<&[u8; Card::LEN]>> =
+pub(crate) fn negotiate(mine: &Proposal, peers: &mut dyn Peers) -> Result<RoundOutcome, Error> {
+    let all = peers.all_gather(&mine.to_bytes(), peers.stall_timeout())?;
+    let proposals: Option<Vec<&[u8; Proposal::LEN]>> =
         all.iter().map(|bytes| bytes.as_slice().try_into().ok()).collect();
-    let cards = cards.ok_or(Error::Control { what: "a rank says what it cannot in this job" })?;
+    let proposals = proposals.ok_or(Error::Control { what: "a rank says what it cannot in this job" })?;
     let mine_bytes = mine.to_bytes();
-    if mine.place.is_some() && cards.iter().all(|card| card[9..] == mine_bytes[9..]) {
-        return Ok(Round::Return);
+    if mine.attachment.is_some() && proposals.iter().all(|proposal| proposal[9..] == mine_bytes[9..]) {
+        return Ok(RoundOutcome::Rejoin);
     }
-    if cards.iter().any(|card| card[0] == 0) {
-        return Ok(Round::Again);
+    if proposals.iter().any(|proposal| proposal[0] == 0) {
+        return Ok(RoundOutcome::Retry);
     }
-    if let Some(rank) = cards.iter().position(|card| card[..9] != mine_bytes[..9]) {
-        let theirs = cards[rank];
+    if let Some(rank) = proposals.iter().position(|proposal| proposal[..9] != mine_bytes[..9]) {
+        let theirs = proposals[rank];
         let word =
             |at: usize| u32::from_be_bytes([theirs[at], theirs[at + 1], theirs[at + 2], theirs[at + 3]]);
         let theirs = Descriptor::from_words([word(1), word(5)]).map(|theirs| theirs.to_string());
         let mine = mine.op.map(|mine| mine.to_string()).unwrap_or_default();
         return Err(Error::Mismatch { rank: Some(rank as u16), mine, theirs });
     }
-    Ok(Round::Do)
+    Ok(RoundOutcome::Execute)
 }
 
 /// The largest of all ranks' numbers.
-pub(crate) fn largest(mine: u64, peers: &mut dyn Peers) -> Result<u64, Error> {
+pub(crate) fn agree_on_max(mine: u64, peers: &mut dyn Peers) -> Result<u64, Error> {
     let all = peers.all_gather(&mine.to_be_bytes(), AGREEMENT_TIMEOUT)?;
     let numbers = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(u64::from_be_bytes);
     Ok(numbers.max().unwrap_or(mine))
 }
 
 /// Passes on the results that some ranks have and others lack: one broadcast for each rank that holds any.
-fn repair(rank: u16, verdict: &Verdict, tensors: &mut Tensors, peers: &mut dyn Peers) -> Result<(), Error> {
-    for group in verdict.repairs.chunk_by(|a, b| a.holder == b.holder) {
+fn repair(
+    rank: u16,
+    reconciled: &Reconciliation,
+    tensors: &mut Tensors,
+    peers: &mut dyn Peers,
+) -> Result<(), Error> {
+    for group in reconciled.repairs.chunk_by(|a, b| a.holder == b.holder) {
         // Every rank had its share in these chunks, so each knows which of them are data, and how long they are.
         let mut bytes = Vec::new();
         for repair in group {
@@ -173,12 +178,12 @@ mod tests {
     use super::*;
 
     /// Ranks whose cards are known beforehand.
-    struct Scripted(Vec<Card>);
+    struct Scripted(Vec<Proposal>);
 
     impl Peers for Scripted {
         fn all_gather(&mut self, mine: &[u8], _: Duration) -> Result<Vec<Vec<u8>>, Error> {
             Ok(std::iter::once(mine.to_vec())
-                .chain(self.0.iter().map(|card| card.to_bytes().to_vec()))
+                .chain(self.0.iter().map(|proposal| proposal.to_bytes().to_vec()))
                 .collect())
         }
         fn all_reduce(&mut self, _: ReduceOp, _: DType, _: &mut [u8]) -> Result<(), Error> {
@@ -190,10 +195,10 @@ mod tests {
         fn barrier(&mut self) -> Result<(), Error> {
             unreachable!("only cards")
         }
-        fn patience(&self) -> Duration {
+        fn stall_timeout(&self) -> Duration {
             Duration::ZERO
         }
-        fn are_calling(&self) -> bool {
+        fn is_called(&self) -> bool {
             false
         }
     }
@@ -201,17 +206,21 @@ mod tests {
     #[test]
     fn all_cards_decide() {
         let sum = Descriptor { elements: 7, dtype: DType::F32, ..Descriptor::BARRIER };
-        let card = |op, place| Card { op, place };
-        let (idle, barrier) = (card(None, None), card(Some(Descriptor::BARRIER), None));
-        let ready = card(None, Some((3, 9)));
-        let outcome = |mine: Card, others: &[Card]| round(&mine, &mut Scripted(others.to_vec()));
-        assert_eq!(outcome(barrier, &[barrier, barrier]), Ok(Round::Do));
-        assert_eq!(outcome(barrier, &[barrier, idle]), Ok(Round::Again));
-        assert_eq!(outcome(idle, &[barrier, ready]), Ok(Round::Again));
-        assert_eq!(outcome(ready, &[card(Some(sum), Some((3, 9))), ready]), Ok(Round::Return));
-        assert_eq!(outcome(ready, &[card(None, Some((3, 10)))]), Ok(Round::Again), "another epoch");
-        let error = outcome(barrier, &[barrier, card(Some(sum), None)]).unwrap_err();
+        let proposal = |op, attachment| Proposal { op, attachment };
+        let (idle, barrier) = (proposal(None, None), proposal(Some(Descriptor::BARRIER), None));
+        let ready = proposal(None, Some((3, 9)));
+        let outcome = |mine: Proposal, others: &[Proposal]| negotiate(&mine, &mut Scripted(others.to_vec()));
+        assert_eq!(outcome(barrier, &[barrier, barrier]), Ok(RoundOutcome::Execute));
+        assert_eq!(outcome(barrier, &[barrier, idle]), Ok(RoundOutcome::Retry));
+        assert_eq!(outcome(idle, &[barrier, ready]), Ok(RoundOutcome::Retry));
+        assert_eq!(outcome(ready, &[proposal(Some(sum), Some((3, 9))), ready]), Ok(RoundOutcome::Rejoin));
+        assert_eq!(
+            outcome(ready, &[proposal(None, Some((3, 10)))]),
+            Ok(RoundOutcome::Retry),
+            "another epoch"
+        );
+        let error = outcome(barrier, &[barrier, proposal(Some(sum), None)]).unwrap_err();
         assert!(matches!(&error, Error::Mismatch { rank: Some(2), theirs: Some(_), .. }), "{error}");
-        assert_eq!(largest(5, &mut Scripted(vec![])), Ok(5));
+        assert_eq!(agree_on_max(5, &mut Scripted(vec![])), Ok(5));
     }
 }

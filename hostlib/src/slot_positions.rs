@@ -9,15 +9,15 @@
 //! - the one position at which some stand and others do not any more must be passed on by one that has it;
 //! - no rank has the result of any position from the foremost rank's on, so all still have their inputs.
 //!
-//! Ranks that are ahead may have given the tensor back already; [`Tails`] keeps copies of the newest results for them.
+//! Ranks that are ahead may have given the tensor back already; [`RetainedResults`] keeps copies of the newest results for them.
 
 use crate::error::Error;
 
 /// Where this rank's slots stand: for each, the first position whose result it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing(Vec<u64>);
+pub(crate) struct SlotPositions(Vec<u64>);
 
-impl Standing {
+impl SlotPositions {
     /// From the positions of slots 0, 1 and so on.
     pub(crate) fn new(positions: impl Iterator<Item = u64>) -> Self {
         Self(positions.collect())
@@ -51,34 +51,34 @@ pub(crate) struct Repair {
 
 /// What the ranks' standings come to, the same on all but for [`Repair::lacking`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Reconciliation {
     /// In order of holder, then position.
     pub(crate) repairs: Vec<Repair>,
     /// Of each slot, by position modulo the number of slots, the first position that is done nowhere.
     floors: Vec<u64>,
 }
 
-impl Verdict {
+impl Reconciliation {
     /// Judges the standings of all ranks, by rank.
     ///
     /// # Errors
     ///
     /// [`Error::Control`] when they cannot be those of one job.
-    pub(crate) fn of(all: &[Standing], rank: u16) -> Result<Self, Error> {
-        let torn = Error::Control { what: "ranks stand where they cannot in one job" };
-        let Some(mine) = all.get(usize::from(rank)) else { return Err(torn) };
+    pub(crate) fn of(all: &[SlotPositions], rank: u16) -> Result<Self, Error> {
+        let inconsistent = Error::Control { what: "ranks stand where they cannot in one job" };
+        let Some(mine) = all.get(usize::from(rank)) else { return Err(inconsistent) };
         let slots = mine.0.len();
-        if slots == 0 || all.iter().any(|standing| standing.0.len() != slots) {
-            return Err(torn);
+        if slots == 0 || all.iter().any(|slot_positions| slot_positions.0.len() != slots) {
+            return Err(inconsistent);
         }
         let (mut repairs, mut floors) = (Vec::new(), vec![None; slots]);
         for slot in 0..slots {
-            let positions = || all.iter().map(|standing| standing.0[slot]);
+            let positions = || all.iter().map(|slot_positions| slot_positions.0[slot]);
             let (least, most) = (positions().min().unwrap_or(0), positions().max().unwrap_or(0));
             if positions().any(|position| position != least && position != most)
                 || (most != least && most - least != slots as u64)
             {
-                return Err(torn);
+                return Err(inconsistent);
             }
             if let Some(holder) = positions().position(|position| position > least) {
                 repairs.push(Repair {
@@ -88,7 +88,7 @@ impl Verdict {
                 });
             }
             if floors[(most % slots as u64) as usize].replace(most).is_some() {
-                return Err(torn);
+                return Err(inconsistent);
             }
         }
         let floors = floors.into_iter().flatten().collect();
@@ -109,12 +109,12 @@ impl Verdict {
 
 /// Copies of the newest results, one a slot: what this rank may have to pass on after it has given a tensor back.
 #[derive(Debug)]
-pub(crate) struct Tails {
+pub(crate) struct RetainedResults {
     /// By position modulo the number of slots: the position, and its elements' bytes.
     kept: Vec<(u64, Vec<u8>)>,
 }
 
-impl Tails {
+impl RetainedResults {
     /// Room for `slots` results of at most `bytes` bytes.
     pub(crate) fn new(slots: usize, bytes: usize) -> Self {
         Self { kept: (0..slots.max(1)).map(|_| (u64::MAX, Vec::with_capacity(bytes))).collect() }
@@ -148,30 +148,31 @@ mod tests {
 
     #[test]
     fn the_one_step_between_ranks_is_passed_on() {
-        let standing = |positions: &[u64]| Standing(positions.to_vec());
-        let all = [standing(&[4, 9, 6, 3]), standing(&[8, 5, 6, 3]), standing(&[8, 9, 6, 3])];
-        let verdict = Verdict::of(&all, 1).expect("one job");
+        let slot_positions = |positions: &[u64]| SlotPositions(positions.to_vec());
+        let all =
+            [slot_positions(&[4, 9, 6, 3]), slot_positions(&[8, 5, 6, 3]), slot_positions(&[8, 9, 6, 3])];
+        let reconciled = Reconciliation::of(&all, 1).expect("one job");
         let repair = |position, holder, lacking| Repair { position, holder, lacking };
-        assert_eq!(verdict.repairs, [repair(5, 0, true), repair(4, 1, false)]);
-        let undone: Vec<u64> = (0..16).filter(|position| verdict.is_undone(*position)).collect();
+        assert_eq!(reconciled.repairs, [repair(5, 0, true), repair(4, 1, false)]);
+        let undone: Vec<u64> = (0..16).filter(|position| reconciled.is_undone(*position)).collect();
         assert_eq!(undone, [3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
     }
 
     #[test]
     fn standings_of_no_one_job_are_refused() {
-        let standing = |positions: &[u64]| Standing(positions.to_vec());
+        let slot_positions = |positions: &[u64]| SlotPositions(positions.to_vec());
         for bad in [
-            vec![standing(&[0, 1]), standing(&[4, 1])],
-            vec![standing(&[0, 1]), standing(&[1, 1])],
-            vec![standing(&[0, 1]), standing(&[0])],
-            vec![standing(&[]), standing(&[])],
-            vec![standing(&[0, 2]), standing(&[0, 2])],
-            vec![standing(&[0, 1]), standing(&[2, 1]), standing(&[4, 1])],
+            vec![slot_positions(&[0, 1]), slot_positions(&[4, 1])],
+            vec![slot_positions(&[0, 1]), slot_positions(&[1, 1])],
+            vec![slot_positions(&[0, 1]), slot_positions(&[0])],
+            vec![slot_positions(&[]), slot_positions(&[])],
+            vec![slot_positions(&[0, 2]), slot_positions(&[0, 2])],
+            vec![slot_positions(&[0, 1]), slot_positions(&[2, 1]), slot_positions(&[4, 1])],
         ] {
-            assert!(Verdict::of(&bad, 0).is_err(), "{bad:?}");
+            assert!(Reconciliation::of(&bad, 0).is_err(), "{bad:?}");
         }
-        assert!(Verdict::of(&[], 0).is_err());
-        assert_eq!(Standing::from_bytes(&[0; 15], 2), None);
+        assert!(Reconciliation::of(&[], 0).is_err());
+        assert_eq!(SlotPositions::from_bytes(&[0; 15], 2), None);
     }
 
     proptest! {
@@ -189,17 +190,17 @@ mod tests {
                     at[rank][slot] += slots;
                 }
             }
-            let all: Vec<Standing> = at.iter().map(|positions| Standing(positions.clone())).collect();
-            let told: Vec<Standing> = all.iter()
-                .map(|one| Standing::from_bytes(&one.to_bytes(), slots as usize).unwrap()).collect();
+            let all: Vec<SlotPositions> = at.iter().map(|positions| SlotPositions(positions.clone())).collect();
+            let told: Vec<SlotPositions> = all.iter()
+                .map(|one| SlotPositions::from_bytes(&one.to_bytes(), slots as usize).unwrap()).collect();
             for rank in 0..world {
-                let verdict = Verdict::of(&told, rank as u16).unwrap();
+                let reconciled = Reconciliation::of(&told, rank as u16).unwrap();
                 for position in 0..slots * 70 {
                     let slot = (position % slots) as usize;
                     let has = |rank: usize| at[rank][slot] > position;
                     let holders: Vec<usize> = (0..world).filter(|rank| has(*rank)).collect();
-                    prop_assert_eq!(verdict.is_undone(position), holders.is_empty());
-                    let repair = verdict.repairs.iter().find(|repair| repair.position == position);
+                    prop_assert_eq!(reconciled.is_undone(position), holders.is_empty());
+                    let repair = reconciled.repairs.iter().find(|repair| repair.position == position);
                     let partly = !holders.is_empty() && holders.len() < world;
                     prop_assert_eq!(repair.is_some(), partly);
                     if let Some(repair) = repair {
@@ -213,11 +214,14 @@ mod tests {
 
     #[test]
     fn tails_keep_the_newest_of_each_slot() {
-        let mut tails = Tails::new(2, 4);
-        tails.keep(4, b"four");
-        tails.keep(5, b"five");
-        tails.keep(6, b"six");
-        assert_eq!((tails.get(4), tails.get(5), tails.get(6)), (None, Some(&b"five"[..]), Some(&b"six"[..])));
-        assert_eq!(tails.get(0), None);
+        let mut retained = RetainedResults::new(2, 4);
+        retained.keep(4, b"four");
+        retained.keep(5, b"five");
+        retained.keep(6, b"six");
+        assert_eq!(
+            (retained.get(4), retained.get(5), retained.get(6)),
+            (None, Some(&b"five"[..]), Some(&b"six"[..]))
+        );
+        assert_eq!(retained.get(0), None);
     }
 }

@@ -5,36 +5,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 
-type Toll = Box<dyn Fn(&Error) + Send>;
+type Callback = Box<dyn Fn(&Error) + Send>;
 
 /// How a communicator ended, if it has, and who must hear of it.
 #[derive(Clone, Default)]
-pub(crate) struct Fate(Arc<Mutex<State>>);
+pub(crate) struct ShutdownState(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
-struct State {
+struct Inner {
     error: Option<Error>,
-    tolls: Vec<Toll>,
+    callbacks: Vec<Callback>,
 }
 
-impl fmt::Debug for Fate {
+impl fmt::Debug for ShutdownState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Fate").field(&self.lock().error).finish()
     }
 }
 
-impl Fate {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ShutdownState {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `toll` called with the error when the communicator ends; at once when it has. `toll` must not call this.
-    pub(crate) fn on_end(&self, toll: impl Fn(&Error) + Send + 'static) {
+    /// Has `callback` called with the error when the communicator ends; at once when it has. `callback` must not call this.
+    pub(crate) fn on_end(&self, callback: impl Fn(&Error) + Send + 'static) {
         let mut state = self.lock();
         if let Some(error) = &state.error {
-            toll(error);
+            callback(error);
         }
-        state.tolls.push(Box::new(toll));
+        state.callbacks.push(Box::new(callback));
     }
 
     /// The communicator has ended. The first error stands and is returned.
@@ -44,8 +44,8 @@ impl Fate {
             return first.clone();
         }
         state.error = Some(error.clone());
-        for toll in &state.tolls {
-            toll(&error);
+        for callback in &state.callbacks {
+            callback(&error);
         }
         error
     }
@@ -63,14 +63,14 @@ mod tests {
 
     #[test]
     fn the_first_end_stands_and_everyone_hears_of_it_once() {
-        let fate = Fate::default();
+        let shutdown = ShutdownState::default();
         let (tx, rx) = mpsc::channel();
         let early = tx.clone();
-        fate.on_end(move |error| early.send(error.kind()).unwrap());
-        assert_eq!(fate.end(Error::Interrupted), Error::Interrupted);
-        assert_eq!(fate.end(Error::Closed), Error::Interrupted);
-        fate.on_end(move |error| tx.send(error.kind()).unwrap());
+        shutdown.on_end(move |error| early.send(error.kind()).unwrap());
+        assert_eq!(shutdown.end(Error::Interrupted), Error::Interrupted);
+        assert_eq!(shutdown.end(Error::Closed), Error::Interrupted);
+        shutdown.on_end(move |error| tx.send(error.kind()).unwrap());
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), ["interrupted", "interrupted"]);
-        assert_eq!(fate.error(), Some(Error::Interrupted));
+        assert_eq!(shutdown.error(), Some(Error::Interrupted));
     }
 }

@@ -10,98 +10,98 @@ use std::time::{Duration, Instant};
 
 use netfold_proto::{Descriptor, OpSpec};
 
-use crate::buffer::Parcel;
+use crate::buffer::OpBuffer;
 use crate::error::Error;
 use crate::lower::{self, Lowered};
 use crate::mailbox::{Mailbox, Stop};
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
-use crate::session::Line;
+use crate::session::ControlConnection;
 use crate::tensors::Submission;
 
 /// How long a control port that is there may take to hear a farewell.
-const FAREWELL: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Fewest chunks of a part: half a default window.
 const PART_CHUNKS: u64 = 128;
 
 /// The control session that is to be left at the end: an engine has one after the other.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastLine(Arc<Mutex<Option<(Line, Duration)>>>);
+pub(crate) struct CurrentControl(Arc<Mutex<Option<(ControlConnection, Duration)>>>);
 
-impl LastLine {
+impl CurrentControl {
     /// The session from now on, and how long it may be away.
-    pub(crate) fn set(&self, line: Option<Line>, grace: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = line.map(|line| (line, grace));
+    pub(crate) fn set(&self, control: Option<ControlConnection>, grace: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = control.map(|control| (control, grace));
     }
 
-    fn get(&self) -> Option<(Line, Duration)> {
+    fn get(&self) -> Option<(ControlConnection, Duration)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The threads behind one tree.
-pub(crate) struct TreeSide {
+pub(crate) struct TreeHandle {
     pub(crate) mailbox: Arc<Mailbox<Submission>>,
     pub(crate) engine: Option<JoinHandle<()>>,
-    pub(crate) last: LastLine,
+    pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
 }
 
-impl TreeSide {
+impl TreeHandle {
     /// Waits for the engine, and leaves.
     fn finish(&mut self) {
         // A panic of the engine has been reported as EngineFailed.
         let _ = self.engine.take().map(JoinHandle::join);
-        self.last.get().iter().for_each(|(line, _)| line.leave());
+        self.last.get().iter().for_each(|(control, _)| control.leave());
     }
 
     /// Waits until the farewell has been heard, where `stop` allows it: a controller that is away is told when it is back.
-    fn wait_for_farewell(&self, stop: Stop) {
-        if let Some((line, grace)) = self.last.get() {
-            let patience = if stop == Stop::WhenIdle { FAREWELL + grace } else { FAREWELL };
-            line.wait_until_over(Instant::now() + patience);
+    fn wait_for_leave(&self, stop: Stop) {
+        if let Some((control, grace)) = self.last.get() {
+            let patience = if stop == Stop::WhenIdle { LEAVE_TIMEOUT + grace } else { LEAVE_TIMEOUT };
+            control.wait_until_finished(Instant::now() + patience);
         }
     }
 }
 
 /// All trees of a communicator.
-pub(crate) struct Grove {
-    trees: Vec<TreeSide>,
+pub(crate) struct TreeSet {
+    trees: Vec<TreeHandle>,
     route: Route,
     /// Held from an operation's number to its place in the trees' mailboxes.
     order: Mutex<()>,
     lane_bytes: usize,
 }
 
-impl Grove {
+impl TreeSet {
     /// At least one tree. Operations are cut for packets of `lane_bytes` bytes of lanes.
-    pub(crate) fn new(trees: Vec<TreeSide>, route: Route, lane_bytes: usize) -> Self {
+    pub(crate) fn new(trees: Vec<TreeHandle>, route: Route, lane_bytes: usize) -> Self {
         Self { trees, route, order: Mutex::default(), lane_bytes }
     }
 
     /// Starts an operation.
-    pub(crate) fn submit(&self, Lowered { spec, coding }: Lowered, parcel: Parcel, submitted: Instant) {
+    pub(crate) fn submit(&self, Lowered { spec, coding }: Lowered, buffer: OpBuffer, submitted: Instant) {
         if let [tree] = &self.trees[..] {
-            return tree.mailbox.submit(Submission { spec, coding, parcel, submitted });
+            return tree.mailbox.submit(Submission { spec, coding, buffer, submitted });
         }
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let passage = self.route.pass();
+        let routed = self.route.assign();
         let cut = lower::cut(&spec.descriptor, coding, self.lane_bytes);
         let parts =
-            cut.map(|cut| parts(spec.descriptor.elements, cut, passage.trees.len())).unwrap_or_default();
+            cut.map(|cut| parts(spec.descriptor.elements, cut, routed.trees.len())).unwrap_or_default();
         if parts.len() < 2 {
-            let turn = (passage.number % passage.trees.len() as u64) as usize;
-            let tree = &self.trees[passage.trees[turn]];
-            return tree.mailbox.submit(Submission { spec, coding, parcel, submitted });
+            let turn = (routed.number % routed.trees.len() as u64) as usize;
+            let tree = &self.trees[routed.trees[turn]];
+            return tree.mailbox.submit(Submission { spec, coding, buffer, submitted });
         }
         let units = lower::units(spec.descriptor.dtype) as usize;
         let lens: Vec<usize> = parts.iter().map(|elements| *elements as usize * units).collect();
-        for ((elements, parcel), tree) in parts.iter().zip(parcel.divide(&lens)).zip(&passage.trees) {
+        for ((elements, buffer), tree) in parts.iter().zip(buffer.divide(&lens)).zip(&routed.trees) {
             let descriptor = Descriptor { elements: *elements, ..spec.descriptor };
             let data_chunks = lower::chunks(&descriptor, coding, self.lane_bytes) as u32;
             let spec = OpSpec { descriptor, data_chunks, ..spec };
-            self.trees[*tree].mailbox.submit(Submission { spec, coding, parcel, submitted });
+            self.trees[*tree].mailbox.submit(Submission { spec, coding, buffer, submitted });
         }
     }
 
@@ -131,8 +131,8 @@ impl Grove {
 
     /// Waits for the engines and leaves.
     pub(crate) fn close(&mut self, stop: Stop) {
-        self.trees.iter_mut().for_each(TreeSide::finish);
-        self.trees.iter().for_each(|tree| tree.wait_for_farewell(stop));
+        self.trees.iter_mut().for_each(TreeHandle::finish);
+        self.trees.iter().for_each(|tree| tree.wait_for_leave(stop));
     }
 }
 

@@ -10,42 +10,43 @@ use super::connection::Connection;
 
 /// The sending side of a session; any thread may use it. It outlives the connections that a session goes through.
 #[derive(Debug, Clone)]
-pub(crate) struct Line(Arc<LineState>);
+pub(crate) struct ControlConnection(Arc<Shared>);
 
 #[derive(Debug)]
-struct LineState {
-    state: Mutex<State>,
+struct Shared {
+    state: Mutex<ConnectionState>,
     /// This side wants to end, or the session's thread has.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     /// The connection; none while the control port is away.
     stream: Option<Connection>,
     /// How this side wants the session to end, if it does.
-    ending: Option<Ending>,
+    end_mode: Option<EndMode>,
     /// The farewell went to a port that was there.
-    told: bool,
+    leave_sent: bool,
     /// The session's thread has ended.
-    over: bool,
+    finished: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum EndMode {
     /// In peace.
     Leave,
     /// As one that is lost.
-    HangUp,
+    Abort,
 }
 
-impl Line {
+impl ControlConnection {
     pub(super) fn new(stream: Connection) -> Self {
-        let state = State { stream: Some(stream), ending: None, told: false, over: false };
-        Self(Arc::new(LineState { state: Mutex::new(state), changed: Condvar::new() }))
+        let state =
+            ConnectionState { stream: Some(stream), end_mode: None, leave_sent: false, finished: false };
+        Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,74 +58,74 @@ impl Line {
     /// it when the port is back.
     pub(crate) fn leave(&self) {
         let mut state = self.lock();
-        if state.ending.is_none() {
-            state.ending = Some(Ending::Leave);
-            state.say_farewell();
+        if state.end_mode.is_none() {
+            state.end_mode = Some(EndMode::Leave);
+            state.send_leave();
         }
         self.0.changed.notify_all();
     }
 
     /// Closes the connection without a farewell: the port tells the other ranks that this one is lost.
-    pub(crate) fn hang_up(&self) {
+    pub(crate) fn abort(&self) {
         let mut state = self.lock();
-        if !state.over {
-            state.ending = Some(Ending::HangUp);
+        if !state.finished {
+            state.end_mode = Some(EndMode::Abort);
         }
         if let Some(stream) = &state.stream {
-            stream.hang_up();
+            stream.abort();
         }
         self.0.changed.notify_all();
     }
 
     /// Whether the farewell went to a port that was there.
-    pub(super) fn was_told(&self) -> bool {
-        self.lock().told
+    pub(super) fn leave_sent(&self) -> bool {
+        self.lock().leave_sent
     }
 
-    pub(super) fn ending(&self) -> Option<Ending> {
-        self.lock().ending
+    pub(super) fn end_mode(&self) -> Option<EndMode> {
+        self.lock().end_mode
     }
 
     /// The connection is of no more use.
-    pub(super) fn unplug(&self) {
+    pub(super) fn detach(&self) {
         self.lock().stream = None;
     }
 
     /// Goes on over another connection; says the farewell if that was wanted meanwhile.
-    pub(super) fn plug(&self, stream: Connection) {
+    pub(super) fn attach(&self, stream: Connection) {
         let mut state = self.lock();
         state.stream = Some(stream);
-        match state.ending {
+        match state.end_mode {
             None => {}
-            Some(Ending::Leave) => state.say_farewell(),
-            Some(Ending::HangUp) => state.stream = None,
+            Some(EndMode::Leave) => state.send_leave(),
+            Some(EndMode::Abort) => state.stream = None,
         }
     }
 
     /// Sleeps, unless this side wants to end in another way than `now`.
-    pub(super) fn sleep(&self, timeout: Duration, now: Option<Ending>) {
+    pub(super) fn sleep(&self, timeout: Duration, now: Option<EndMode>) {
         let state = self.lock();
-        let waited = self.0.changed.wait_timeout_while(state, timeout, |state| state.ending == now);
+        let waited = self.0.changed.wait_timeout_while(state, timeout, |state| state.end_mode == now);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Tells waiters that the session's thread has ended.
-    pub(super) fn set_over(&self) {
+    pub(super) fn set_finished(&self) {
         let mut state = self.lock();
-        (state.over, state.stream) = (true, None);
+        (state.finished, state.stream) = (true, None);
         self.0.changed.notify_all();
     }
 
     /// Waits for the session's thread to end, until `deadline`; whether it has.
-    pub(crate) fn wait_until_over(&self, deadline: Instant) -> bool {
+    pub(crate) fn wait_until_finished(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let state = self.lock();
-        let waited = self.0.changed.wait_timeout_while(state, left, |state| !state.over);
-        waited.unwrap_or_else(PoisonError::into_inner).0.over
+        let waited = self.0.changed.wait_timeout_while(state, left, |state| !state.finished);
+        waited.unwrap_or_else(PoisonError::into_inner).0.finished
     }
 }
 
-impl State {
+impl ConnectionState {
     fn send(&mut self, request: &Request) -> io::Result<()> {
         match &self.stream {
             Some(stream) => write(stream, request),
@@ -132,23 +133,23 @@ impl State {
         }
     }
 
-    fn say_farewell(&mut self) {
+    fn send_leave(&mut self) {
         // When it fails the connection is broken, and the session's thread has noticed or will.
-        self.told = !self.is_cut() && self.send(&Request::Leave {}).is_ok();
+        self.leave_sent = !self.is_closed_by_peer() && self.send(&Request::Leave {}).is_ok();
         if let Some(stream) = &self.stream {
             stream.finish();
         }
     }
 
     /// Whether the port has closed the connection already.
-    fn is_cut(&self) -> bool {
-        self.stream.as_ref().is_none_or(Connection::is_cut)
+    fn is_closed_by_peer(&self) -> bool {
+        self.stream.as_ref().is_none_or(Connection::is_closed_by_peer)
     }
 }
 
 /// Sends one request.
 pub(super) fn write(stream: &Connection, request: &Request) -> io::Result<()> {
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    stream.write_all(&line)
+    let mut control = serde_json::to_vec(request)?;
+    control.push(b'\n');
+    stream.write_all(&control)
 }

@@ -12,55 +12,55 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use crate::error::Error;
 
 /// How long nothing comes before the switch is asked, and how often it is asked then.
-const PATIENCE: Duration = Duration::from_secs(1);
-const INTERVAL: Duration = Duration::from_millis(500);
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long nothing comes, and to how many questions, before the switch counts as gone: a process that was stopped has not asked.
-const GONE: Duration = Duration::from_secs(5);
-const QUESTIONS: u32 = 8;
+const LOST_AFTER: Duration = Duration::from_secs(5);
+const PROBES_MIN: u32 = 8;
 
 /// How far behind the job's first chunk the chunk of a question is: older than anything that its slots hold.
-const LONG_PAST: u32 = 1 << 29;
+const STALE_DISTANCE: u32 = 1 << 29;
 
 /// What has been heard of the switch.
 #[derive(Debug)]
-pub(super) struct Silence {
-    question: Option<Question>,
+pub(super) struct LivenessMonitor {
+    probe: Option<LivenessProbe>,
     /// Since when an answer is awaited and nothing has come.
     since: Option<Instant>,
     /// Questions asked since then, and when the last was.
-    asked: u32,
-    asked_at: Option<Instant>,
+    probes_sent: u32,
+    probed_at: Option<Instant>,
 }
 
 /// A packet that every living switch of the job answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Question {
+pub(super) struct LivenessProbe {
     repr: Repr,
     /// Its length in bytes.
     len: usize,
 }
 
-impl Silence {
+impl LivenessMonitor {
     /// Watches over the place of an admission; without one over nothing.
     pub(super) fn new(admission: Option<&Admission>) -> Self {
-        Self { question: admission.map(Question::new), since: None, asked: 0, asked_at: None }
+        Self { probe: admission.map(LivenessProbe::new), since: None, probes_sent: 0, probed_at: None }
     }
 
     /// Notes whether packets have come, and whether any are awaited.
     #[inline]
-    pub(super) fn note(&mut self, heard: bool, awaited: bool) {
-        if heard || !awaited {
-            self.asked = 0;
+    pub(super) fn observe(&mut self, received: bool, awaited: bool) {
+        if received || !awaited {
+            self.probes_sent = 0;
             self.since = None;
         }
-        if awaited && self.question.is_some() && self.since.is_none() {
+        if awaited && self.probe.is_some() && self.since.is_none() {
             self.since = Some(Instant::now());
         }
     }
 
     /// Whether the time matters.
-    pub(super) fn is_watched(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.since.is_some()
     }
 
@@ -69,25 +69,25 @@ impl Silence {
     /// # Errors
     ///
     /// [`Error::SwitchLost`] when it has answered nothing for long.
-    pub(super) fn question(&mut self) -> Result<Option<Question>, Error> {
-        let (Some(question), Some(since)) = (self.question, self.since) else { return Ok(None) };
+    pub(super) fn probe(&mut self) -> Result<Option<LivenessProbe>, Error> {
+        let (Some(probe), Some(since)) = (self.probe, self.since) else { return Ok(None) };
         let silent = since.elapsed();
-        if silent < PATIENCE || self.asked_at.is_some_and(|at| at.elapsed() < INTERVAL) {
+        if silent < PROBE_AFTER || self.probed_at.is_some_and(|at| at.elapsed() < PROBE_INTERVAL) {
             return Ok(None);
         }
-        if silent >= GONE && self.asked >= QUESTIONS {
+        if silent >= LOST_AFTER && self.probes_sent >= PROBES_MIN {
             return Err(Error::switch_lost(format!(
                 "it answers no packet as long as the job's, {} bytes over UDP: if it runs, something on the way drops them",
-                question.len
+                probe.len
             )));
         }
-        self.asked += 1;
-        self.asked_at = Some(Instant::now());
-        Ok(Some(question))
+        self.probes_sent += 1;
+        self.probed_at = Some(Instant::now());
+        Ok(Some(probe))
     }
 }
 
-impl Question {
+impl LivenessProbe {
     fn new(admission: &Admission) -> Self {
         let len = header::LEN + admission.lane_words as usize * 4;
         let repr = Repr {
@@ -101,7 +101,7 @@ impl Question {
             set: 0,
             epoch: admission.epoch,
             key: admission.key,
-            chunk: admission.first_chunk.wrapping_sub(LONG_PAST),
+            chunk: admission.first_chunk.wrapping_sub(STALE_DISTANCE),
             bitmap: 0,
             count: 0,
             exp: 0,
