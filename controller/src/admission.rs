@@ -25,7 +25,7 @@ mod sharing;
 mod switches;
 mod tenants;
 
-pub use switches::Up;
+pub use crate::jobs::SessionId;
 
 use self::blame::Blame;
 use self::sharing::Shares;
@@ -41,10 +41,6 @@ use netfold_control::{Congestion, Event, Refusal, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-
-/// A session of a worker. Numbers are never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(u64);
 
 /// Limits and times of admission.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The seam to a switch: what the control plane asks of whatever forwards the packets.
 //!
-//! An in-process software switch implements [`SwitchDriver`], and so does a client of
-//! P4Runtime ([`crate::p4runtime`]): entries and groups follow P4Runtime's shapes, and every call may block and may fail.
+//! An in-process software switch implements [`SwitchDriver`], and so do the clients of P4Runtime and BF Runtime in
+//! `netfold-southbound`: entries and groups follow P4Runtime's shapes, and every call may block and may fail.
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;

@@ -161,8 +161,3 @@ impl Executor {
         Ok(())
     }
 }
-
-/// Bits by which a switch shifts the sum of so many shares, so that it fits a lane again: ceil(log2(children)).
-pub(crate) fn shift_for(children: u16) -> u8 {
-    children.next_power_of_two().trailing_zeros() as u8
-}

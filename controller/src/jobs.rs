@@ -9,7 +9,6 @@
 //!                 gone                gone (the switch refused)
 //! ```
 
-use crate::admission::SessionId;
 use crate::fleet::{Placement, Ranges, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use netfold_control::Band;
@@ -18,6 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A session of a worker. Numbers are never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub(crate) u64);
 
 /// A tree of a job: what is formed, placed and ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,8 +21,9 @@
 //! | [`executor`], [`driver`] | makes it so on the switches; the seam to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
 //! | [`plane`] | which switches a control port admits to, and how they are driven | topology, drivers |
-//! | [`bfrt`] | a driver for Tofino switches, over BF Runtime | tonic |
-//! | [`p4runtime`] | a driver for switches that offer P4Runtime | tonic |
+//! | [`switch_status`] | what drivers report of their switches | tokio |
+//!
+//! Drivers for switches over P4Runtime and BF Runtime are in `netfold-southbound`.
 //!
 //! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
 //! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. What is to be kept comes out of
@@ -56,14 +57,12 @@
 
 pub mod admission;
 pub mod bands;
-pub mod bfrt;
 pub mod command;
 pub mod driver;
 pub mod executor;
 pub mod fleet;
 pub mod jobs;
 pub mod message;
-pub mod p4runtime;
 pub mod plane;
 pub mod policy;
 pub mod record;
@@ -71,6 +70,7 @@ pub mod route;
 pub mod schedule;
 pub mod server;
 pub mod slots;
+pub mod switch_status;
 mod timers;
 pub mod topology;
 pub mod tree;

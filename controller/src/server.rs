@@ -19,19 +19,18 @@ mod hub;
 mod occurrence;
 mod session;
 mod stand_in;
-mod switches;
 
-pub use control::{Control, Scope};
+pub use control::Control;
 pub use stand_in::StandIn;
-pub use switches::Notices;
 
 use crate::admission::{Config, Coordinator};
 use crate::driver::SwitchDriver;
 use crate::executor::{Executor, Outcome, Task};
 use crate::fleet::Fleet;
 use crate::jobs::JobEvent;
-use crate::plane::{Known, Plane};
+use crate::plane::{KnownSwitch, Plane};
 use crate::record::{Kept, StoreError};
+use crate::switch_status;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::error::Error;
@@ -154,9 +153,9 @@ impl Server {
         let count = switches.len();
         let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
         let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
-        let (notices, heard) = switches::channel();
+        let (notices, heard) = switch_status::channel();
         let known = coordinator.holdings().into_iter().zip(coordinator.boots());
-        let known: Vec<Known> = known.map(|(held, boot)| Known { held, boot }).collect();
+        let known: Vec<KnownSwitch> = known.map(|(held, boot)| KnownSwitch { held, boot }).collect();
         let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
         let drivers = drivers.map_err(|_| ServerError::Crashed)?.map_err(ServerError::Driver)?;
         assert_eq!(drivers.len(), count, "a plane has a driver for each switch");

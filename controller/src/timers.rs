@@ -9,7 +9,7 @@ pub(crate) enum Timer {
     /// Signs of life are due to every session.
     Heartbeat,
     /// A session may have been silent for too long.
-    Lease(super::admission::SessionId),
+    Lease(crate::jobs::SessionId),
     /// A job has been forming for too long.
     Forming(u64),
     /// A withdrawal that failed is to be tried again.

@@ -18,6 +18,7 @@ mod tests;
 
 pub use install::{Done, Drivers, InstallError, Installed, Step, install};
 pub use shape::Shape;
+use shape::shift_for;
 
 use netfold_control::{Admission, Numerics};
 use netfold_p4::allreduce::{Child, Node, Parent};
@@ -27,7 +28,6 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 use crate::driver::Limits;
-use crate::executor::shift_for;
 
 /// What is the same at every switch of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -198,3 +198,12 @@ pub struct Occurrence {
     /// One sentence.
     pub message: String,
 }
+
+/// Which jobs a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotScope {
+    /// Those that form or run.
+    Live,
+    /// Those that are kept, too.
+    All,
+}

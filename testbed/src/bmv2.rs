@@ -10,7 +10,7 @@
 //! # Example
 //!
 //! ```no_run
-//! use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
+//! use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
 //! use netfold_p4::{allreduce, profile::Profile};
 //! use netfold_testbed::bmv2::{Bmv2, Bmv2Config, DataPlane, FrameControlPort, compile};
 //!

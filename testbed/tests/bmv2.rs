@@ -3,9 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use netfold_controller::p4runtime::{
-    Client, ClientConfig, DeviceFormat, DriverConfig, ELECTION_ID, Neighbour, P4RuntimeDriver, P4RuntimeError,
-};
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{self, Child, Node, child_entry, id};
 use netfold_p4::entry::{Replica, TableEntry};
@@ -13,6 +10,9 @@ use netfold_p4::ir::Program;
 use netfold_p4::p4info::{counter_id, table_id};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::{self, EntityKind};
+use netfold_southbound::p4runtime::{
+    Client, ClientConfig, DeviceFormat, DriverConfig, ELECTION_ID, Neighbour, P4RuntimeDriver, P4RuntimeError,
+};
 use netfold_testbed::bmv2::{
     Bmv2, Bmv2Config, CompileError, DataPlane, FrameControlPort, compile, compile_text, missing_tool,
 };

@@ -7,16 +7,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use netfold_controller::driver::Held;
-use netfold_controller::p4runtime::{
-    Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, Neighbour, Pipeline,
-    Repaired, SwitchEvent,
-};
 use netfold_controller::topology::Tls;
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{self, Child, Node};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
+use netfold_southbound::p4runtime::{
+    Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, Neighbour, Pipeline,
+    Repaired, SwitchEvent,
+};
 use netfold_testbed::bmv2::{Bmv2, Bmv2Config, Bmv2Error, Bmv2Tls, DataPlane, compile, missing_tool};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use netfold_control::Congestion;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
-use netfold_controller::p4runtime::{ConnectError, ELECTION_ID};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Store;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
-use netfold_controller::{Plane, Server, ServerError, ServerHandle};
+use netfold_controller::{Server, ServerError, ServerHandle};
+use netfold_southbound::p4runtime::{ConnectError, ELECTION_ID};
 
 use crate::etcd::Leadership;
 use crate::front::{Front, FrontConfig, FrontError};
@@ -110,7 +110,7 @@ impl Controller {
         };
         // Switches take writes from the leader of the latest term alone.
         let term = leadership.as_ref().map_or(0, Leadership::term);
-        let plane = Plane::elected(config.topology, store, ELECTION_ID + u128::from(term));
+        let plane = netfold_southbound::elected_plane(config.topology, store, ELECTION_ID + u128::from(term));
         let plane = plane.map_err(ControllerError::Topology)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let admission = Config {

@@ -8,8 +8,9 @@ use std::{fs, io};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::{Quota, TenantRecord};
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
 use netfold_controller::topology::{Topology, TopologyError};
+use netfold_controller::view::SnapshotScope;
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
 use netfold_switch::{EmptyPipeline, PAYLOADS};
 use netfold_switch_p4runtime::{Server, ServerConfig, ServerError};
@@ -194,7 +195,7 @@ impl Dev {
 async fn up(control: &Control) -> Result<u32, DevError> {
     let deadline = Instant::now() + UP_WITHIN;
     loop {
-        let snapshot = control.snapshot(Scope::Live).await.map_err(DevError::Tenants)?;
+        let snapshot = control.snapshot(SnapshotScope::Live).await.map_err(DevError::Tenants)?;
         let switch = snapshot.switches.first();
         match switch {
             Some(switch) if switch.up => return Ok(switch.slots),

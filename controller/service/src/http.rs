@@ -15,8 +15,9 @@ use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
 use netfold_controller::view::Occurrence;
+use netfold_controller::view::SnapshotScope;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -140,7 +141,7 @@ impl Site {
     }
 
     async fn metrics(&self) -> Response<Body> {
-        let Ok(snapshot) = self.control.snapshot(Scope::All).await else { return gone() };
+        let Ok(snapshot) = self.control.snapshot(SnapshotScope::All).await else { return gone() };
         let counts = self.history.lock().unwrap_or_else(PoisonError::into_inner).counts.clone();
         match metrics::scrape(&snapshot, &counts) {
             Ok(scrape) => content(metrics::MEDIA_TYPE, scrape),
@@ -149,7 +150,7 @@ impl Site {
     }
 
     async fn snapshot(&self) -> Response<Body> {
-        let Ok(snapshot) = self.control.snapshot(Scope::All).await else { return gone() };
+        let Ok(snapshot) = self.control.snapshot(SnapshotScope::All).await else { return gone() };
         content("application/json", serde_json::to_string(&snapshot).unwrap_or_default())
     }
 
@@ -220,7 +221,7 @@ async fn observe(
                 if snapshots.receiver_count() == 0 {
                     return;
                 }
-                let Ok(snapshot) = control.snapshot(Scope::Live).await else { return };
+                let Ok(snapshot) = control.snapshot(SnapshotScope::Live).await else { return };
                 let text: Arc<str> = serde_json::to_string(&snapshot).unwrap_or_default().into();
                 let _ = snapshots.send(text);
             }

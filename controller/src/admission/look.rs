@@ -4,7 +4,7 @@ use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
 use crate::jobs::{Active, Forming, Presence};
 use crate::record::{JobName, JobRecord, JobState};
-use crate::server::Scope;
+use crate::view::SnapshotScope;
 use crate::view::{
     JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView, TreeView,
 };
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 
 impl Coordinator {
     /// One moment: tenants, jobs and switches. Links are the topology's, which it does not know.
-    pub fn snapshot(&self, scope: Scope) -> Snapshot {
+    pub fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
-        if scope == Scope::All {
+        if scope == SnapshotScope::All {
             names.extend(self.jobs.keys());
         }
         Snapshot {

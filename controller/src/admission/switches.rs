@@ -3,28 +3,17 @@
 use super::Coordinator;
 use crate::jobs::{EndReason, JobEvent, Phase};
 use crate::message::Refused;
+use crate::switch_status::SwitchUp;
 use crate::timers::Timer;
 use netfold_control::Refusal;
-use std::net::SocketAddr;
 use std::time::Duration;
-
-/// How a switch has come up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Up {
-    /// It has lost all that its slots held, so jobs there lose their place.
-    pub fresh: bool,
-    /// Where its packets go, if it says so.
-    pub data: Option<SocketAddr>,
-    /// Which start of it this is, if it says so.
-    pub boot: Option<String>,
-}
 
 impl Coordinator {
     /// A switch can be used.
-    pub fn switch_up(&mut self, now: Duration, switch: usize, up: Up) {
+    pub fn switch_up(&mut self, now: Duration, switch: usize, up: SwitchUp) {
         self.tick(now);
         self.fleet.set_down(switch, None);
-        let Up { fresh, data, boot } = up;
+        let SwitchUp { fresh, data, boot } = up;
         if let Some(data) = data {
             self.fleet.set_data(switch, data);
         }

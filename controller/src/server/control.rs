@@ -2,7 +2,7 @@
 
 use crate::command::{Command, CommandError, Proof};
 use crate::record::JobName;
-use crate::view::{JobView, Occurrence, Snapshot};
+use crate::view::{JobView, Occurrence, Snapshot, SnapshotScope};
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -12,18 +12,9 @@ pub(super) const ASKS: usize = 64;
 /// Occurrences that a watcher may be behind.
 pub(super) const OCCURRENCES: usize = 1024;
 
-/// Which jobs a snapshot holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Those that form or run.
-    Live,
-    /// Those that are kept, too.
-    All,
-}
-
 /// What is asked of the hub; it answers in the same turn.
 pub(super) enum Ask {
-    Snapshot(Scope, oneshot::Sender<Snapshot>),
+    Snapshot(SnapshotScope, oneshot::Sender<Snapshot>),
     Job(JobName, oneshot::Sender<Option<JobView>>),
     Verify(Proof, oneshot::Sender<bool>),
     Execute(Command, oneshot::Sender<Result<(), CommandError>>),
@@ -41,7 +32,7 @@ impl Control {
     ///
     /// # Errors
     /// [`CommandError::Gone`] when it does not serve any more.
-    pub async fn snapshot(&self, scope: Scope) -> Result<Snapshot, CommandError> {
+    pub async fn snapshot(&self, scope: SnapshotScope) -> Result<Snapshot, CommandError> {
         self.ask(|answer| Ask::Snapshot(scope, answer)).await
     }
 

@@ -1,17 +1,17 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
-use super::control::{Ask, Scope};
+use super::control::Ask;
 use super::guests::{self, Guest};
 use super::occurrence::occurrence;
 use super::session::{self, Ear, Said};
-use super::switches::Notice;
 use super::{Hook, ServerError, accept};
 use crate::admission::{Config, Coordinator, Loss, Output, SessionId};
 use crate::executor::{Outcome, Task};
 use crate::jobs::JobEvent;
 use crate::message::encode;
 use crate::record::{Change, Store};
-use crate::view::{Occurrence, Snapshot};
+use crate::switch_status::SwitchStatus;
+use crate::view::{Occurrence, Snapshot, SnapshotScope};
 use netfold_control::Event;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -109,7 +109,7 @@ impl Hub {
         mut self,
         listener: TcpListener,
         mut outcomes: mpsc::Receiver<Outcome>,
-        mut notices: mpsc::UnboundedReceiver<Notice>,
+        mut notices: mpsc::UnboundedReceiver<SwitchStatus>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         // What is made of what was kept; and which switches are up already.
@@ -165,13 +165,15 @@ impl Hub {
         }
     }
 
-    fn note(&mut self, notice: Notice) {
+    fn note(&mut self, notice: SwitchStatus) {
         let now = self.now();
         match notice {
-            Notice::Up { switch, up } => self.coordinator.switch_up(now, switch, up),
-            Notice::Down { switch, reason } => self.coordinator.switch_down(now, switch, reason),
-            Notice::Repaired { switch, message } => self.coordinator.switch_repaired(now, switch, message),
-            Notice::Packets { switch, packets } => self.packets[switch] = packets,
+            SwitchStatus::Up { switch, up } => self.coordinator.switch_up(now, switch, up),
+            SwitchStatus::Down { switch, reason } => self.coordinator.switch_down(now, switch, reason),
+            SwitchStatus::Repaired { switch, message } => {
+                self.coordinator.switch_repaired(now, switch, message)
+            }
+            SwitchStatus::Packets { switch, packets } => self.packets[switch] = packets,
         }
     }
 
@@ -192,7 +194,7 @@ impl Hub {
         Ok(())
     }
 
-    fn snapshot(&self, scope: Scope) -> Snapshot {
+    fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut snapshot = self.coordinator.snapshot(scope);
         snapshot.taken_ms = self.unix_ms + self.now().as_millis() as u64;
         for (view, packets) in snapshot.switches.iter_mut().zip(&self.packets) {

@@ -4,8 +4,7 @@
 use super::control::{ASKS, Ask, Control, OCCURRENCES};
 use crate::command::{Command, CommandError, Proof};
 use crate::record::JobName;
-use crate::server::Scope;
-use crate::view::{JobView, Occurrence, Snapshot};
+use crate::view::{JobView, Occurrence, Snapshot, SnapshotScope};
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
@@ -13,7 +12,7 @@ use tokio::sync::{broadcast, mpsc};
 /// What a hub answers, without the hub. Called on one task, in order.
 pub trait StandIn: Send {
     /// One moment.
-    fn snapshot(&self, scope: Scope) -> Snapshot;
+    fn snapshot(&self, scope: SnapshotScope) -> Snapshot;
 
     /// One job, if there is such a one.
     fn job(&self, name: &JobName) -> Option<JobView>;

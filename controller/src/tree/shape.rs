@@ -95,3 +95,8 @@ impl Shape {
         if levels > LEVELS_MAX { Err(TreeError::Levels(levels)) } else { Ok(depths) }
     }
 }
+
+/// Bits by which a switch shifts the sum of so many contributions, so that it fits a lane again: ceil(log2(children)).
+pub(super) fn shift_for(children: u16) -> u8 {
+    children.next_power_of_two().trailing_zeros() as u8
+}

@@ -209,7 +209,7 @@ impl Bench {
 
     /// The same over several switches, some of which may be down.
     pub(crate) fn finish_all(mut self) {
-        let up = |switch| (switch, netfold_controller::admission::Up::default());
+        let up = |switch| (switch, netfold_controller::switch_status::SwitchUp::default());
         for (switch, how) in (0..self.fakes.len()).map(up) {
             self.coordinator.switch_up(self.now, switch, how);
         }

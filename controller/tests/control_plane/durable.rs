@@ -3,13 +3,14 @@
 use crate::bench::{Bench, FLOOR, join};
 use crate::fake::Fake;
 use netfold_control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request, Resume};
-use netfold_controller::admission::{Config, SessionId, Up};
+use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::record::{JobName, JobSpec, JobState, Kept, Quota, TenantRecord, TokenHash};
-use netfold_controller::server::Scope;
+use netfold_controller::switch_status::SwitchUp;
 use netfold_controller::topology::Topology;
+use netfold_controller::view::SnapshotScope;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::time::Duration;
@@ -161,7 +162,7 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
     bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
     bench.pass(SECOND);
     assert_eq!(bench.closed(&a).len(), 0, "a short absence");
-    bench.act(|plane, now| plane.switch_up(now, 0, Up::default()));
+    bench.act(|plane, now| plane.switch_up(now, 0, SwitchUp::default()));
     bench.pass(SECOND);
     assert_eq!(bench.closed(&a).len(), 0);
     a.iter().for_each(|id| bench.say(*id, Request::Alive {}));
@@ -175,10 +176,10 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
     let refused = bench.join_all("b", 2, 6000);
     bench.run_tasks();
     assert_eq!(bench.heard[&refused[1]].refusal(), Some(Refusal::Unavailable));
-    bench.act(|plane, now| plane.switch_up(now, 0, Up::default()));
+    bench.act(|plane, now| plane.switch_up(now, 0, SwitchUp::default()));
     let c = bench.start("c", 2, 7000);
     assert!(bench.heard[&c[0]].admission().is_some());
-    let fresh = Up { fresh: true, boot: Some("second".into()), ..Up::default() };
+    let fresh = SwitchUp { fresh: true, boot: Some("second".into()), ..SwitchUp::default() };
     bench.act(|plane, now| plane.switch_up(now, 0, fresh));
     assert!(c.iter().all(|id| told(&bench, *id)));
     assert_eq!(bench.coordinator.boots(), [Some("second".to_owned())]);
@@ -228,7 +229,7 @@ fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
     let c = join_as(&mut bench, red, "c", (0, 1), 5003);
     assert_eq!(bench.heard[&c].refusal(), Some(Refusal::Quota));
     assert!(bench.heard[&c].text().contains("has 2 of 2 jobs"), "{}", bench.heard[&c].text());
-    let snapshot = bench.coordinator.snapshot(Scope::Live);
+    let snapshot = bench.coordinator.snapshot(SnapshotScope::Live);
     let used = &snapshot.tenants.iter().find(|tenant| tenant.name == "red").unwrap().used;
     assert_eq!(*used, Quota { slots: 320, jobs: 2, workers: 2 });
     assert_eq!(snapshot.switches[0].slots_used, 576);
@@ -332,7 +333,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
     assert_eq!(admission(&bench, first[0]).switch, Some([10, 9, 0, 1].into()));
     assert_eq!(admission(&bench, first[3]).switch, Some([10, 9, 0, 2].into()));
     assert_eq!(admission(&bench, first[0]).bitmap, 0b11);
-    let job = bench.coordinator.snapshot(Scope::Live).jobs.remove(0);
+    let job = bench.coordinator.snapshot(SnapshotScope::Live).jobs.remove(0);
     let root = |tree: usize| job.trees[tree].places[0].switch.clone();
     assert_eq!((job.trees.len(), root(0)), (2, "spine1".to_owned()));
     assert_eq!(root(1), "spine2");
@@ -350,7 +351,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
         again.push(id);
     }
     bench.run_tasks();
-    let job = bench.coordinator.snapshot(Scope::Live).jobs.remove(0);
+    let job = bench.coordinator.snapshot(SnapshotScope::Live).jobs.remove(0);
     assert_eq!(job.trees[0].places[0].switch, "spine2", "{:?}", bench.heard[&again[0]].text());
     assert!(bench.log.iter().any(|event| matches!(event, JobEvent::SwitchDown { .. })));
     bench.finish_all();

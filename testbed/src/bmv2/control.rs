@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use netfold_controller::p4runtime::ControlPort;
+use netfold_southbound::p4runtime::ControlPort;
 use netfold_wire::UDP_PORT;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use netfold_controller::p4runtime::{Client, ClientConfig, P4RuntimeError};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
 use netfold_p4::p4info::counter_id;
@@ -11,6 +10,7 @@ use netfold_p4::profile::{Profile, ProfileError};
 use netfold_p4_runtime::p4info;
 use netfold_p4_runtime::schema::{SchemaError, encode_replica};
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
+use netfold_southbound::p4runtime::{Client, ClientConfig, P4RuntimeError};
 use netfold_switch::Pipeline;
 
 use super::play::{Difference, Player, Tally};

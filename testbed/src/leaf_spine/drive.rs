@@ -6,12 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::admission;
 use netfold_controller::command::Command;
-use netfold_controller::plane::Plane;
 use netfold_controller::record::{Quota, TenantRecord, Unkept};
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
+use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{Snapshot, TreeView};
 use netfold_controller::{JobEvent, Server, ServerHandle};
+use netfold_southbound::managed_plane;
 use tokio::runtime::Runtime;
 
 use super::ledger::Ledger;
@@ -265,7 +266,7 @@ impl<'a> Run<'a> {
     }
 
     fn snapshot(&self) -> Result<Snapshot, LeafSpineError> {
-        let taken = self.runtime.block_on(self.control.snapshot(Scope::Live));
+        let taken = self.runtime.block_on(self.control.snapshot(SnapshotScope::Live));
         taken.map_err(|error| LeafSpineError::Controller(Box::new(error)))
     }
 
@@ -372,7 +373,7 @@ fn start_switch(
 /// The controller, on threads in its namespace; it finds the switches when they are there.
 fn start_controller(fabric: &Fabric, news: &Sender<News>) -> Result<ServerHandle, LeafSpineError> {
     let topology = Topology::from_toml(&fabric.topology())?;
-    let plane = Plane::of(topology, Box::new(Unkept::default()));
+    let plane = managed_plane(topology, Box::new(Unkept::default()));
     let plane = plane.map_err(|error| LeafSpineError::Controller(Box::new(error)))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let settings = admission::Config::controller(unix as u32, unix);

@@ -11,13 +11,13 @@ use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
 use netfold_controller::tree::{Plan, Site};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::fault::{FaultLine, Offered};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::profile::Profile;
+use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{UDP_PORT, header};
 
@@ -105,7 +105,7 @@ pub(super) fn drive(
     switch: usize,
     plan: &Plan,
     config: &Config,
-    control: Box<dyn netfold_controller::p4runtime::ControlPort>,
+    control: Box<dyn netfold_southbound::p4runtime::ControlPort>,
 ) -> Result<Shared, RunError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
     let (profile, _) = profile_and_limits(config);

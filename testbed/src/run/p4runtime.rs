@@ -7,13 +7,13 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::thread::JoinHandle;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::p4runtime::{
-    Client, ClientConfig, DeviceFormat, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
-};
 use netfold_controller::tree::{Plan, Site};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce;
 use netfold_p4::profile::Profile;
+use netfold_southbound::p4runtime::{
+    Client, ClientConfig, DeviceFormat, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
+};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig};
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netfold_controller::p4runtime::P4RuntimeDriver;
 use netfold_controller::{DriverError, Limits, SwitchDriver};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Numerics;
 use netfold_p4::{allreduce, p4info};
+use netfold_southbound::p4runtime::P4RuntimeDriver;
 
 use super::RunError;
 use super::fabric::Counted;

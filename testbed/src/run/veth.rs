@@ -9,11 +9,11 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::p4runtime::UdpControlPort;
 use netfold_controller::tree::Plan;
 use netfold_io::fault::Faults;
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
+use netfold_southbound::p4runtime::UdpControlPort;
 use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::header;
 

@@ -1,9 +1,9 @@
 //! `netfold switch --p4runtime`.
 
-use netfold_controller::p4runtime::{Client, ClientConfig};
 use netfold_p4::{allreduce, profile::Profile};
 use netfold_p4_runtime::v1::{self, EntityKind, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
+use netfold_southbound::p4runtime::{Client, ClientConfig};
 use netfold_wire::Kind;
 
 use crate::process::{Process, number, run, text};

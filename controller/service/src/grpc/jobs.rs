@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use netfold_controller::command::Command;
 use netfold_controller::record::JobName;
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
+use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{JobView, Occurrence};
 use netfold_controller_api::v1;
 use tokio::sync::broadcast::error::RecvError;
@@ -147,7 +148,7 @@ struct Filter {
     page_size: usize,
     /// The last name of the page before.
     after: Option<JobName>,
-    scope: Scope,
+    scope: SnapshotScope,
 }
 
 impl Filter {
@@ -172,7 +173,7 @@ impl Filter {
             contains: request.contains.clone(),
             page_size: page_size as usize,
             after,
-            scope: if all_live { Scope::Live } else { Scope::All },
+            scope: if all_live { SnapshotScope::Live } else { SnapshotScope::All },
         })
     }
 

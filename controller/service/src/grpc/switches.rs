@@ -1,7 +1,8 @@
 //! The service `Switches`.
 
 use netfold_controller::command::Command;
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
+use netfold_controller::view::SnapshotScope;
 use netfold_controller_api::v1;
 use tonic::{Request, Response, Status};
 
@@ -20,7 +21,8 @@ impl Switches {
     }
 
     async fn described(&self, name: String, sight: &Sight) -> Result<v1::Switch, Status> {
-        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let snapshot =
+            self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         let switch = snapshot.switches.into_iter().find(|switch| switch.name == name);
         switch.map(|switch| convert::switch(switch, sight)).ok_or_else(|| not_found("switch", name))
     }
@@ -34,7 +36,8 @@ impl v1::switches_server::Switches for Switches {
     ) -> Result<Response<v1::ListSwitchesResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
-        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let snapshot =
+            self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         Ok(Response::new(v1::ListSwitchesResponse {
             switches: snapshot.switches.into_iter().map(|switch| convert::switch(switch, &sight)).collect(),
             links: snapshot.links.into_iter().map(convert::link).collect(),

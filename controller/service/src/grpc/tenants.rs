@@ -2,7 +2,8 @@
 
 use netfold_controller::command::Command;
 use netfold_controller::record::TenantRecord;
-use netfold_controller::server::{Control, Scope};
+use netfold_controller::server::Control;
+use netfold_controller::view::SnapshotScope;
 use netfold_controller_api::v1;
 use tonic::{Code, Request, Response, Status};
 
@@ -66,7 +67,8 @@ impl v1::tenants_server::Tenants for Tenants {
         let weight = (request.weight > 0).then_some(request.weight);
         let priority = request.priority.map(priority).transpose()?;
         self.execute(Command::SetTenant { name: name.clone(), quota, weight, priority, token: None }).await?;
-        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let snapshot =
+            self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         let tenant = snapshot.tenants.into_iter().find(|tenant| tenant.name == name);
         tenant.map(convert::tenant).map(Response::new).ok_or_else(|| not_found("tenant", name))
     }
@@ -88,7 +90,8 @@ impl v1::tenants_server::Tenants for Tenants {
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
-        let snapshot = self.control.snapshot(Scope::Live).await.map_err(|error| error.into_status())?;
+        let snapshot =
+            self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         let wanted =
             |name: &String| sight.has(name) && request.tenant.as_ref().is_none_or(|tenant| tenant == name);
         let tenants = snapshot.tenants.into_iter().filter(|tenant| wanted(&tenant.name));

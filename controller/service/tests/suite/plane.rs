@@ -7,7 +7,8 @@ use netfold_control::Band;
 use netfold_control::{Mode, Numerics};
 use netfold_controller::command::{Command, CommandError, Proof};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord, TokenHash};
-use netfold_controller::server::{Control, Scope, StandIn};
+use netfold_controller::server::{Control, StandIn};
+use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
     JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
     TreeView,
@@ -180,8 +181,8 @@ impl Plane {
 }
 
 impl StandIn for Plane {
-    fn snapshot(&self, scope: Scope) -> Snapshot {
-        let live = |job: &&JobView| scope == Scope::All || !job.trees.is_empty();
+    fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
+        let live = |job: &&JobView| scope == SnapshotScope::All || !job.trees.is_empty();
         let link = |a: &str, b: &str| LinkView {
             a: a.into(),
             b: b.into(),

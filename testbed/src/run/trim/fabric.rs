@@ -2,15 +2,15 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use netfold_controller::p4runtime::{
-    Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
-};
 use netfold_controller::tree::{Job, Plan, Shape, Site};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::profile::Profile;
 use netfold_p4::transit;
+use netfold_southbound::p4runtime::{
+    Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
+};
 use netfold_wire::{UDP_PORT, header};
 
 use super::super::bmv2::{CONTROL_PORT, controller_address, mac, switch_address, worker_address};

@@ -22,7 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-switch-p4runtime",
         &["netfold-wire", "netfold-io", "netfold-p4", "netfold-p4-runtime", "netfold-switch"],
     ),
-    ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4", "netfold-p4-runtime"]),
+    ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4"]),
+    ("netfold-southbound", &["netfold-wire", "netfold-p4", "netfold-p4-runtime", "netfold-controller"]),
     ("netfold-controller-api", &[]),
     ("netfold-collectives", &["netfold-proto"]),
     (
@@ -45,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
             "netfold-switch-p4runtime",
             "netfold-controller",
+            "netfold-southbound",
             "netfold-controller-api",
             "netfold-embedded",
         ],
@@ -66,6 +68,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
             "netfold-switch-p4runtime",
             "netfold-controller",
+            "netfold-southbound",
             "netfold-embedded",
             "netfold",
         ],
@@ -83,6 +86,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
             "netfold-switch-p4runtime",
             "netfold-controller",
+            "netfold-southbound",
             "netfold-controller-api",
             "netfold-embedded",
             "netfold-service",
@@ -95,8 +99,14 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The packages that may use an asynchronous runtime: the data path is synchronous. The testbed talks gRPC to bmv2's own
 /// data plane, on a thread of its own; so is the software switch's P4Runtime server, apart from the thread of the packets.
-const ASYNC: &[&str] =
-    &["netfold-controller", "netfold-service", "netfold-switch-p4runtime", "netfold-cli", "netfold-testbed"];
+const ASYNC: &[&str] = &[
+    "netfold-controller",
+    "netfold-southbound",
+    "netfold-service",
+    "netfold-switch-p4runtime",
+    "netfold-cli",
+    "netfold-testbed",
+];
 
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
@@ -104,6 +114,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-control", "dataplane/control/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
     ("netfold-controller", "controller/src/lib.rs"),
+    ("netfold-southbound", "controller/southbound/src/lib.rs"),
     ("netfold-controller-api", "controller/api/src/lib.rs"),
     ("netfold-embedded", "controller/embedded/src/lib.rs"),
     ("netfold-service", "controller/service/src/lib.rs"),

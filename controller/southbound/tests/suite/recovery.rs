@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use netfold_controller::p4runtime::ManagedConfig;
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::controller_entry;
 use netfold_p4::entry::TableEntry;
+use netfold_southbound::p4runtime::ManagedConfig;
 use netfold_wire::Kind;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

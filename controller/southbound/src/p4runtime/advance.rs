@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 
 use super::control::ControlPort;
-use crate::driver::DriverError;
+use netfold_controller::driver::DriverError;
 
 /// ADVANCE packets on their way at once. Below the depth of the shortest egress queue we know: 64 packets, in bmv2.
 const WINDOW: usize = 32;
@@ -39,7 +39,7 @@ struct Round<'c> {
 }
 
 /// Moves every set of the slots on to `chunk` and returns the newest chunk stored, as
-/// [`crate::SwitchDriver::advance`] wants it. `nonce` is a number that no recent call had.
+/// [`netfold_controller::SwitchDriver::advance`] wants it. `nonce` is a number that no recent call had.
 pub(crate) fn advance(
     control: &mut dyn ControlPort,
     nonce: u32,

@@ -1,7 +1,7 @@
 //! Several controllers of one switch.
 
-use netfold_controller::p4runtime::ManagedConfig;
 use netfold_controller::{DriverError, SwitchDriver};
+use netfold_southbound::p4runtime::ManagedConfig;
 
 use crate::rig::{Device, Watched, config, held, peer};
 use crate::steady::admit;

@@ -4,7 +4,7 @@
 //!   other controllers; [`connect()`] makes one of a switch in a topology. What a controller uses.
 //! - [`Pipeline`]: what such a switch is to run. [`Places`] and [`Attachment`]: how it gets to its peers.
 //! - [`Client`]: the calls of one controller to one switch, in blocking form; it stays in charge by its open stream.
-//! - [`P4RuntimeDriver`]: a [`SwitchDriver`](crate::SwitchDriver) on top that takes a switch over by emptying it; what the testbed
+//! - [`P4RuntimeDriver`]: a [`SwitchDriver`](netfold_controller::SwitchDriver) on top that takes a switch over by emptying it; what the testbed
 //!   uses for switches of its own.
 //! - [`ControlPort`]: where ADVANCE and PROBE packets go in and out, if not over the stream; over UDP with
 //!   [`UdpControlPort`].
@@ -20,9 +20,9 @@
 //! # Example
 //!
 //! ```no_run
-//! use netfold_controller::p4runtime::{Client, ClientConfig, DriverConfig, P4RuntimeDriver, UdpControlPort};
+//! use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, P4RuntimeDriver, UdpControlPort};
 //! use netfold_p4::{allreduce, profile::Profile};
-//! # fn neighbours() -> netfold_controller::p4runtime::Neighbours { Box::new(|_| None) }
+//! # fn neighbours() -> netfold_southbound::p4runtime::Neighbours { Box::new(|_| None) }
 //!
 //! # fn run(device_config: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
 //! let profile = Profile::hardware();

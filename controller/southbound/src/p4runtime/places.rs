@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 
 use super::driver::Neighbour;
-use crate::topology::Prefix;
+use netfold_controller::topology::Prefix;
 
 /// Knows where the peers of one switch are, without asking the switch.
 pub trait Places: Send {

@@ -11,7 +11,7 @@ use netfold_wire::Kind;
 use super::super::driver::Neighbour;
 use super::super::places::PortProblem;
 use super::super::state::{Key, State};
-use crate::driver::{DriverError, Held};
+use netfold_controller::driver::{DriverError, Held};
 
 /// A peer at a port of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tonic_prost::ProstCodec;
 
 use super::error::{P4RuntimeError, Rpc, UpdateFailure};
 use super::tls::{Connector, Fault};
-use crate::topology::Tls;
+use netfold_controller::topology::Tls;
 
 /// Largest message taken from a switch, in bytes: a P4Info with a compiled pipeline, or all entries of a table.
 const MESSAGE_LEN_MAX: usize = 64 << 20;

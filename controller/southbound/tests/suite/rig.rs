@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use netfold_controller::driver::Held;
-use netfold_controller::p4runtime::{Attachment, Managed, ManagedConfig, Pipeline, SwitchEvent};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
@@ -18,6 +17,7 @@ use netfold_p4_runtime::ports::{Call, ListRequest};
 use netfold_p4_runtime::schema::{decode_replica, encode_replica};
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
+use netfold_southbound::p4runtime::{Attachment, Managed, ManagedConfig, Pipeline, SwitchEvent};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
 use netfold_wire::header;

@@ -28,7 +28,7 @@ use super::desired::{Bound, Desired, port_error};
 use super::ports::{self, Description};
 use super::session::Session;
 use super::{ManagedConfig, Phase, Repaired, Shared, SwitchEvent, limits};
-use crate::driver::{DriverError, Limits};
+use netfold_controller::driver::{DriverError, Limits};
 
 /// Comparisons in a row, each of which finds what the one before has left, before the switch counts as broken.
 const PASSES_MAX: usize = 4;

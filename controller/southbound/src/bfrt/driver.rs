@@ -13,8 +13,8 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::BfrtError;
 use super::client::{Bfrt, BfrtConfig};
 use super::info::{Info, update};
-use crate::driver::{DriverError, Limits, SwitchDriver};
 use crate::p4runtime::{Bound, ControlPort, Desired, Key, Places, PortProblem, advance, port_error};
+use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_p4_runtime::bfrt::{
     ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType,
 };

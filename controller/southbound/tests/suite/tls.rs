@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::p4runtime::{
+use netfold_controller::topology::{SwitchId, Tls, Topology};
+use netfold_southbound::p4runtime::{
     Client, ClientConfig, ConnectError, Managed, ManagedConfig, P4RuntimeError, configure,
 };
-use netfold_controller::topology::{SwitchId, Tls, Topology};
 use netfold_switch_p4runtime as device;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 

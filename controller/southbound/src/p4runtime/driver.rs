@@ -23,7 +23,7 @@ use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
 use super::places::PortProblem;
 use super::tables::{Tables, group_update, groups};
-use crate::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 
 /// Where a peer is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -45,11 +45,11 @@ use super::packets::{PacketControlPort, PacketLine};
 use super::pipeline::Pipeline;
 use super::places::Attachment;
 use super::tls;
-use crate::driver::{DriverError, Held, Limits, SwitchDriver};
-use crate::topology::Tls;
 use call::{Answer, Call, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::Keeper;
+use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
+use netfold_controller::topology::Tls;
 
 /// Port by which bmv2, Tofino and the software switch exchange packets with a controller, unless told otherwise.
 pub const CPU_PORT: u16 = 510;

@@ -13,7 +13,7 @@ use super::desired::{Bound, port_error};
 use super::keeper::{Failure, Keeper, describe};
 use super::ports;
 use super::session::Session;
-use crate::driver::DriverError;
+use netfold_controller::driver::DriverError;
 
 impl Keeper {
     pub(super) async fn bind(

@@ -8,9 +8,9 @@ use std::time::Duration;
 use netfold_p4::entry::{Replica, TableEntry};
 
 use super::Repaired;
-use crate::driver::DriverError;
+use netfold_controller::driver::DriverError;
 
-/// One call of [`crate::SwitchDriver`], or of a handle's own.
+/// One call of [`netfold_controller::SwitchDriver`], or of a handle's own.
 #[derive(Debug)]
 pub(super) enum Request {
     Bind { port: u16, peer: SocketAddr },

@@ -17,7 +17,7 @@ use tower::Service;
 
 use super::meaning::Circumstances;
 use super::{TlsError, load};
-use crate::topology::Tls;
+use netfold_controller::topology::Tls;
 
 /// First bytes of a TLS alert: what a switch says to whoever does not speak TLS to it.
 const ALERT: [u8; 2] = [0x15, 0x03];

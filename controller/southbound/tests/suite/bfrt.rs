@@ -4,8 +4,6 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::time::Instant;
 
-use netfold_controller::bfrt::{BfrtConfig, BfrtDriver, BfrtError, BfrtProgram};
-use netfold_controller::p4runtime::{ControlPort, Neighbour};
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::entry::Replica;
@@ -13,6 +11,8 @@ use netfold_p4::profile::Profile;
 use netfold_p4_runtime::bfrt::{DataValue, TableData};
 use netfold_p4_runtime::config::{Match, MatchType};
 use netfold_p4_runtime::p4info;
+use netfold_southbound::bfrt::{BfrtConfig, BfrtDriver, BfrtError, BfrtProgram};
+use netfold_southbound::p4runtime::{ControlPort, Neighbour};
 use serde_json::{Value, json};
 
 use crate::fake_tofino::{Fake, GROUP, NODE};

@@ -17,8 +17,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, SignatureScheme};
 
-use crate::topology::Tls;
 pub(super) use connector::{Connector, Fault};
+use netfold_controller::topology::Tls;
 
 /// Longest file of certificates that is read, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use super::call::{BATCH_MAX, Reach, Remote};
 use super::error::P4RuntimeError;
 use super::stream::Stream;
 use super::tls;
-use crate::topology::Tls;
+use netfold_controller::topology::Tls;
 
 /// Election id unless told otherwise: above those that the usual shells take (2^64).
 pub const ELECTION_ID: u128 = 1 << 65;

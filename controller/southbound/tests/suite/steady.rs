@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use netfold_controller::driver::Held;
-use netfold_controller::p4runtime::{ManagedConfig, Pipeline, Repaired, SwitchEvent};
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{Child, job_entries};
 use netfold_p4::entry::Replica;
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::UpdateType;
+use netfold_southbound::p4runtime::{ManagedConfig, Pipeline, Repaired, SwitchEvent};
 
 use crate::rig::{
     Device, ELECTION, LANE_WORDS, Raw, Watched, config, entries, group, held, node, peer, replicas, update,
@@ -194,7 +194,7 @@ fn a_call_that_is_refused_half_way_leaves_nothing() {
 fn held_things_that_make_no_sense_are_refused_at_once() {
     let address = ([127, 0, 0, 1], 1).into();
     let refused = |held: Vec<Held>| {
-        netfold_controller::p4runtime::Managed::start(config(address), crate::rig::pipeline(), held, |_| {})
+        netfold_southbound::p4runtime::Managed::start(config(address), crate::rig::pipeline(), held, |_| {})
             .map(drop)
             .unwrap_err()
             .to_string()

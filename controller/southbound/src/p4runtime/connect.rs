@@ -13,8 +13,8 @@ use super::managed::{Managed, ManagedConfig, SwitchEvent};
 use super::pipeline::{Pipeline, PipelineError};
 use super::places::{Attachment, Neighbourhood};
 use super::tls::{self, TlsError};
-use crate::driver::Held;
-use crate::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
+use netfold_controller::driver::Held;
+use netfold_controller::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
 
 /// Words of lanes in a packet of a software switch whose profile the topology does not name: 1408 bytes.
 pub const LANE_WORDS_DEFAULT: u32 = 352;
