@@ -19,7 +19,7 @@ mod straggler;
 
 use std::path::PathBuf;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 pub use plot::{Bars, Groups, Lines, Plot, Series, svg};
 pub use report::{Report, Table};

@@ -125,7 +125,7 @@ impl From<ServerError> for LeafSpineError {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Namespaces, links and routes are there, and processes are started.
+    /// NamespaceSet, links and routes are there, and processes are started.
     Starting,
     /// All workers are admitted.
     Running {
@@ -220,5 +220,5 @@ impl Report {
 /// Removes what this process' runs have made in the machine's network, for a process that is about to exit in their midst. The
 /// processes of a run end with this one.
 pub fn abandon() {
-    crate::netns::sweep(|owner| owner == std::process::id());
+    netfold_testkit::namespace::remove_of(|owner| owner == std::process::id());
 }

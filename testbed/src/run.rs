@@ -270,7 +270,7 @@ pub struct Outcome {
 /// Removes what this process' runs have made in the machine's network, for a process that is about to exit in their midst.
 /// Switches end with the process. A run that was killed leaves that to the next one.
 pub fn abandon() {
-    crate::netns::sweep(|owner| owner == std::process::id());
+    netfold_testkit::namespace::remove_of(|owner| owner == std::process::id());
 }
 
 /// A job on running switches.

@@ -19,11 +19,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use netfold_io::vacant_address;
+use netfold_testkit::process::Process;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use crate::process::{Process, Said};
+use crate::process::{self, Output};
 use jobs::Job;
 
 /// Longest time for anything to be as it was before a kill.
@@ -128,8 +129,8 @@ pub struct Rig {
     config: Config,
     rng: StdRng,
     ports: Ports,
-    news: Receiver<Said>,
-    sender: Sender<Said>,
+    news: Receiver<Output>,
+    sender: Sender<Output>,
     started: u64,
     switch: Option<Process>,
     controller: Option<Process>,
@@ -206,7 +207,7 @@ impl Rig {
     fn spawn(&mut self, arguments: &[String]) -> Result<(u64, Process), SurviveError> {
         self.started += 1;
         let who = self.started;
-        let process = Process::start(&self.config.program, arguments, who, self.sender.clone());
+        let process = process::start(&self.config.program, arguments, who, self.sender.clone());
         Ok((who, process.map_err(|source| SurviveError::Start { source })?))
     }
 
@@ -446,8 +447,8 @@ impl Rig {
     }
 
     fn listen(&mut self) {
-        while let Ok(said) = self.news.try_recv() {
-            self.jobs.iter_mut().for_each(|job| job.hear(&said));
+        while let Ok(output) = self.news.try_recv() {
+            self.jobs.iter_mut().for_each(|job| job.record(&output));
         }
     }
 
@@ -464,7 +465,7 @@ impl Rig {
             if begun.elapsed() > PATIENCE {
                 let said = [("switch", &self.switch), ("controller", &self.controller)];
                 let said = said.map(|(name, process)| {
-                    format!("{name}: {}", process.as_ref().map(Process::errors).unwrap_or_default())
+                    format!("{name}: {}", process.as_ref().map(Process::stderr).unwrap_or_default())
                 });
                 let words: Vec<String> = self.jobs.iter().flat_map(Job::errors).collect();
                 let what = format!("{what}; {}; workers: {}", said.join("; "), words.join("; "));

@@ -18,8 +18,9 @@ use netfold_control::{Credentials, Event, Join, Mode, Request};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::process::{Process, Said};
-use crate::sample::Sample;
+use crate::process::{self, Output};
+use netfold_testkit::process::Process;
+use netfold_testkit::sample::Sample;
 
 /// Longest time for a process to start, or for a job to be admitted.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -112,19 +113,19 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> AdmissionError {
     move |source| AdmissionError::Io { what, source }
 }
 
-/// A process with what it says.
+/// A process and its output.
 struct Running {
     process: Process,
     name: &'static str,
-    said: Receiver<Said>,
+    output: Receiver<Output>,
 }
 
 impl Running {
     fn start(config: &Config, name: &'static str, arguments: &str) -> Result<Self, AdmissionError> {
         let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-        let (sender, said): (Sender<Said>, _) = mpsc::channel();
-        let process = Process::start(&config.program, &words, 0, sender);
-        Ok(Self { process: process.map_err(cannot("start the program under test"))?, name, said })
+        let (sender, output): (Sender<Output>, _) = mpsc::channel();
+        let process = process::start(&config.program, &words, 0, sender);
+        Ok(Self { process: process.map_err(cannot("start the program under test"))?, name, output })
     }
 
     /// The next line that is `wanted`.
@@ -135,11 +136,11 @@ impl Running {
     ) -> Result<Value, AdmissionError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Said { line: Some(line), .. }) if wanted(&line) => return Ok(line),
-                Ok(Said { line: Some(_), .. }) => {}
-                Ok(Said { line: None, .. }) | Err(_) => {
-                    let errors = self.process.errors();
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Output { line: Some(line), .. }) if wanted(&line) => return Ok(line),
+                Ok(Output { line: Some(_), .. }) => {}
+                Ok(Output { line: None, .. }) | Err(_) => {
+                    let errors = self.process.stderr();
                     return Err(AdmissionError::Silent { name: self.name, event, errors });
                 }
             }

@@ -9,7 +9,7 @@ use netfold::Mode;
 use netfold_control::Congestion;
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 use super::all_reduce::{AllReduceBench, BenchError, Config as Job, Transport};
 

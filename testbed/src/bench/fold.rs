@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::bmv2::missing_tool;
 use crate::differential::{Bmv2Rig, RigError, Sequence, Settings};
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 /// Workers of the job with lanes: one packet in this many starts a slot, one completes it.
 const WORKERS: u16 = 8;

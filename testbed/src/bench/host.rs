@@ -10,7 +10,7 @@ use std::time::Instant;
 use netfold_io::vacant_address;
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 use super::peers::{
     Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,

@@ -23,7 +23,7 @@ use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 pub use backend::{Backend, all, named};
 

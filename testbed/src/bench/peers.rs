@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 pub(crate) use process::Process;
 

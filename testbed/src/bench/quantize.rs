@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use netfold::quantize::{Lanes, Quantizer, RoundingRng};
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 /// Which way the kernel works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

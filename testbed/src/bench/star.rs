@@ -13,7 +13,7 @@ use std::time::Instant;
 use netfold::Mode;
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 use super::peers::{
     Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,

@@ -6,7 +6,7 @@ use netfold_proto::congestion::Favour;
 
 use super::{Bars, ExperimentError, Groups, Lines, Plot, Report, Series, Table};
 use crate::flow::{HyperFlow, Job, Outcome, Pace, run as simulate};
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 /// Bytes a second of the link.
 const RATE: f64 = 12.5e9;

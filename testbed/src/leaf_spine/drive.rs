@@ -20,7 +20,7 @@ use super::network::{self, Fabric, LEAVES, SWITCHES, switch_name};
 use super::process::{News, Process, Who};
 use super::worker::{JOB, Line, TENANT};
 use super::{Config, Fault, Leaf, LeafSpineError, Place, Progress, Report, Slots, TREES, Times, TreeReport};
-use crate::netns;
+use netfold_testkit::namespace;
 
 /// Port on rank 0's host where the workers meet.
 const MEETING_PORT: u16 = 20100;
@@ -83,7 +83,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Namespaces, switches and the controller, to the point where it has all switches.
+    /// NamespaceSet, switches and the controller, to the point where it has all switches.
     fn start(config: &'a Config) -> Result<Self, LeafSpineError> {
         let fabric =
             Fabric::build(config.workers).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
@@ -382,7 +382,7 @@ fn start_controller(fabric: &Fabric, news: &Sender<News>) -> Result<ServerHandle
         let _ = news.send(News::Event(Instant::now(), event.clone()));
     };
     let serve = move || Server::over(network::controller_address(), settings, plane)?.on_event(tell).spawn();
-    let entered = netns::within(&fabric.controller(), serve);
+    let entered = namespace::within(&fabric.controller(), serve);
     Ok(entered.map_err(|error| LeafSpineError::Network(Box::new(error)))??)
 }
 

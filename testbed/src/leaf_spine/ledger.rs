@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::sample::Sample;
+use netfold_testkit::sample::Sample;
 
 use super::worker::Operation;
 

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use netfold_wire::UDP_PORT;
 
-use crate::netns::{CommandFailed, Namespaces, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
 /// Number of leaves, and of spines.
 pub(super) const LEAVES: usize = 2;
@@ -34,7 +34,7 @@ const FORWARDING: &str = "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 ne
 
 /// The namespaces. Dropping it removes everything.
 pub(super) struct Fabric {
-    names: Namespaces,
+    names: NamespaceSet,
     workers: u16,
 }
 
@@ -73,8 +73,8 @@ fn link_ends(leaf: usize, spine: usize) -> (Ipv4Addr, Ipv4Addr) {
 
 impl Fabric {
     /// The fabric, with as many hosts as workers, dealt evenly to the leaves: the first half at the first.
-    pub(super) fn build(workers: u16) -> Result<Self, CommandFailed> {
-        let mut fabric = Self { names: Namespaces::new(), workers };
+    pub(super) fn build(workers: u16) -> Result<Self, CommandError> {
+        let mut fabric = Self { names: NamespaceSet::new(), workers };
         fabric.names.add('t', 0)?;
         let controller = fabric.controller();
         fabric.on(&controller, "link set lo up")?;
@@ -102,7 +102,7 @@ impl Fabric {
     }
 
     /// A switch on its own, but for its management link.
-    fn add_switch(&mut self, switch: usize) -> Result<(), CommandFailed> {
+    fn add_switch(&mut self, switch: usize) -> Result<(), CommandError> {
         self.names.add('s', switch)?;
         let (name, controller) = (self.switch(switch), self.controller());
         command(&format!("ip netns exec {name} sysctl -q -w {FORWARDING}"))?;
@@ -115,7 +115,7 @@ impl Fabric {
     }
 
     /// What a leaf has and a spine has not: hosts, which reach the controller over it.
-    fn add_leaf(&self, leaf: usize) -> Result<(), CommandFailed> {
+    fn add_leaf(&self, leaf: usize) -> Result<(), CommandError> {
         let name = self.switch(leaf);
         self.on(&name, "link add br0 type bridge")?;
         self.on(&name, &format!("addr add {}/24 dev br0", address(1 + leaf as u8, 254)))?;
@@ -125,7 +125,7 @@ impl Fabric {
     }
 
     /// A link between a leaf and a spine, and the spine's routes over it.
-    fn link(&self, leaf: usize, spine: usize) -> Result<(), CommandFailed> {
+    fn link(&self, leaf: usize, spine: usize) -> Result<(), CommandError> {
         let (below, above) = (self.switch(leaf), self.switch(LEAVES + spine));
         let (lower, upper) = link_ends(leaf, spine);
         command(&format!(
@@ -142,7 +142,7 @@ impl Fabric {
     }
 
     /// A leaf's routes to the other leaves and their hosts: over all spines.
-    fn spread(&self, leaf: usize) -> Result<(), CommandFailed> {
+    fn spread(&self, leaf: usize) -> Result<(), CommandError> {
         let hops: Vec<String> =
             (0..SPINES).map(|spine| format!("nexthop via {}", link_ends(leaf, spine).1)).collect();
         for other in (0..LEAVES).filter(|other| *other != leaf) {
@@ -155,7 +155,7 @@ impl Fabric {
         Ok(())
     }
 
-    fn add_host(&mut self, rank: u16) -> Result<(), CommandFailed> {
+    fn add_host(&mut self, rank: u16) -> Result<(), CommandError> {
         self.names.add('h', usize::from(rank))?;
         let (name, leaf) = (self.host(rank), self.leaf_of(rank));
         let switch = self.switch(leaf);
@@ -167,12 +167,12 @@ impl Fabric {
         self.on(&name, &format!("route add default via {}", address(1 + leaf as u8, 254)))
     }
 
-    fn on(&self, namespace: &str, words: &str) -> Result<(), CommandFailed> {
+    fn on(&self, namespace: &str, words: &str) -> Result<(), CommandError> {
         command(&format!("ip -n {namespace} {words}"))
     }
 
     /// Takes all links of a spine down, as a loss of power does.
-    pub(super) fn cut_off(&self, spine: usize) -> Result<(), CommandFailed> {
+    pub(super) fn cut_off(&self, spine: usize) -> Result<(), CommandError> {
         let name = self.switch(spine);
         for link in (0..LEAVES).map(|leaf| format!("down{leaf}")).chain(["mgmt0".to_owned()]) {
             self.on(&name, &format!("link set {link} down"))?;

@@ -32,7 +32,7 @@ pub(super) enum News {
 /// A process with a name, killed when this is dropped.
 pub(super) struct Process {
     name: String,
-    running: process::Process,
+    running: netfold_testkit::process::Process,
 }
 
 impl Process {
@@ -51,7 +51,7 @@ impl Process {
             news.send(heard).is_ok()
         };
         // Ctrl-C is for this process, which ends the others.
-        match process::Process::run(command.process_group(0), hear) {
+        match process::run(command.process_group(0), hear) {
             Ok(running) => Ok(Self { name, running }),
             Err(source) => Err(LeafSpineError::Start { name, source }),
         }
@@ -59,7 +59,7 @@ impl Process {
 
     /// Writes a line to its standard input. One that has ended is told nothing: its end is in the queue.
     pub(super) fn tell(&mut self, line: &str) {
-        self.running.tell(line);
+        self.running.write_line(line);
     }
 
     /// Kills it as `kill -9` does.
@@ -69,13 +69,13 @@ impl Process {
 
     /// Whether it has ended otherwise than well.
     pub(super) fn has_failed(&mut self) -> bool {
-        !self.running.wait().is_ok_and(|status| status.success())
+        !self.running.join().is_ok_and(|status| status.success())
     }
 
     /// That it failed, with its last words.
     pub(super) fn failed(&mut self, what: &str) -> LeafSpineError {
         self.running.kill();
-        let said = self.running.errors().lines().collect::<Vec<_>>().join("; ");
+        let said = self.running.stderr().lines().collect::<Vec<_>>().join("; ");
         LeafSpineError::Process { name: self.name.clone(), what: what.into(), said }
     }
 }

@@ -12,11 +12,11 @@ use netfold_wire::{UDP_PORT, header};
 
 use super::fabric::Carrier;
 use super::{Config, RunError};
-use crate::netns::{CommandFailed, Namespaces, command, within};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
 /// Namespaces with what is open in them.
 pub(super) struct Network {
-    pub(super) namespaces: Namespaces,
+    pub(super) namespaces: NamespaceSet,
     pub(super) switches: Vec<Box<dyn PacketIo>>,
     pub(super) workers: Vec<Box<dyn PacketIo>>,
     pub(super) switch_addresses: Vec<Option<SocketAddr>>,
@@ -60,7 +60,7 @@ enum Place {
 }
 
 impl Place {
-    fn namespace(self, names: &Namespaces) -> String {
+    fn namespace(self, names: &NamespaceSet) -> String {
         match self {
             Self::Switch(switch) => names.name('s', switch),
             Self::Worker(rank) => names.name('w', rank),
@@ -92,8 +92,8 @@ fn choice(carrier: Carrier, (number, devices): (usize, usize), mtu: usize) -> Re
     words.parse().map_err(|error| RunError::Network(Box::new(error)))
 }
 
-fn build(switches: usize, workers: usize, mtu: usize) -> Result<Namespaces, CommandFailed> {
-    let mut names = Namespaces::new();
+fn build(switches: usize, workers: usize, mtu: usize) -> Result<NamespaceSet, CommandError> {
+    let mut names = NamespaceSet::new();
     names.add('h', 0)?;
     let hub = names.name('h', 0);
     command(&format!("ip -n {hub} link add br0 type bridge"))?;

@@ -20,7 +20,7 @@ use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
 use super::{Config, RunError, SwitchKind, raw};
-use crate::netns::Namespaces;
+use netfold_testkit::namespace::NamespaceSet;
 
 pub(super) type End = Box<dyn PacketIo>;
 
@@ -28,7 +28,7 @@ pub(super) type End = Box<dyn PacketIo>;
 struct Threads {
     all: Vec<(Handle, Option<Thread>)>,
     /// Where their packets go, if that goes with the run.
-    _namespaces: Option<Namespaces>,
+    _namespaces: Option<NamespaceSet>,
 }
 
 type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
@@ -100,7 +100,7 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunErro
 
 /// What packets go through; of rings nothing yet, because they follow the plan.
 struct Ends {
-    namespaces: Option<Namespaces>,
+    namespaces: Option<NamespaceSet>,
     ios: Vec<End>,
     addresses: Vec<Option<SocketAddr>>,
     workers: Vec<End>,

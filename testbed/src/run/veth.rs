@@ -25,22 +25,22 @@ use super::fabric::{Carrier, Counted, Fabric, Keeper};
 use super::remote::Shared;
 use super::{Config, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
-use crate::netns::{CommandFailed, Namespaces, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
-impl From<CommandFailed> for RunError {
-    fn from(error: CommandFailed) -> Self {
+impl From<CommandError> for RunError {
+    fn from(error: CommandError) -> Self {
         Self::Network(Box::new(error))
     }
 }
 
 /// Runs a closure on a thread of its own within a network namespace.
 pub(super) fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
-    crate::netns::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
+    crate::namespace::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
 }
 
 /// Whether namespaces can be made here, and faults of these kinds on links between switches; else why not.
 pub(super) fn unavailable(config: &Config) -> Option<String> {
-    let mut trial = Namespaces::new();
+    let mut trial = NamespaceSet::new();
     if let Err(error) = trial.add('t', 0) {
         return Some(format!("no network namespaces here: {}", error.said));
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Netem {
 struct Switches {
     drivers: Vec<Shared>,
     processes: Vec<Bmv2>,
-    _namespaces: Namespaces,
+    _namespaces: NamespaceSet,
 }
 
 impl Keeper for Switches {
@@ -132,8 +132,8 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
 }
 
 /// Makes the namespaces and everything between them.
-fn build(config: &Config, plan: &Plan) -> Result<Namespaces, CommandFailed> {
-    let mut names = Namespaces::new();
+fn build(config: &Config, plan: &Plan) -> Result<NamespaceSet, CommandError> {
+    let mut names = NamespaceSet::new();
     let mtu = OUTER_LEN - 14 + header::LEN + config.payload_bytes as usize;
     let mtu = mtu.max(1500);
     for switch in 0..plan.places().len() {
@@ -185,7 +185,7 @@ pub(super) fn host(
     own: SocketAddrV4,
     switch: SocketAddrV4,
     mtu: usize,
-) -> Result<(), CommandFailed> {
+) -> Result<(), CommandError> {
     let (ip, to) = (own.ip(), switch.ip());
     let (own_mac, to_mac) = (colons(mac(*ip)), colons(mac(*to)));
     command(&format!("ip -n {name} link set {interface} address {own_mac} mtu {mtu} up"))?;

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use netfold_testkit::process::Process;
 use serde_json::Value;
 
 use super::words;
-use crate::process::{Process, Said};
+use crate::process::Output;
 
 /// All-reduces that a worker does: more than there is time for.
 const ITERATIONS: u32 = 1_000_000_000;
@@ -116,9 +117,9 @@ impl Job {
         }
     }
 
-    pub(super) fn hear(&mut self, said: &Said) {
-        let Some(worker) = self.workers.iter_mut().find(|worker| worker.who == said.who) else { return };
-        let Some(line) = &said.line else {
+    pub(super) fn record(&mut self, output: &Output) {
+        let Some(worker) = self.workers.iter_mut().find(|worker| worker.who == output.process) else { return };
+        let Some(line) = &output.line else {
             worker.ended = true;
             return;
         };
@@ -164,12 +165,12 @@ impl Job {
     /// What workers said when they ended that nobody killed.
     pub(super) fn last_words(&self) -> Vec<String> {
         let ended = self.workers.iter().filter(|worker| worker.ended && !worker.killed);
-        ended.map(|worker| worker.error.clone().unwrap_or_else(|| worker.process.errors())).collect()
+        ended.map(|worker| worker.error.clone().unwrap_or_else(|| worker.process.stderr())).collect()
     }
 
     /// What all workers wrote on standard error.
     pub(super) fn errors(&self) -> Vec<String> {
-        self.workers.iter().map(|worker| worker.process.errors()).filter(|text| !text.is_empty()).collect()
+        self.workers.iter().map(|worker| worker.process.stderr()).filter(|text| !text.is_empty()).collect()
     }
 
     fn find<'a>(&self, live: &'a [Value]) -> Option<&'a Value> {

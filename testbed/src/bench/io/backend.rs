@@ -16,7 +16,7 @@ use super::crowd::Workers;
 use super::frames::{Frames, WORKERS_IP, WORKERS_MAC};
 use super::sockets::{DATAGRAM_LEN, Sockets};
 use super::{Config, IoBenchError};
-use crate::netns::{CommandFailed, Namespaces, command, within};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
 /// The switch's address on a pair of interfaces, of the network for benchmarks (RFC 2544).
 const HUB_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -141,9 +141,9 @@ fn shared(window: u32) -> Result<Opened, IoBenchError> {
 }
 
 /// A pair of virtual interfaces in a namespace of their own.
-fn pair() -> Result<(Namespaces, String), IoBenchError> {
-    let make = || -> Result<(Namespaces, String), CommandFailed> {
-        let mut namespaces = Namespaces::new();
+fn pair() -> Result<(NamespaceSet, String), IoBenchError> {
+    let make = || -> Result<(NamespaceSet, String), CommandError> {
+        let mut namespaces = NamespaceSet::new();
         namespaces.add('h', 0)?;
         let name = namespaces.name('h', 0);
         command(&format!(
@@ -173,7 +173,7 @@ fn crowd(window: u32) -> Result<Box<dyn Workers>, IoError> {
 /// Calls `open` in the namespace and puts both ends together.
 fn on_a_pair(
     window: u32,
-    prepare: impl FnOnce(&str) -> Result<(), CommandFailed>,
+    prepare: impl FnOnce(&str) -> Result<(), CommandError>,
     open: impl FnOnce() -> Result<Box<dyn PacketIo>, IoBenchError> + Send,
 ) -> Result<Opened, IoBenchError> {
     let (namespaces, name) = pair()?;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-use crate::netns::{CommandFailed, Namespaces, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
 /// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets
 /// itself, at the cost of most of the processor.
@@ -14,14 +14,14 @@ const LIMIT: u32 = 4 << 20;
 
 /// Hosts around a switch. Dropping it removes everything.
 pub(super) struct Star {
-    names: Namespaces,
+    names: NamespaceSet,
     hosts: u16,
 }
 
 impl Star {
     /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go.
-    pub(super) fn build(hosts: u16, rate: Option<f64>) -> Result<Self, CommandFailed> {
-        let mut names = Namespaces::new();
+    pub(super) fn build(hosts: u16, rate: Option<f64>) -> Result<Self, CommandError> {
+        let mut names = NamespaceSet::new();
         names.add('s', 0)?;
         let switch = names.name('s', 0);
         command(&format!("ip -n {switch} link set lo up"))?;

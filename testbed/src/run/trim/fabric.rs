@@ -17,7 +17,7 @@ use super::super::bmv2::{CONTROL_PORT, controller_address, mac, switch_address, 
 use super::super::veth::{host, within};
 use super::{CLASSES, Config, PAYLOAD, RunError, TRIM_DEPTH};
 use crate::bmv2::{Bmv2, Bmv2Config, compile, missing_tool};
-use crate::netns::{CommandFailed, Namespaces, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
 /// Number of the switch that folds; those of racks follow.
 const FOLD: usize = 0;
@@ -37,7 +37,7 @@ pub(super) struct Fabric {
     pub(super) plan: Plan,
     _racks: Vec<P4RuntimeDriver>,
     _processes: Vec<Bmv2>,
-    namespaces: Namespaces,
+    namespaces: NamespaceSet,
 }
 
 /// A rank's socket. Its port is Netfold's, so that switches on the way know a RESULT.
@@ -125,9 +125,9 @@ fn plan(config: &Config, profile: &Profile) -> Result<Plan, RunError> {
     Ok(Plan::new(job, &shape, &[site], &ranks)?)
 }
 
-/// Namespaces, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
-fn build(config: &Config) -> Result<Namespaces, CommandFailed> {
-    let mut names = Namespaces::new();
+/// NamespaceSet, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
+fn build(config: &Config) -> Result<NamespaceSet, CommandError> {
+    let mut names = NamespaceSet::new();
     for switch in 0..=config.racks {
         names.add('s', switch)?;
         let name = names.name('s', switch);
@@ -136,7 +136,7 @@ fn build(config: &Config) -> Result<Namespaces, CommandFailed> {
         command(&format!("ip -n {name} link set p{CONTROL_PORT} up"))?;
     }
     let fold = names.name('s', FOLD);
-    let attach = |names: &mut Namespaces, rack: usize, kind, number, own: SocketAddrV4, port: u16| {
+    let attach = |names: &mut NamespaceSet, rack: usize, kind, number, own: SocketAddrV4, port: u16| {
         names.add(kind, number)?;
         let (end, switch) = (names.name(kind, number), names.name('s', rack + 1));
         command(&format!("ip link add eth0 netns {end} type veth peer name p{port} netns {switch}"))?;
@@ -168,7 +168,7 @@ fn start(
     config: &Config,
     switch: usize,
     profile: &Profile,
-    namespaces: &Namespaces,
+    namespaces: &NamespaceSet,
 ) -> Result<(Bmv2, P4RuntimeDriver), RunError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
     let ports: Vec<u16> = match switch {

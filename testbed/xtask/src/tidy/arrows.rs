@@ -8,11 +8,12 @@ use crate::tree;
 /// What each package may depend on, build dependencies included. A new package must be entered here and in
 /// docs/architecture.md.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("netfold-testkit", &[]),
     ("netfold-wire", &[]),
     ("netfold-control", &["netfold-wire"]),
     ("netfold-proto", &["netfold-wire", "netfold-control"]),
     ("netfold-io", &["netfold-wire"]),
-    ("netfold-io-conformance", &["netfold-io"]),
+    ("netfold-io-conformance", &["netfold-io", "netfold-testkit"]),
     ("netfold-dpdk-sys", &[]),
     ("netfold-dpdk", &["netfold-io", "netfold-dpdk-sys"]),
     ("netfold-p4", &["netfold-wire", "netfold-control"]),
@@ -71,6 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-southbound",
             "netfold-embedded",
             "netfold",
+            "netfold-testkit",
         ],
     ),
     (

@@ -2,32 +2,32 @@
 
 /// Values in ascending order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Sample(Vec<f64>);
+pub struct Sample(Vec<f64>);
 
 impl Sample {
     /// The value that so many in a hundred lie below, by rank and not interpolated; the greatest for 100, 0 of none.
-    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+    pub fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
         self.0.get(rank).copied().unwrap_or(0.0)
     }
 
     /// The value in the middle, of two the greater; 0 of none.
-    pub(crate) fn median(&self) -> f64 {
+    pub fn median(&self) -> f64 {
         self.percentile(50)
     }
 
     /// The least, 0 of none.
-    pub(crate) fn least(&self) -> f64 {
+    pub fn least(&self) -> f64 {
         self.percentile(0)
     }
 
     /// The greatest, 0 of none.
-    pub(crate) fn most(&self) -> f64 {
+    pub fn most(&self) -> f64 {
         self.percentile(100)
     }
 
     /// The values, least first.
-    pub(crate) fn into_values(self) -> Vec<f64> {
+    pub fn into_values(self) -> Vec<f64> {
         self.0
     }
 }

@@ -1,0 +1,16 @@
+//! What the tests of several packages, and the testbed's own programs, need. It depends on no other package of the workspace, so that
+//! every one can use it.
+//!
+//! - [`allocation`]: counts the allocations of each thread.
+//! - [`job`]: runs a collective operation on a thread per rank and verifies every element.
+//! - [`namespace`]: network namespaces, with or without a name, and pairs of virtual interfaces.
+//! - [`process`]: child processes that are killed when dropped.
+//! - [`sample`]: order statistics of repeated measurements.
+//! - [`wait`]: polls a condition until a deadline.
+
+pub mod allocation;
+pub mod job;
+pub mod namespace;
+pub mod process;
+pub mod sample;
+pub mod wait;

@@ -1,0 +1,69 @@
+//! Waiting for a condition. The deadlines are hang guards: generous, because tests share the machine, and never what a test measures.
+
+use std::fmt::Display;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take before it is a failure.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pause between two evaluations of a condition.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Waits until a condition holds.
+///
+/// # Panics
+///
+/// When it does not within [`HANG_TIMEOUT`].
+#[track_caller]
+pub fn eventually(what: impl Display, mut condition: impl FnMut() -> bool) {
+    poll(what, || condition().then_some(()));
+}
+
+/// Waits until `attempt` returns a value, and returns it.
+///
+/// # Panics
+///
+/// When it does not within [`HANG_TIMEOUT`].
+#[track_caller]
+pub fn poll<T>(what: impl Display, attempt: impl FnMut() -> Option<T>) -> T {
+    poll_within(HANG_TIMEOUT, what, attempt)
+}
+
+/// Waits until `attempt` returns a value, and returns it.
+///
+/// # Panics
+///
+/// When it does not within `timeout`.
+#[track_caller]
+pub fn poll_within<T>(timeout: Duration, what: impl Display, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_evaluated_until_it_holds() {
+        let mut calls = 0;
+        eventually("third call", || {
+            calls += 1;
+            calls == 3
+        });
+        assert_eq!(poll("a value", || Some(calls)), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "not within 0ns: nothing")]
+    fn a_condition_that_never_holds_is_named() {
+        poll_within(Duration::ZERO, "nothing", || None::<()>);
+    }
+}
