@@ -1,36 +1,16 @@
 //! The engine allocates for an operation, not for a packet.
-#![expect(unsafe_code, reason = "a counting allocator")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use netfold::{Admission, Communicator, Mode, ReduceOp};
 use netfold_io::{IoError, PacketIo, Received, loopback::star};
+use netfold_testkit::allocation::{self, CountingAllocator};
 use netfold_wire::{Kind, Packet};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract, handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract, handed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A switch for one worker turns packets round in place, without allocating itself.
 fn mirror(mut io: impl PacketIo) {
@@ -92,9 +72,9 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         .unwrap();
     let count = |tensor: &mut [f32]| {
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap(); // first uses of anything
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocation::of_all_threads();
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap();
-        ALLOCATIONS.load(Ordering::Relaxed) - before
+        allocation::of_all_threads() - before
     };
     let small = count(&mut [1.0; 1280]); // 10 packets
     let large = count(&mut vec![1.0; 1_280_000]); // 10,000 packets

@@ -2,12 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, Error, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_testkit::namespace;
 
 fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
     let comm = Communicator::builder()
@@ -65,21 +65,7 @@ fn short_mtu() {
 
 #[test]
 fn packets_that_do_not_fit_the_way_are_an_error() {
-    let exe = std::env::current_exe().unwrap();
-    let script = "ip link set lo mtu 1463 && ip link set lo up && echo READY && exec \"$0\" --exact --ignored short_mtu";
-    let output =
-        Command::new("unshare").args(["--map-root-user", "--net", "sh", "-c", script]).arg(exe).output();
-    let skipped = match output {
-        Ok(output) if output.stdout.starts_with(b"READY") => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}");
-            return;
-        }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
-    assert!(std::env::var_os("REQUIRE_NET_ADMIN").is_none(), "no network namespace to test in: {skipped}");
-    println!("skipped: no network namespace to test in: {skipped}");
+    namespace::ignored_test("ip link set lo mtu 1463 && ip link set lo up", "short_mtu");
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! In steady state a DPDK link and the adapter above it allocate nothing.
-#![expect(unsafe_code, reason = "counting allocations takes a global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,31 +7,10 @@ use std::time::Duration;
 use netfold_dpdk::{Dpdk, Eal, Huge, Options, Port, PortConfig, ring_queues};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::{PacketIo, PortId, Transmit};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is the system allocator's with the same arguments, and counting allocates nothing: the cell has no
-// destructor and is there from the start.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the ones that are asked for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the ones that are asked for, and the pointer came from there.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use netfold_testkit::allocation::{self, CountingAllocator};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Moves bursts there and back, and returns how many datagrams moved and how many allocations that took after a while.
 fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64, u64) {
@@ -43,7 +19,7 @@ fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64
         (0..64).map(|index| Transmit { port: PortId(0), offset: index * 100, len: 100 }).collect();
     let (mut batch, mut echo) = (far.capabilities().batch(), Vec::with_capacity(1024));
     // The vectors and the batch are not the link's.
-    let before = (near.counters().rx_packets, ALLOCATIONS.get());
+    let before = (near.counters().rx_packets, allocation::of_this_thread());
     for _ in 0..count {
         near.transmit(&memory, &packets).expect("transmit");
         near.wait(Duration::ZERO).expect("wait");
@@ -55,7 +31,7 @@ fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64
         while near.receive(&mut batch).expect("receive") > 0 {}
         far.wait(Duration::ZERO).expect("wait");
     }
-    (near.counters().rx_packets - before.0, ALLOCATIONS.get() - before.1)
+    (near.counters().rx_packets - before.0, allocation::of_this_thread() - before.1)
 }
 
 fn eal() -> Eal {
@@ -109,12 +85,12 @@ fn threads_of_one_device() {
     std::thread::scope(|scope| {
         let owner = scope.spawn(|| {
             let mut batch = first.capabilities().batch();
-            let before = ALLOCATIONS.get();
+            let before = allocation::of_this_thread();
             while !stop.load(Ordering::Acquire) {
                 first.wait(Duration::from_millis(10)).expect("wait");
                 first.receive(&mut batch).expect("receive");
             }
-            ALLOCATIONS.get() - before
+            allocation::of_this_thread() - before
         });
         let mut moved = 0;
         let mut allocations = 0;

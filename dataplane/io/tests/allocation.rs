@@ -1,38 +1,14 @@
 //! In steady state nothing is allocated per packet.
-#![expect(unsafe_code, reason = "counting allocations takes a global allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::{PacketIo, PortId, Transmit, loopback};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call goes to `System` with the same arguments; counting allocates nothing (the cell has no destructor
-// and is initialised at compile time).
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`; the pointer came from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use netfold_testkit::allocation::{self, CountingAllocator};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Moves bursts to `far` and back, and returns how many allocations that took after a warm-up.
 fn allocations(near: impl PacketIo, far: impl PacketIo) -> u64 {
@@ -62,7 +38,7 @@ fn counted(mut near: impl PacketIo, mut far: impl PacketIo) -> (u64, f64) {
     let mut before = 0;
     for round in 0..400 {
         if round == 200 {
-            before = ALLOCATIONS.get();
+            before = allocation::of_this_thread();
         }
         near.transmit(&memory, &packets).expect("transmit");
         near.wait(Duration::ZERO).expect("wait");
@@ -77,7 +53,7 @@ fn counted(mut near: impl PacketIo, mut far: impl PacketIo) -> (u64, f64) {
         far.wait(Duration::ZERO).expect("wait");
     }
     assert!(near.counters().rx_packets > 1000, "{:?}", near.counters());
-    let (count, counters) = (ALLOCATIONS.get() - before, near.counters());
+    let (count, counters) = (allocation::of_this_thread() - before, near.counters());
     (count, (counters.rx_calls + counters.tx_calls) as f64 / counters.rx_packets as f64)
 }
 
@@ -224,12 +200,12 @@ fn threads_of_one_interface() {
         let ended = Ended(&stop, waker);
         let owner = scope.spawn(|| {
             let mut batch = first.capabilities().batch();
-            let before = ALLOCATIONS.get();
+            let before = allocation::of_this_thread();
             while !stop.load(Ordering::Acquire) {
                 first.wait(Duration::from_secs(20)).expect("wait");
                 first.receive(&mut batch).expect("receive");
             }
-            ALLOCATIONS.get() - before
+            allocation::of_this_thread() - before
         });
         let (count, calls) = counted(near, far);
         drop(ended);

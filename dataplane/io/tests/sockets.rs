@@ -1,11 +1,11 @@
 //! What only some backends can do: unknown sources, binding, refusals, segmentation, back-pressure, lost peers.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use netfold_io::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
 use netfold_io::{IoError, Null, PacketIo, PortId, RxBatch, Transmit, loopback};
+use netfold_testkit::namespace;
 use netfold_wire::{Dscp, Packet, VERSION};
 
 const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -276,21 +276,7 @@ fn short_mtu() {
 
 #[test]
 fn segmentation_is_given_up_where_the_route_refuses_it() {
-    let exe = std::env::current_exe().unwrap();
-    let script = "ip link set lo mtu 1400 && ip link set lo up && echo READY && exec \"$0\" --exact --ignored short_mtu";
-    let output =
-        Command::new("unshare").args(["--map-root-user", "--net", "sh", "-c", script]).arg(exe).output();
-    let skipped = match output {
-        Ok(output) if output.stdout.starts_with(b"READY") => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}");
-            return;
-        }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
-    assert!(std::env::var_os("REQUIRE_NET_ADMIN").is_none(), "no network namespace to test in: {skipped}");
-    println!("skipped: no network namespace to test in: {skipped}");
+    namespace::ignored_test("ip link set lo mtu 1400 && ip link set lo up", "short_mtu");
 }
 
 #[test]

@@ -1,39 +1,16 @@
 //! A worker allocates when an operation is submitted and never again.
-#![expect(unsafe_code, reason = "counting allocations takes a global allocator, which is an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use netfold_control::{Admission, Mode};
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
 };
+use netfold_testkit::allocation::{self, CountingAllocator};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system allocator, which upholds the contract; the count is a
-// thread-local without a destructor, so touching it allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises about `layout` are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System.alloc` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 struct Zeros;
 
@@ -81,7 +58,7 @@ fn nothing_is_allocated_per_packet() {
     for _ in 0..3 {
         worker.submit(spec).unwrap();
     }
-    let before = ALLOCATIONS.get();
+    let before = allocation::of_this_thread();
     // With one rank every DATA is its own RESULT; each tenth is lost.
     while worker.pending() > 0 {
         now += Duration::from_micros(10);
@@ -101,5 +78,5 @@ fn nothing_is_allocated_per_packet() {
         }
     }
     assert!(worker.stats().resent > 3_000);
-    assert_eq!(ALLOCATIONS.get() - before, 0, "for {chunks} packets");
+    assert_eq!(allocation::of_this_thread() - before, 0, "for {chunks} packets");
 }

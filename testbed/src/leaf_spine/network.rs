@@ -168,7 +168,7 @@ impl Fabric {
     }
 
     fn on(&self, namespace: &str, words: &str) -> Result<(), CommandError> {
-        command(&format!("ip -n {namespace} {words}"))
+        command(&format!("ip -n {namespace} {words}")).map(drop)
     }
 
     /// Takes all links of a spine down, as a loss of power does.

@@ -103,7 +103,7 @@ fn build(switches: usize, workers: usize, mtu: usize) -> Result<NamespaceSet, Co
         match place {
             Place::Switch(switch) => names.add('s', switch)?,
             Place::Worker(rank) => names.add('w', rank)?,
-        }
+        };
         let name = place.namespace(&names);
         command(&format!("ip link add eth0 netns {name} type veth peer name v{number} netns {hub}"))?;
         command(&format!("ip -n {hub} link set v{number} master br0 mtu {mtu} up"))?;

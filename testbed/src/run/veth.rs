@@ -35,14 +35,14 @@ impl From<CommandError> for RunError {
 
 /// Runs a closure on a thread of its own within a network namespace.
 pub(super) fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) -> Result<T, RunError> {
-    crate::namespace::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
+    netfold_testkit::namespace::within(namespace, make).map_err(|error| RunError::Network(Box::new(error)))
 }
 
 /// Whether namespaces can be made here, and faults of these kinds on links between switches; else why not.
 pub(super) fn unavailable(config: &Config) -> Option<String> {
     let mut trial = NamespaceSet::new();
     if let Err(error) = trial.add('t', 0) {
-        return Some(format!("no network namespaces here: {}", error.said));
+        return Some(format!("no network namespaces here: {}", error.message));
     }
     if config.shape.above.len() == 1 || config.faults.is_none() {
         return None;
@@ -53,7 +53,7 @@ pub(super) fn unavailable(config: &Config) -> Option<String> {
         Netem(config.faults)
     );
     let error = command(&netem).err()?;
-    Some(format!("no faults between switches on interfaces here: {}", error.said))
+    Some(format!("no faults between switches on interfaces here: {}", error.message))
 }
 
 /// Faults in the words of `tc`'s netem.
@@ -191,7 +191,7 @@ pub(super) fn host(
     command(&format!("ip -n {name} link set {interface} address {own_mac} mtu {mtu} up"))?;
     command(&format!("ip -n {name} addr add {ip}/32 dev {interface}"))?;
     command(&format!("ip -n {name} route add {to}/32 dev {interface} src {ip}"))?;
-    command(&format!("ip -n {name} neigh add {to} lladdr {to_mac} dev {interface} nud permanent"))
+    command(&format!("ip -n {name} neigh add {to} lladdr {to_mac} dev {interface} nud permanent")).map(drop)
 }
 
 /// An Ethernet address as `ip` writes it.

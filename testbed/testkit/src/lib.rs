@@ -2,6 +2,8 @@
 //! every one can use it.
 //!
 //! - [`allocation`]: counts the allocations of each thread.
+//! - [`captured`]: child processes that are run to their end, within a deadline.
+//! - [`directory`]: a directory that is removed when dropped.
 //! - [`job`]: runs a collective operation on a thread per rank and verifies every element.
 //! - [`namespace`]: network namespaces, with or without a name, and pairs of virtual interfaces.
 //! - [`process`]: child processes that are killed when dropped.
@@ -9,6 +11,8 @@
 //! - [`wait`]: polls a condition until a deadline.
 
 pub mod allocation;
+pub mod captured;
+pub mod directory;
 pub mod job;
 pub mod namespace;
 pub mod process;

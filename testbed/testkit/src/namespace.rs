@@ -313,7 +313,10 @@ pub fn veth_pair(near: &str, far: &str, mtu: u16) -> Result<(), CommandError> {
 ///
 /// As [`command`].
 pub fn veth_between(near: (&str, &str), far: (&str, &str)) -> Result<(), CommandError> {
-    command(&format!("ip link add {} netns {} type veth peer name {} netns {}", near.0, near.1, far.0, far.1))?;
+    command(&format!(
+        "ip link add {} netns {} type veth peer name {} netns {}",
+        near.0, near.1, far.0, far.1
+    ))?;
     command(&format!("ip -n {} link set {} up", near.1, near.0))?;
     command(&format!("ip -n {} link set {} up", far.1, far.0)).map(drop)
 }

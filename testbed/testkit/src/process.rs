@@ -300,7 +300,8 @@ mod tests {
     fn streams_are_pipes() {
         let (sender, lines) = mpsc::channel();
         let on_line = move |line| sender.send(line).is_ok();
-        let mut process = Process::start(&mut shell("read word; echo $word; cat; echo bad >&2"), on_line).unwrap();
+        let mut process =
+            Process::start(&mut shell("read word; echo $word; cat; echo bad >&2"), on_line).unwrap();
         process.write_line("hello");
         assert_eq!(lines.recv().unwrap().as_deref(), Some("hello"));
         process.close_stdin();

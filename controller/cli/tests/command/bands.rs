@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use netfold_testkit::wait::HANG_TIMEOUT;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, Process, number, run, text};
+use crate::process::{Process, number, run, text};
 
 #[test]
 fn jobs_that_share_links_have_classes_by_what_they_declare() {
@@ -31,7 +32,7 @@ fn jobs_that_share_links_have_classes_by_what_they_declare() {
         ))
     };
     let band_of = |job: &str, first: u32| -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_TIMEOUT;
         loop {
             let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
             let band = lines.into_iter().next().unwrap_or_default()["band"].take();

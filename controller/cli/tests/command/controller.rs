@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use netfold_testkit::wait::HANG_TIMEOUT;
 use serde_json::Value;
 
 use crate::documentation::keys;
-use crate::process::{PATIENCE, Process, netfold, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 const PAGE: &str = include_str!("../../../../docs/controller.md");
 
@@ -40,7 +41,7 @@ fn shown(arguments: &str) -> String {
 
 /// A job's state, waited for.
 fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_TIMEOUT;
     loop {
         let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
         let line = lines.into_iter().next().unwrap();

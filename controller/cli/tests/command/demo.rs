@@ -1,8 +1,9 @@
 //! `netfold demo`.
 
+use netfold_testkit::process::{signal, wait_until_ended};
 use serde_json::Value;
 
-use crate::process::{Process, gone, netfold, number, run, signal, text};
+use crate::process::{Process, netfold, number, run, text};
 
 /// Names and process ids of the demo's children.
 fn children(demo: &mut Process, count: usize) -> Vec<(String, u64)> {
@@ -62,7 +63,7 @@ fn a_killed_worker_is_named_and_nothing_is_left_behind() {
     assert_eq!(text(&error, "kind"), "child_died");
     assert!(text(&error, "message").contains("worker"), "{error}");
     assert_eq!(demo.wait().code(), Some(1));
-    children.iter().for_each(|(_, pid)| gone(*pid));
+    children.iter().for_each(|(_, pid)| wait_until_ended(*pid));
 }
 
 #[test]
@@ -73,6 +74,6 @@ fn children_end_with_the_demo_however_it_ends() {
         demo.event("epoch");
         demo.signal(name);
         assert_eq!(demo.wait().code(), code, "{name}");
-        children.iter().for_each(|(_, pid)| gone(*pid));
+        children.iter().for_each(|(_, pid)| wait_until_ended(*pid));
     }
 }

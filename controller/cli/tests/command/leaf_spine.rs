@@ -1,18 +1,12 @@
 //! `netfold testbed leaf-spine`: a job on two trees outlives a spine.
 
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::time::Instant;
 
-use crate::process::{PATIENCE, Process, netfold, number, text};
+use netfold_testkit::namespace;
+use netfold_testkit::wait::HANG_TIMEOUT;
 
-fn is_root() -> bool {
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        println!("skipped: no root, which network namespaces need");
-    }
-    root
-}
+use crate::process::{Process, netfold, number, text};
 
 /// Namespaces of a run of this process that are still there.
 fn namespaces(process: u32) -> Vec<String> {
@@ -23,7 +17,7 @@ fn namespaces(process: u32) -> Vec<String> {
 
 #[test]
 fn a_job_on_two_trees_outlives_a_spine() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     // The two trees fill the leaves: the lost one comes back only because a switch that is gone keeps no slots at others.
@@ -49,24 +43,24 @@ fn a_job_on_two_trees_outlives_a_spine() {
     }
     let times = &report["times"];
     assert!(number(times, "regained_s") >= number(times, "placed_s"), "{report}");
-    assert_eq!(namespaces(fabric.child.id()), [""; 0]);
+    assert_eq!(namespaces(fabric.id()), [""; 0]);
 }
 
 #[test]
 fn an_interrupted_fabric_leaves_nothing() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     let mut fabric = Process::start("testbed leaf-spine --workers 2 --operations 1000000");
     fabric.event("fabric");
-    assert_eq!(namespaces(fabric.child.id()).len(), 7, "four switches, two hosts, a controller");
-    let children = children(fabric.child.id());
+    assert_eq!(namespaces(fabric.id()).len(), 7, "four switches, two hosts, a controller");
+    let children = children(fabric.id());
     assert_eq!(children.len(), 6, "four switches, two workers");
     fabric.signal("INT");
     assert_eq!(fabric.wait().code(), Some(130));
-    assert_eq!(namespaces(fabric.child.id()), [""; 0]);
+    assert_eq!(namespaces(fabric.id()), [""; 0]);
     // Its processes end with it.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_TIMEOUT;
     while children.iter().any(|process| is_running(*process)) {
         assert!(Instant::now() < deadline, "processes are left");
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::namespace::{self, NamespaceSet, veth_between};
+use netfold_testkit::wait::HANG_TIMEOUT;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, Process, is_root, netfold_within, number, run, text};
+use crate::process::{Process, netfold_within, number, run, text};
 
 /// A name that no other run of these tests has.
 fn name(of: &str) -> String {
@@ -70,8 +73,7 @@ fn a_switch_that_is_killed_is_followed_under_its_name() {
                 || error.to_string().contains("another switch has this name"),
             "{error}"
         );
-        running.child.kill().unwrap(); // SIGKILL
-        running.child.wait().unwrap();
+        running.kill(); // SIGKILL
         let killed = Instant::now();
         for worker in &mut workers {
             let error = worker.event("error");
@@ -113,21 +115,10 @@ fn a_tree_over_shared_memory_is_right_under_loss() {
     }
 }
 
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Two hosts with three ranks each, a switch on each host, and one above: each host sends one stream.
 #[test]
 fn a_switch_on_each_host_sends_one_stream_up() {
-    let folder = Folder(std::env::temp_dir().join(format!("netfold-{}-nic", std::process::id())));
-    std::fs::create_dir_all(&folder.0).unwrap();
-    let file = |name: &str| folder.0.join(name).display().to_string();
+    let folder = TemporaryDirectory::new("nic");
     // 127.0.0.2 and .3 are the hosts, .4 is the switch above.
     let start = |ip: u8, io: &str| {
         let mut switch =
@@ -147,12 +138,12 @@ fn a_switch_on_each_host_sends_one_stream_up() {
              [[link]]\na = \"nic{ip}\"\nb = \"tor\"\n"
         );
     }
-    std::fs::write(file("topology.toml"), topology).unwrap();
+    let topology = folder.write("topology.toml", topology);
     let any = "127.0.0.1:0";
     let mut controller = Process::start(&format!(
         "controller --topology {} --state {} --workers {any} --listen {any} --http {any} --insecure",
-        file("topology.toml"),
-        file("state.redb")
+        topology,
+        folder.file("state.redb")
     ));
     let controlling = controller.event("controlling");
     let (joins, grpc) = (text(&controlling, "workers"), text(&controlling, "grpc"));
@@ -160,7 +151,7 @@ fn a_switch_on_each_host_sends_one_stream_up() {
     let token = text(&one("tenant add red"), "token").to_owned();
     let begun = Instant::now();
     while !["tor", "nic2", "nic3"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
-        assert!(begun.elapsed() < PATIENCE, "the switches do not come up");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "the switches do not come up");
     }
     // 3 MiB in packets of 1408 bytes, four times.
     const CHUNKS: f64 = 4.0 * 2235.0;
@@ -196,6 +187,7 @@ fn a_switch_on_each_host_sends_one_stream_up() {
 struct Rack {
     host: String,
     tor: String,
+    _namespaces: NamespaceSet,
 }
 
 impl Rack {
@@ -203,47 +195,33 @@ impl Rack {
     const TOR: &str = "10.81.0.1";
 
     fn new() -> Self {
-        let name = |what: &str| format!("netfold-{}-nic-{what}", std::process::id());
-        let rack = Self { host: name("host"), tor: name("tor") };
-        let Self { host, tor } = &rack;
-        for namespace in [host, tor] {
-            command(&format!("ip netns add {namespace}"));
-            command(&format!("ip -n {namespace} link set lo up"));
+        let mut namespaces = NamespaceSet::new();
+        let (host, tor) = (namespaces.add("host", 0).unwrap(), namespaces.add("tor", 0).unwrap());
+        for namespace in [&host, &tor] {
+            run_command(&format!("ip -n {namespace} link set lo up"));
         }
-        command(&format!("ip link add eth0 netns {host} type veth peer name eth0 netns {tor}"));
-        for (namespace, addresses) in [(host, &Self::HOST[..]), (tor, &[Self::TOR][..])] {
+        veth_between(("eth0", &host), ("eth0", &tor)).unwrap();
+        for (namespace, addresses) in [(&host, &Self::HOST[..]), (&tor, &[Self::TOR][..])] {
             for address in addresses {
-                command(&format!("ip -n {namespace} addr add {address}/24 dev eth0"));
+                run_command(&format!("ip -n {namespace} addr add {address}/24 dev eth0"));
             }
-            command(&format!("ip -n {namespace} link set eth0 up"));
-            command(&format!(
+            run_command(&format!(
                 "ip netns exec {namespace} tc qdisc add dev eth0 root tbf rate 200mbit burst 80kb latency 100ms"
             ));
         }
-        rack
+        Self { host, tor, _namespaces: namespaces }
     }
 
     /// Bytes that the host has sent and received.
     fn bytes(&self) -> [f64; 2] {
-        let output = command(&format!("ip -n {} -s -j link show eth0", self.host));
+        let output = run_command(&format!("ip -n {} -s -j link show eth0", self.host));
         let shown: Value = serde_json::from_str(&output).unwrap();
         ["tx", "rx"].map(|way| number(&shown[0]["stats64"][way], "bytes"))
     }
 }
 
-impl Drop for Rack {
-    fn drop(&mut self) {
-        for namespace in [&self.host, &self.tor] {
-            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
-        }
-    }
-}
-
-fn command(words: &str) -> String {
-    let mut parts = words.split_whitespace();
-    let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();
-    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+fn run_command(words: &str) -> String {
+    namespace::command(words).unwrap()
 }
 
 /// Switches and a controller on a rack, and what they need.
@@ -253,14 +231,12 @@ struct Running<'a> {
     own: String,
     token: String,
     _processes: [Process; 3],
-    _folder: Folder,
+    _folder: TemporaryDirectory,
 }
 
 impl<'a> Running<'a> {
     fn on(rack: &'a Rack) -> Self {
-        let folder = Folder(std::env::temp_dir().join(format!("netfold-{}-rack", std::process::id())));
-        std::fs::create_dir_all(&folder.0).unwrap();
-        let file = |name: &str| folder.0.join(name).display().to_string();
+        let folder = TemporaryDirectory::new("rack");
         let (tor, [folded, direct], own) = (Rack::TOR, Rack::HOST, name("rack"));
         let start = |namespace: &str, ip: &str, io: &str| {
             let arguments = format!("switch --listen {ip}:20038 --p4runtime {ip}:9559 --insecure {io}");
@@ -278,11 +254,11 @@ impl<'a> Running<'a> {
              [[host]]\nname = \"rack\"\naddresses = [\"{tor}\"]\nswitch = \"tor\"\n\
              [[link]]\na = \"own\"\nb = \"tor\"\n"
         );
-        std::fs::write(file("topology.toml"), topology).unwrap();
+        let topology = folder.write("topology.toml", topology);
         let arguments = format!(
             "controller --topology {} --state {} --workers {tor}:20041 --insecure",
-            file("topology.toml"),
-            file("state.redb")
+            topology,
+            folder.file("state.redb")
         );
         let mut controller = Process::spawn(netfold_within(&rack.tor, &arguments));
         controller.event("controlling");
@@ -294,7 +270,7 @@ impl<'a> Running<'a> {
         let token = text(&one("tenant add red"), "token").to_owned();
         let begun = Instant::now();
         while !["tor", "own"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
-            assert!(begun.elapsed() < PATIENCE, "the switches do not come up");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "the switches do not come up");
         }
         Self { rack, own, token, _processes: [controller, below, above], _folder: folder }
     }
@@ -334,7 +310,7 @@ impl<'a> Running<'a> {
 /// Four ranks of a host behind its own switch beside four that send to the rack's switch each: what crosses the link, and how long it takes.
 #[test]
 fn four_ranks_take_one_ranks_share_of_the_link() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     let rack = Rack::new();

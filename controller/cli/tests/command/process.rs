@@ -1,16 +1,10 @@
 //! A running `netfold --json` and what it has printed so far.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
 
+use netfold_testkit::namespace::command_in;
+use netfold_testkit::process as testkit;
 use serde_json::Value;
-
-/// How long any single thing may take. Generous: tests share the machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `netfold` with these arguments, words separated by spaces.
 pub(crate) fn netfold(arguments: &str) -> Command {
@@ -21,19 +15,9 @@ pub(crate) fn netfold(arguments: &str) -> Command {
 
 /// The same in a network namespace.
 pub(crate) fn netfold_within(namespace: &str, arguments: &str) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_netfold")]).stdin(Stdio::null());
-    command.args(arguments.split_whitespace());
+    let mut command = command_in(namespace, env!("CARGO_BIN_EXE_netfold"));
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
     command
-}
-
-/// Whether this is root, who alone makes network namespaces; says that the test is skipped if not.
-pub(crate) fn is_root() -> bool {
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        println!("skipped: no root, which network namespaces need");
-    }
-    root
 }
 
 /// Runs `netfold --json` to its end; returns its exit code and its lines.
@@ -43,11 +27,8 @@ pub(crate) fn run(arguments: &str) -> (Option<i32>, Vec<Value>) {
     (status.code(), process.rest())
 }
 
-/// A child that is killed when dropped.
-pub(crate) struct Process {
-    pub(crate) child: Child,
-    lines: Receiver<Value>,
-}
+/// A running `netfold --json`, killed when dropped.
+pub(crate) struct Process(testkit::Process);
 
 impl Process {
     pub(crate) fn start(arguments: &str) -> Self {
@@ -56,19 +37,8 @@ impl Process {
 
     /// A command of netfold's, to which `--json` is added.
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in stdout.lines() {
-                let line = line.unwrap();
-                let value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
-                if sender.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, lines }
+        command.arg("--json");
+        Self(testkit::Process::spawn(command))
     }
 
     /// A switch on any free port, and the address that workers need.
@@ -80,69 +50,37 @@ impl Process {
 
     /// Waits for the next event of a kind and passes over others.
     pub(crate) fn event(&mut self, kind: &str) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        let mut seen = Vec::new();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) if line["event"] == kind => return line,
-                Ok(line) => seen.push(line),
-                Err(RecvTimeoutError::Timeout) => panic!("no '{kind}' in time, only {seen:?}"),
-                Err(RecvTimeoutError::Disconnected) => panic!("ended without '{kind}', only {seen:?}"),
-            }
-        }
+        self.0.expect(format_args!("'{kind}'"), |line| Some(json(line)).filter(|line| line["event"] == kind))
     }
 
     /// All lines to the end of the process, but for those that were waited for or passed over.
     pub(crate) fn rest(&mut self) -> Vec<Value> {
-        std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect()
+        self.0.rest().iter().map(|line| json(line)).collect()
     }
 
     /// Waits for the end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.child.try_wait().unwrap() {
-                Some(status) => return status,
-                None => assert!(Instant::now() < deadline, "still running"),
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.0.wait()
+    }
+
+    /// Ends it by SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        signal(u64::from(self.child.id()), name);
+        self.0.signal(name);
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Sends a signal by its name.
-pub(crate) fn signal(pid: u64, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-/// Waits until a process is gone.
-pub(crate) fn gone(pid: u64) {
-    let deadline = Instant::now() + PATIENCE;
-    while alive(pid) {
-        assert!(Instant::now() < deadline, "process {pid} still runs");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process runs; one that has ended but was not waited for does not.
-fn alive(pid: u64) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    state.is_some_and(|state| state != "Z" && state != "X")
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"))
 }
 
 /// A key that must hold text.

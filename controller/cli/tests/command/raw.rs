@@ -1,68 +1,62 @@
 //! Switches past the kernel's UDP: what is on the interface while they run, and that nothing is once they do not.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use netfold_testkit::namespace::{self, NamespaceSet};
+use netfold_testkit::wait::HANG_TIMEOUT;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, Process, is_root, netfold, netfold_within, number, run, text};
+use crate::process::{Process, netfold, netfold_within, number, run, text};
 
 /// A namespace with a pair of virtual interfaces of two queues, of which `v0` has an address. Dropping it removes them.
-struct Pair(String);
+struct Pair {
+    name: String,
+    _namespaces: NamespaceSet,
+}
 
 impl Pair {
-    fn new(name: &str) -> Self {
-        let pair = Self(format!("netfold-{}-{name}", std::process::id()));
-        let name = &pair.0;
-        pair.command(&format!("ip netns add {name}"));
+    fn new() -> Self {
+        let mut namespaces = NamespaceSet::new();
+        let name = namespaces.add("pair", 0).unwrap();
         let queues = "numrxqueues 2 numtxqueues 2";
-        pair.command(&format!("ip -n {name} link add v0 {queues} type veth peer name v1 {queues}"));
-        pair.command(&format!("ip -n {name} addr add 10.82.0.1/24 dev v0"));
+        run_command(&format!("ip -n {name} link add v0 {queues} type veth peer name v1 {queues}"));
+        run_command(&format!("ip -n {name} addr add 10.82.0.1/24 dev v0"));
         for interface in ["lo", "v0", "v1"] {
-            pair.command(&format!("ip -n {name} link set {interface} up"));
+            run_command(&format!("ip -n {name} link set {interface} up"));
         }
-        pair
-    }
-
-    fn command(&self, words: &str) -> String {
-        let mut parts = words.split_whitespace();
-        let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();
-        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        Self { name, _namespaces: namespaces }
     }
 
     /// What the system says of the interface, but for its counts.
     fn shown(&self) -> String {
-        let name = &self.0;
-        let link = self.command(&format!("ip -n {name} -d link show v0"));
-        let queues = self.command(&format!("ip netns exec {name} tc qdisc show dev v0"));
+        let name = &self.name;
+        let link = run_command(&format!("ip -n {name} -d link show v0"));
+        let queues = run_command(&format!("ip netns exec {name} tc qdisc show dev v0"));
         format!("{link}{queues}")
     }
 
     fn switch(&self, more: &str) -> Process {
         let arguments = format!("switch --listen 10.82.0.1:20038 --io af-xdp:v0 {more}");
-        Process::spawn(netfold_within(&self.0, &arguments))
+        Process::spawn(netfold_within(&self.name, &arguments))
     }
 
     /// Moves `v1` to the other pair's namespace, in the place of its own `v0`, with an address.
     fn reach(&self, far: &Self) {
-        let (here, there) = (&self.0, &far.0);
-        self.command(&format!("ip -n {there} link del v0"));
-        self.command(&format!("ip -n {here} link set v1 netns {there}"));
-        self.command(&format!("ip -n {there} addr add 10.82.0.2/24 dev v1"));
-        self.command(&format!("ip -n {there} link set v1 up"));
+        let (here, there) = (&self.name, &far.name);
+        run_command(&format!("ip -n {there} link del v0"));
+        run_command(&format!("ip -n {here} link set v1 netns {there}"));
+        run_command(&format!("ip -n {there} addr add 10.82.0.2/24 dev v1"));
+        run_command(&format!("ip -n {there} link set v1 up"));
     }
 }
 
-impl Drop for Pair {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+fn run_command(words: &str) -> String {
+    namespace::command(words).unwrap()
 }
 
 /// Whether there are XDP sockets here; says that the test is skipped if not.
 fn has_xdp() -> bool {
-    if !is_root() {
+    if !namespace::available() {
         return false;
     }
     // A back end that cannot run here has no line.
@@ -80,7 +74,7 @@ fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
     if !has_xdp() {
         return;
     }
-    let pair = Pair::new("raw");
+    let pair = Pair::new();
     let before = pair.shown();
     assert!(!before.contains("xdp"), "{before}");
     for (threads, end) in [(1, "KILL"), (1, "KILL"), (1, "TERM"), (2, "KILL"), (2, "KILL"), (2, "TERM")] {
@@ -92,7 +86,7 @@ fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
         assert_eq!(ended.success(), end == "TERM", "{ended}");
         let begun = Instant::now();
         while pair.shown() != before {
-            assert!(begun.elapsed() < PATIENCE, "after {end}: {}\nbefore: {before}", pair.shown());
+            assert!(begun.elapsed() < HANG_TIMEOUT, "after {end}: {}\nbefore: {before}", pair.shown());
         }
     }
 }
@@ -118,7 +112,7 @@ fn a_switch_listens_within_a_fifth_of_a_second() {
     println!("from start to listening: udp {udp:?}");
     assert!(udp < MOST, "{udp:?}");
     if has_xdp() {
-        let pair = Pair::new("soon");
+        let pair = Pair::new();
         let xdp = soonest(|| pair.switch(""));
         println!("from start to listening: af-xdp {xdp:?}");
         assert!(xdp < MOST, "{xdp:?}");
@@ -131,10 +125,10 @@ fn threads_share_an_interface_and_every_element_is_right() {
     if !has_xdp() {
         return;
     }
-    let (near, far) = (Pair::new("near"), Pair::new("far"));
+    let (near, far) = (Pair::new(), Pair::new());
     near.reach(&far);
     let mut switch = near.switch("--threads 2 --loss 0.01 --slots 64");
-    two_trees_are_right(&mut switch, &far.0);
+    two_trees_are_right(&mut switch, &far.name);
 
     // A third thread would have no queue.
     let mut refused = near.switch("--threads 3");
@@ -178,19 +172,19 @@ fn two_trees_are_right(switch: &mut Process, workers: &str) -> Vec<Value> {
 /// Nothing between virtual interfaces cuts what workers have the kernel cut, and a packet socket drops it. Workers find out, and send one by one.
 #[test]
 fn workers_whose_runs_nobody_cuts_send_one_by_one() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     for io in ["packet-ring", "af-packet"] {
-        let (near, far) = (Pair::new(&format!("{io}-near")), Pair::new(&format!("{io}-far")));
+        let (near, far) = (Pair::new(), Pair::new());
         near.reach(&far);
         let arguments = format!("switch --listen 10.82.0.1:20038 --io {io}:v0");
-        let mut switch = Process::spawn(netfold_within(&near.0, &arguments));
+        let mut switch = Process::spawn(netfold_within(&near.name, &arguments));
         switch.event("listening");
         let worker = |rank| {
             let job = format!("--job runs --rank {rank} --world 2 --mode bfp32");
             let arguments = format!("worker --switch 10.82.0.1:20038 {job} --bytes 1MiB --iterations 4");
-            Process::spawn(netfold_within(&far.0, &arguments))
+            Process::spawn(netfold_within(&far.name, &arguments))
         };
         let mut workers = [worker(0), worker(1)];
         for worker in &mut workers {
@@ -219,21 +213,21 @@ fn workers_whose_runs_nobody_cuts_send_one_by_one() {
 #[cfg(feature = "dpdk")]
 #[test]
 fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
-    for (name, queues) in [("two", 2), ("one", 1)] {
-        let (near, far) = (Pair::new(&format!("{name}-near")), Pair::new(&format!("{name}-far")));
+    for queues in [2, 1] {
+        let (near, far) = (Pair::new(), Pair::new());
         near.reach(&far);
         // Runs that nobody cuts would cross, too, and be no packets.
-        near.command(&format!("ip -n {} link set v1 gso_max_segs 1", far.0));
+        run_command(&format!("ip -n {} link set v1 gso_max_segs 1", far.name));
         let device = format!("dpdk:net_af_packet0,iface=v0,qpairs={queues} --no-huge");
         let mut command =
-            netfold_within(&near.0, "switch --listen 10.82.0.1:20038 --threads 2 --loss 0.01 --slots 64");
+            netfold_within(&near.name, "switch --listen 10.82.0.1:20038 --threads 2 --loss 0.01 --slots 64");
         command.args(["--io", &device]);
         let before = near.shown();
         let mut switch = Process::spawn(command);
-        let threads = two_trees_are_right(&mut switch, &far.0);
+        let threads = two_trees_are_right(&mut switch, &far.name);
         if queues == 1 {
             let crossed: Vec<_> = threads.iter().map(|thread| number(thread, "crossed")).collect();
             assert!(crossed[0] == 0.0 && crossed[1] > 100.0, "the first has the queue: {crossed:?}");

@@ -1,13 +1,14 @@
 //! Two tenants on one switch, which is a software switch or bmv2: nothing differs but the switch and its topology file.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::process::Stdio;
 
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::namespace::{self, NamespaceSet, veth_between};
+use netfold_testkit::wait::poll;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, Process, is_root, netfold_within, number, text};
+use crate::process::{Process, netfold_within, number, text};
 
 /// The hosts' addresses are 10.79.0.1 and 10.79.0.2, one at each port of the switch.
 const HOSTS: [u8; 2] = [1, 2];
@@ -19,9 +20,7 @@ const MANAGEMENT: [&str; 2] = ["10.79.9.1", "10.79.9.2"];
 const P4RUNTIME: &str = "10.79.9.2:9559";
 
 fn command(words: &str) {
-    let mut parts = words.split_whitespace();
-    let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();
-    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    namespace::command(words).unwrap();
 }
 
 fn host_mac(host: u8) -> String {
@@ -32,19 +31,17 @@ fn host_mac(host: u8) -> String {
 struct Network {
     hosts: String,
     switch: String,
-    folder: PathBuf,
+    folder: TemporaryDirectory,
+    _namespaces: NamespaceSet,
 }
 
 impl Network {
     fn new(test: &str) -> Self {
-        let name = |kind: &str| format!("netfold-{}-{test}-{kind}", std::process::id());
-        let folder = std::env::temp_dir().join(name("files"));
-        std::fs::create_dir_all(&folder).unwrap();
-        let network = Self { hosts: name("hosts"), switch: name("switch"), folder };
+        let mut namespaces = NamespaceSet::new();
+        let (hosts, switch) = (namespaces.add("hosts", 0).unwrap(), namespaces.add("switch", 0).unwrap());
+        let network = Self { hosts, switch, folder: TemporaryDirectory::new(test), _namespaces: namespaces };
         let (hosts, switch) = (&network.hosts, &network.switch);
         for namespace in [hosts, switch] {
-            command(&format!("ip netns add {namespace}"));
-            command(&format!("ip netns exec {namespace} sysctl -q -w net.ipv6.conf.all.disable_ipv6=1"));
             command(&format!("ip -n {namespace} link set lo up"));
         }
         network.link("ctl", "ctl");
@@ -66,11 +63,7 @@ impl Network {
 
     fn link(&self, at_hosts: &str, at_switch: &str) {
         let Self { hosts, switch, .. } = self;
-        command(&format!(
-            "ip link add {at_hosts} netns {hosts} type veth peer name {at_switch} netns {switch}"
-        ));
-        command(&format!("ip -n {hosts} link set {at_hosts} up"));
-        command(&format!("ip -n {switch} link set {at_switch} up"));
+        veth_between((at_hosts, hosts), (at_switch, switch)).unwrap();
     }
 
     /// Gives the switch's system the switch's address at both ports.
@@ -84,31 +77,6 @@ impl Network {
             let mac = host_mac(host);
             command(&format!("ip -n {switch} neigh add 10.79.0.{host} lladdr {mac} dev br0 nud permanent"));
         }
-    }
-
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.folder.join(name);
-        std::fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in [&self.hosts, &self.switch] {
-            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A process that is killed when dropped.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -135,20 +103,11 @@ fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
         said.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
     };
     let wait_for = |arguments: &str, done: &dyn Fn(&Value) -> bool| {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let line = one(arguments);
-            if done(&line) {
-                return line;
-            }
-            assert!(Instant::now() < deadline, "{arguments}: {line}");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        poll(arguments, || Some(one(arguments)).filter(done))
     };
-    let file = network.file("topology.toml", topology);
-    let state = network.folder.join("state.redb");
-    let mut controller =
-        within(&format!("controller --topology {file} --state {} --insecure", state.display()));
+    let file = network.folder.write("topology.toml", topology);
+    let state = network.folder.file("state.redb");
+    let mut controller = within(&format!("controller --topology {file} --state {} --insecure", state));
     controller.event("controlling");
     wait_for("switch describe s1", &|switch| switch["up"] == true);
     let token = |tenant: &str| text(&one(&format!("tenant add {tenant} --slots 16")), "token").to_owned();
@@ -191,7 +150,7 @@ fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
 
 #[test]
 fn two_tenants_share_a_software_switch() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     let network = Network::new("software");
@@ -206,7 +165,7 @@ fn two_tenants_share_a_software_switch() {
 
 #[test]
 fn two_tenants_share_a_bmv2() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
@@ -216,16 +175,18 @@ fn two_tenants_share_a_bmv2() {
     let network = Network::new("bmv2");
     let text =
         netfold_within(&network.hosts, "p4 emit --target v1model --profile hardware").output().unwrap();
-    let program = network.file("hardware.p4", text.stdout);
-    command(&format!("p4c-bm2-ss --std p4-16 {program} -o {}/hardware.json", network.folder.display()));
-    let switch = Command::new("ip")
-        .args(["netns", "exec", &network.switch, "simple_switch_grpc", "--no-p4", "--device-id", "1"])
-        .args(["-i", "1@p1", "-i", "2@p2", "--", "--cpu-port", "510", "--grpc-server-addr", P4RUNTIME])
+    let program = network.folder.write("hardware.p4", text.stdout);
+    command(&format!(
+        "p4c-bm2-ss --std p4-16 {program} -o {}/hardware.json",
+        network.folder.path().display()
+    ));
+    let mut switch = namespace::command_in(&network.switch, "simple_switch_grpc");
+    switch
+        .args(["--no-p4", "--device-id", "1", "-i", "1@p1", "-i", "2@p2"])
+        .args(["--", "--cpu-port", "510", "--grpc-server-addr", P4RUNTIME])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _switch = Killed(switch.unwrap());
+        .stderr(Stdio::null());
+    let _switch = netfold_testkit::process::Process::spawn(switch);
     let kind = format!(
         "kind = \"bmv2\"\nprofile = \"hardware\"\ndevice_config = \"hardware.json\"\ndata = \"{SWITCH}:20038\"\n"
     );

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use netfold_testkit::wait::HANG_TIMEOUT;
 use serde_json::Value;
 
-use crate::process::{PATIENCE, Process, number, run, text};
+use crate::process::{Process, number, run, text};
 
 #[test]
 fn slots_follow_demand() {
@@ -27,7 +28,7 @@ fn slots_follow_demand() {
         lines.into_iter().next().unwrap_or_default()
     };
     let wait_for = |job: &str, slots: f64| {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_TIMEOUT;
         loop {
             let described = describe(job);
             if described["state"] == "running" && number(&described, "slots_held") == slots {

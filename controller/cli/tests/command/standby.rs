@@ -1,18 +1,20 @@
 //! Two controllers over one etcd: the one in charge is killed in the midst of a job, the other takes over, and nobody notices.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_io::vacant_address;
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::process;
+use netfold_testkit::wait::poll;
 
-use crate::process::{PATIENCE, Process, number, run, text};
+use crate::process::{Process, number, run, text};
 
 /// A folder of this test alone, and the etcd that has its data there.
 struct Etcd {
-    child: Child,
-    folder: PathBuf,
+    _process: process::Process,
+    folder: TemporaryDirectory,
     url: String,
 }
 
@@ -22,31 +24,20 @@ impl Etcd {
             println!("skipped: etcd is not on PATH (Debian's etcd-server)");
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("netfold-standby-{}", std::process::id()));
+        let folder = TemporaryDirectory::new("standby");
         let (url, peer) = (
             format!("http://{}", vacant_address().unwrap()),
             format!("http://{}", vacant_address().unwrap()),
         );
-        let child = Command::new("etcd")
-            .args(["--name", "one", "--data-dir"])
-            .arg(folder.join("etcd"))
+        let mut etcd = Command::new("etcd");
+        etcd.args(["--name", "one", "--data-dir"])
+            .arg(folder.file("etcd"))
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("one={peer}")])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self { child, folder, url })
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+            .stderr(Stdio::null());
+        Some(Self { _process: process::Process::spawn(etcd), folder, url })
     }
 }
 
@@ -69,15 +60,10 @@ impl Controller {
 }
 
 fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    poll(format_args!("{what}: {key} is {value}"), || {
         let (_, lines) = run(&format!("{what} --controller {grpc}"));
-        if lines.iter().any(|line| &line[key] == value) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{what}: {lines:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        lines.iter().any(|line| &line[key] == value).then_some(())
+    });
 }
 
 #[test]
@@ -86,12 +72,9 @@ fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
     let (data, p4runtime) = (vacant_address().unwrap(), vacant_address().unwrap());
     let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
     switch.event("listening");
-    let file = etcd.folder.join("topology.toml");
-    std::fs::create_dir_all(&etcd.folder).unwrap();
     let any = "[[host]]\nname = \"any\"\naddresses = [\"127.0.0.0/8\"]\nswitch = \"s1\"\n";
     let topology = format!("[[switch]]\nname = \"s1\"\np4runtime = \"{p4runtime}\"\n{any}");
-    std::fs::write(&file, topology).unwrap();
-    let file = file.to_str().unwrap();
+    let file = &etcd.folder.write("topology.toml", topology);
 
     let mut first = Controller::start(&etcd, file);
     first.process.event("controlling");

@@ -1,8 +1,9 @@
 //! `netfold testbed run`: jobs through trees of switches, every element checked.
 
+use netfold_testkit::namespace;
 use serde_json::Value;
 
-use crate::process::{Process, is_root, netfold, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 /// Runs it and checks what must hold of every run: the exit code, the keys, and that nothing is wrong.
 fn right(options: &str, workers: f64, elements: f64) -> Value {
@@ -56,7 +57,7 @@ fn loss_on_every_link_changes_no_element() {
 
 #[test]
 fn raw_packets_in_namespaces_of_their_own() {
-    if !is_root() {
+    if !namespace::available() {
         return;
     }
     for io in ["af-packet", "packet-ring", "af-xdp"] {
@@ -164,7 +165,7 @@ fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
     let mut process = Process::start(long);
     process.event("topology");
     // As the kernel cuts the name `simple_switch_grpc`.
-    let switch = descendant(process.child.id(), "simple_switch_g").expect("the switch runs");
+    let switch = descendant(process.id(), "simple_switch_g").expect("the switch runs");
     let killed = std::process::Command::new("kill").args(["-9", &switch.to_string()]).status().unwrap();
     assert!(killed.success());
     let error = process.event("error");

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::process::{PATIENCE, Process, run, text};
+use netfold_testkit::wait::HANG_TIMEOUT;
+
+use crate::process::{Process, run, text};
 
 /// A folder of certificates of one authority.
 pub(crate) struct Certificates {
@@ -51,7 +53,7 @@ impl Drop for Certificates {
 
 /// Waits until the controller at `grpc` says so of the switch; returns why it is down.
 fn wait_switch(grpc: &str, up: bool) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_TIMEOUT;
     loop {
         let (_, lines) = run(&format!("switch describe s1 --controller {grpc}"));
         let switch = &lines[0];

@@ -1,12 +1,14 @@
 //! Records in a real etcd, and the election of who may change them.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_controller::record::{Change, Kept, Store};
 use netfold_io::vacant_address;
 use netfold_service::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::process::Process;
+use netfold_testkit::wait::eventually;
 
 use crate::PATIENCE;
 use crate::store::{after, step, tenant};
@@ -15,8 +17,8 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// An etcd of this test alone; killed when dropped.
 struct Etcd {
-    child: Child,
-    folder: PathBuf,
+    process: Process,
+    _folder: TemporaryDirectory,
     url: String,
 }
 
@@ -27,27 +29,23 @@ impl Etcd {
             println!("skipped: etcd is not on PATH (Debian's etcd-server)");
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("netfold-etcd-{test}-{}", std::process::id()));
+        let folder = TemporaryDirectory::new(&format!("etcd-{test}"));
         let (clients, peers) = (vacant_address().unwrap(), vacant_address().unwrap());
         let url = format!("http://{clients}");
-        let child = Command::new("etcd")
-            .args(["--name", "test", "--log-level", "error", "--data-dir"])
-            .arg(&folder)
+        let mut etcd = Command::new("etcd");
+        etcd.args(["--name", "test", "--log-level", "error", "--data-dir"])
+            .arg(folder.path())
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &format!("http://{peers}")])
             .args(["--initial-advertise-peer-urls", &format!("http://{peers}")])
             .args(["--initial-cluster", &format!("test=http://{peers}")])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self { child, folder, url })
+            .stderr(Stdio::null());
+        Some(Self { process: Process::spawn(etcd), _folder: folder, url })
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        self.process.signal(name);
     }
 
     fn config(&self, name: &str) -> EtcdConfig {
@@ -69,22 +67,6 @@ impl Etcd {
             true
         });
         leadership.unwrap().expect("it was not told to give up")
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn wait_for(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} takes too long");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -148,7 +130,7 @@ fn who_was_cut_off_for_too_long_gives_up_and_can_change_nothing() {
     old.apply(&[Change::Tenant(tenant(1))]).unwrap();
     etcd.signal("STOP");
     let cut_off = Instant::now();
-    wait_for("giving up", || first.lost().is_some());
+    eventually("giving up", || first.lost().is_some());
     println!("gave up {:?} after the cut: {}", cut_off.elapsed(), first.lost().unwrap());
     // Before the lease is over; twice that is for a busy machine.
     assert!(cut_off.elapsed() < 2 * LEASE, "{:?}", cut_off.elapsed());

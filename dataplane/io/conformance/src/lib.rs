@@ -9,7 +9,6 @@ mod beside;
 mod checks;
 mod device;
 #[cfg(target_os = "linux")]
-pub mod namespace;
 #[cfg(target_os = "linux")]
 pub mod segment;
 mod table;

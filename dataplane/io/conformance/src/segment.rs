@@ -6,8 +6,8 @@ use std::sync::Arc;
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::link::Link;
 use netfold_io::{IoError, PacketIo};
+use netfold_testkit::namespace::Namespace;
 
-use crate::namespace::Namespace;
 use crate::{DATAGRAM_LEN_MAX, Interface, Rig, SPOKES};
 
 /// The hub's interface.
@@ -83,7 +83,7 @@ impl Segment {
                  link set {name} up\n"
             );
         }
-        segment.namespace.script("ip -batch -", &script)?;
+        segment.namespace.script("ip -batch -", &script).map_err(|error| error.to_string())?;
         Ok(segment)
     }
 
@@ -108,7 +108,7 @@ impl Segment {
         let script = format!(
             "link add {HUB} {each} type veth peer name {spoke} {each}\nlink set {HUB} up\nlink set {spoke} up\n"
         );
-        segment.namespace.script("ip -batch -", &script)?;
+        segment.namespace.script("ip -batch -", &script).map_err(|error| error.to_string())?;
         Ok(segment)
     }
 
@@ -117,7 +117,8 @@ impl Segment {
         let absent = |error| format!("no network namespaces here ({error})");
         let namespace = Namespace::new().map_err(absent)?;
         namespace
-            .command("sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")?;
+            .command("sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+            .map_err(|error| error.to_string())?;
         Ok(Self { namespace: Arc::new(namespace) })
     }
 

@@ -1,36 +1,13 @@
 //! Queues allocate nothing per packet.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, Queues, Rate};
+use netfold_testkit::allocation::{self, CountingAllocator};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call goes to `System` with the same arguments; counting allocates nothing (the cell has no destructor
-// and is initialised at compile time).
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`; the pointer came from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() {
@@ -45,7 +22,7 @@ fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() 
     let mut queues = Queues::new(&QueueConfig { port, ..QueueConfig::default() }, 1436).unwrap();
     let packets: Vec<_> = (0..16).map(|class| packet(class, class % 2 == 0)).collect();
     let mut fates = [0_u64; 4];
-    let before = ALLOCATIONS.get();
+    let before = allocation::of_this_thread();
     let mut sent = 0;
     for step in 0..20_000_u32 {
         let fate = queues.enqueue((step % 7) as u16 * 150, &packets[step as usize % 16]);
@@ -57,7 +34,7 @@ fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() 
         }
         let _ = queues.ready_at();
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocation::of_this_thread() - before, 0);
     assert!(sent > 1000 && fates.iter().all(|count| *count > 100), "{sent} sent, {fates:?}");
 }
 

@@ -9,9 +9,11 @@ use std::time::Duration;
 use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::vacant_address;
+use netfold_testkit::captured::CapturedProcess;
+use netfold_testkit::process::present;
 
 use crate::install::{compile, pkg_config, prefix, source};
-use crate::process::{Running, present, run};
+use crate::process::run;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -56,11 +58,11 @@ fn the_example_in_processes() {
                 let mut command = Command::new(program);
                 command.env("LD_LIBRARY_PATH", prefix().join("lib"));
                 command.arg(switch.control().to_string()).arg(format!("example of {world}"));
-                Running::start(command.arg(rank.to_string()).arg(world.to_string()), LIMIT)
+                CapturedProcess::start(command.arg(rank.to_string()).arg(world.to_string()), LIMIT)
             })
             .collect();
         for (rank, running) in ranks.into_iter().enumerate() {
-            let said = running.end().good();
+            let said = running.finish().success();
             assert!(said.contains(&format!("rank {rank} of {world}")), "{said}");
             assert!(said.contains("by the switch at"), "{said}");
             assert!(said.contains("0 elements wrong"), "{said}");
@@ -84,9 +86,10 @@ fn what_c_programs_tolerate_is_left_out_and_no_more() {
         let mut command = Command::new(&program);
         command.env("LD_LIBRARY_PATH", prefix().join("lib"));
         command.args([switch.control().to_string(), "tolerance".into(), rank.to_string(), "3".into()]);
-        Running::start(&mut command, LIMIT)
+        CapturedProcess::start(&mut command, LIMIT)
     });
-    let said: Vec<String> = ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.end().good()).collect();
+    let said: Vec<String> =
+        ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.finish().success()).collect();
     let lines = |said: &str| -> Vec<String> {
         said.lines().filter(|line| line.contains("partial")).map(str::to_owned).collect()
     };
@@ -111,7 +114,7 @@ fn abuse(program: &Path, before: &[&str]) {
         }
     };
     command.env("LD_LIBRARY_PATH", prefix().join("lib")).args(addresses);
-    let said = Running::start(&mut command, 2 * LIMIT).end().good();
+    let said = CapturedProcess::start(&mut command, 2 * LIMIT).finish().success();
     assert!(said.contains("abuse: good"), "{said}");
 }
 

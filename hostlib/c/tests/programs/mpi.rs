@@ -6,10 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use netfold_embedded::EmbeddedSwitch;
+use netfold_testkit::captured::CapturedProcess;
+use netfold_testkit::process::present;
 
 use crate::c::lossy_switch;
 use crate::install::{compile, prefix, source};
-use crate::process::{Running, present, run};
+use crate::process::run;
 
 const RANKS: usize = 4;
 
@@ -91,7 +93,7 @@ impl<'a> Job<'a> {
             }
             self.one_program(&mut command, 1, Some(host));
         }
-        Running::start(&mut command, Duration::from_secs(LIMIT + 30)).end().good()
+        CapturedProcess::start(&mut command, Duration::from_secs(LIMIT + 30)).finish().success()
     }
 }
 

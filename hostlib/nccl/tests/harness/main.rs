@@ -13,14 +13,14 @@ mod parent;
 mod plugin;
 mod tensor;
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_testkit::process::Process;
 
 use bootstrap::Place;
 use parent::{Outcome, Ranks};
@@ -168,29 +168,22 @@ fn switch_death(plugin: &Path, version: u32) {
 }
 
 struct SwitchProcess {
-    child: Child,
+    process: Process,
     address: SocketAddr,
     killed: bool,
 }
 
 impl SwitchProcess {
     fn start() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .env("HARNESS_SCENARIO", "switch")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let address = line.trim().parse().expect("the switch says where it is");
-        Self { child, address, killed: false }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("HARNESS_SCENARIO", "switch").stdin(Stdio::piped());
+        let mut process = Process::spawn(command);
+        let line = process.line().expect("the switch prints its address");
+        Self { process, address: line.trim().parse().expect("the switch prints its address"), killed: false }
     }
 
     fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
         self.killed = true;
     }
 
@@ -199,12 +192,6 @@ impl SwitchProcess {
         let switch = switch(true);
         bootstrap::say(&switch.control().to_string());
         let _ = std::io::stdin().read_line(&mut String::new());
-    }
-}
-
-impl Drop for SwitchProcess {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

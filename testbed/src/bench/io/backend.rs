@@ -192,6 +192,7 @@ fn kernel(window: u32) -> Result<Opened, IoBenchError> {
             "ip -n {name} neigh add {WORKERS_IP} lladdr {} dev {HUB} nud permanent",
             colons(WORKERS_MAC)
         ))
+        .map(drop)
     };
     on_a_pair(window, prepare, || {
         let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };

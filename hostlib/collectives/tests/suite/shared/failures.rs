@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use netfold_collectives::shared::{Collective, Config, Handle, Shared, SharedError};
 use netfold_collectives::{DType, ReduceOp};
+use netfold_testkit::wait::eventually;
 
 use crate::shared::ranks::{config, group};
 
@@ -86,9 +87,9 @@ fn abort_ends_a_call_at_once_and_the_others_see_a_lost_rank() {
         let result = thread::scope(|scope| {
             match shared.local_rank() {
                 // Comes too late, so that the others wait for it.
-                0 => until(|| aborted.load(Ordering::SeqCst)),
+                0 => eventually("the abort", || aborted.load(Ordering::SeqCst)),
                 1 => drop(scope.spawn(|| {
-                    until(|| about_to_call.load(Ordering::SeqCst) == 2);
+                    eventually("two calls", || about_to_call.load(Ordering::SeqCst) == 2);
                     aborter.abort();
                     aborted.store(true, Ordering::SeqCst);
                 })),
@@ -105,14 +106,6 @@ fn abort_ends_a_call_at_once_and_the_others_see_a_lost_rank() {
     assert!(matches!(errors[1], SharedError::Aborted), "{errors:?}");
     assert!(matches!(errors[0], SharedError::PeerLost { local_rank: 1 }), "{errors:?}");
     assert!(matches!(errors[2], SharedError::PeerLost { local_rank: 1 }), "{errors:?}");
-}
-
-fn until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10));
-        thread::yield_now();
-    }
 }
 
 #[test]

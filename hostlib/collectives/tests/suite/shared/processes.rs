@@ -1,30 +1,18 @@
 //! Ranks as processes: this test binary started again, with its part in the environment.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_collectives::shared::{Config, Handle, Shared, SharedError};
 use netfold_collectives::{DType, ReduceOp};
+use netfold_testkit::process::{self, Process};
 
 use crate::shared::ranks::{config, fold, tensor};
 
-/// A child that is killed when its test is over, however that ends.
-pub(crate) struct Rank(pub(crate) Child);
-
-impl Drop for Rank {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(crate) fn start(part: &str, rank: u16, handle: &[u8]) -> Rank {
+pub(crate) fn start(part: &str, rank: u16, handle: &[u8]) -> Process {
     let hex: String = handle.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "shared::processes::child", "--nocapture", "--test-threads=1"]);
+    let mut command = process::this_test("shared::processes::child");
     command.env("SHARED_PART", part).env("SHARED_RANK", rank.to_string()).env("SHARED_HANDLE", hex);
-    Rank(command.stdout(Stdio::piped()).spawn().unwrap())
+    Process::spawn(command)
 }
 
 /// Not a test: what the other processes run.
@@ -87,23 +75,9 @@ fn forked(main: impl FnOnce()) -> i32 {
     }
 }
 
-fn signal(pid: i32, signal: i32) {
-    // SAFETY: no pointers; the process is a child of this test, or a child of one.
-    #[expect(unsafe_code, reason = "the standard library sends SIGKILL to direct children alone")]
-    let rc = unsafe { libc::kill(pid, signal) };
-    assert_eq!(rc, 0);
-}
-
-fn line(rank: &mut Rank, begins: &str) -> String {
-    let mut lines = BufReader::new(rank.0.stdout.as_mut().unwrap()).lines();
-    let found = lines.find_map(|line| line.unwrap().strip_prefix(begins).map(str::to_owned));
-    found.unwrap_or_else(|| panic!("the process ended without a line that begins with {begins}"))
-}
-
-fn ends_well(mut rank: Rank) -> String {
-    let mut output = String::new();
-    rank.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-    assert!(rank.0.wait().unwrap().success(), "{output}");
+fn ends_well(mut rank: Process) -> String {
+    let output = rank.rest().join("\n");
+    assert!(rank.wait().success(), "{output}");
     output
 }
 
@@ -131,7 +105,7 @@ fn a_killed_process_is_lost_to_all_in_bounded_time() {
             while start.elapsed() < Duration::from_micros(delay_us) {
                 std::thread::yield_now();
             }
-            victim.0.kill().unwrap();
+            victim.kill_without_reaping();
             // Not reaped yet, on purpose: a zombie is as dead.
             (Instant::now(), victim)
         });
@@ -154,7 +128,7 @@ fn a_stopped_process_stalls() {
         Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
     let mut other = start("until-error", 1, &handle.to_bytes());
     zero.barrier().unwrap_err(); // all-reduce there, barrier here: both are told
-    let mut other_says = line(&mut other, "error ");
+    let mut other_says = other.line_after("error ");
     assert!(other_says.starts_with("Mismatch"), "{other_says}");
     drop((zero, other));
 
@@ -162,12 +136,12 @@ fn a_stopped_process_stalls() {
         Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
     let other = start("until-error", 1, &handle.to_bytes());
     zero.wait_joined().unwrap();
-    signal(other.0.id().cast_signed(), libc::SIGSTOP);
+    other.signal("STOP");
     let start = Instant::now();
     let error = until_error(&mut zero);
     assert!(matches!(error, SharedError::Stalled { local_rank: 1 }), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(3));
-    signal(other.0.id().cast_signed(), libc::SIGCONT);
+    other.signal("CONT");
     other_says = ends_well(other);
     assert!(other_says.contains("error Stalled { local_rank: 1 }"), "{other_says}");
 }
@@ -176,10 +150,10 @@ fn a_stopped_process_stalls() {
 fn children_of_a_killed_rank_do_not_keep_it_alive() {
     let (mut zero, handle) = Shared::create(Config::new(2)).unwrap();
     let mut other = start("parent", 1, &handle.to_bytes());
-    let grandchild: i32 = line(&mut other, "grandchild ").parse().unwrap();
+    let grandchild: u64 = other.line_after("grandchild ").parse().unwrap();
     let mut bytes = [1; 10];
     zero.wait_joined().unwrap();
-    other.0.kill().unwrap();
+    other.kill_without_reaping();
     let start = Instant::now();
     let mut result = Ok(());
     while result.is_ok() {
@@ -189,7 +163,7 @@ fn children_of_a_killed_rank_do_not_keep_it_alive() {
             result = Ok(());
         }
     }
-    signal(grandchild, libc::SIGKILL);
+    process::signal(grandchild, "KILL");
     assert!(matches!(result, Err(SharedError::PeerLost { local_rank: 1 })), "{result:?}");
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
@@ -224,7 +198,7 @@ fn a_child_of_fork_is_refused_and_harms_nobody() {
 #[test]
 fn what_killed_groups_leave_is_removed_by_the_next() {
     let mut creator = start("create", 0, &[]);
-    let path = line(&mut creator, "path ");
+    let path = creator.line_after("path ");
     assert!(std::fs::exists(&path).unwrap());
     // Another group does not touch it as long as its creator lives.
     drop(Shared::create(config(1)).unwrap());
