@@ -53,7 +53,7 @@ fn the_example_in_processes() {
     assert!(!needs.contains("libnetfold"), "the static program wants the shared library:\n{needs}");
     let switch = lossy_switch();
     for (world, program) in [(2, &shared), (3, &fixed), (4, &shared)] {
-        let ranks: Vec<Running> = (0..world)
+        let ranks: Vec<CapturedProcess> = (0..world)
             .map(|rank| {
                 let mut command = Command::new(program);
                 command.env("LD_LIBRARY_PATH", prefix().join("lib"));
