@@ -8,15 +8,15 @@ use std::process::ExitStatus;
 
 use netfold_controller::ServerError;
 use netfold_io::IoError;
-use netfold_testbed::bench::admission::AdmissionError;
-use netfold_testbed::bench::all_reduce::BenchError;
-use netfold_testbed::bench::fold::FoldError;
-use netfold_testbed::bench::io::IoBenchError;
-use netfold_testbed::experiment::ExperimentError;
-use netfold_testbed::leaf_spine::LeafSpineError;
-use netfold_testbed::run::RunError;
-use netfold_testbed::survive::SurviveError;
-use netfold_testbed::train::{ConfigError, DigitsError};
+use netfold_lab::leaf_spine::LeafSpineError;
+use netfold_lab::run::RunError;
+use netfold_lab::survive::SurviveError;
+use netfold_measure::admission::AdmissionError;
+use netfold_measure::all_reduce::BenchError;
+use netfold_measure::fold::FoldError;
+use netfold_measure::io::IoBenchError;
+use netfold_simulate::experiment::ExperimentError;
+use netfold_train::{ConfigError, DigitsError};
 
 use crate::lifetime::INTERRUPTED;
 
@@ -58,10 +58,10 @@ pub(crate) enum CliError {
     Embedded(#[source] netfold_embedded::EmbeddedError),
     /// The comparison with peers could not be made.
     #[error("the star of hosts could not be measured")]
-    Star(#[source] netfold_testbed::bench::star::StarError),
+    Star(#[source] netfold_measure::star::StarError),
     /// A program of a comparison failed.
     #[error("the comparison could not be made")]
-    Peer(#[source] netfold_testbed::bench::peers::PeerError),
+    Peer(#[source] netfold_measure::peers::PeerError),
     /// A worker's job failed.
     #[error("rank {rank} stopped")]
     Job { rank: u16, source: netfold::Error },
@@ -88,7 +88,7 @@ pub(crate) enum CliError {
     Admission(#[source] Box<AdmissionError>),
     /// bmv2 could not be measured.
     #[error("bmv2 could not be measured")]
-    Bmv2(#[source] Box<netfold_testbed::differential::RigError>),
+    Bmv2(#[source] Box<netfold_lab::differential::RigError>),
     /// A result was not what it must be.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },

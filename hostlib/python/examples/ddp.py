@@ -7,7 +7,7 @@ prints the accuracy on held-out images after every epoch, then how fast tensors 
 the curves. ``--path switch`` (the default) sends gradients through a software switch, which rank 0 runs unless
 ``NETFOLD_CONTROLLER`` names another; ``--path auto`` lets ranks of one host sum in shared memory.
 
-The data are 1797 images of 8 x 8 pixels, which lie in ``testbed/data`` of the repository (see the README there for their origin and
+The data are 1797 images of 8 x 8 pixels, which lie in ``testbed/train/data`` of the repository (see the README there for their origin and
 licence); nothing is downloaded. torchrun of torch 1.13 needs ``--redirects 2 --tee 1 --log_dir DIR`` with Python 3.11.
 """
 

@@ -6,6 +6,7 @@
 //! - [`directory`]: a directory that is removed when dropped.
 //! - [`job`]: runs a collective operation on a thread per rank and verifies every element.
 //! - [`namespace`]: network namespaces, with or without a name, and pairs of virtual interfaces.
+//! - [`plot`]: bar and line charts as SVG.
 //! - [`process`]: child processes that are killed when dropped.
 //! - [`sample`]: order statistics of repeated measurements.
 //! - [`wait`]: polls a condition until a deadline.
@@ -15,6 +16,7 @@ pub mod captured;
 pub mod directory;
 pub mod job;
 pub mod namespace;
+pub mod plot;
 pub mod process;
 pub mod sample;
 pub mod wait;

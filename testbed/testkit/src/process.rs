@@ -20,7 +20,8 @@ pub struct Process {
     /// Kept open as long as the process is to run.
     stdin: Option<ChildStdin>,
     stderr: Arc<Mutex<String>>,
-    lines: Receiver<String>,
+    /// Locked for nothing but to be shared: every use has the process exclusively.
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Process {
@@ -65,12 +66,16 @@ impl Process {
             let kept = Arc::clone(&stderr);
             thread::spawn(move || keep_end(pipe, &kept));
         }
-        Ok(Self { child, stdin, stderr, lines })
+        Ok(Self { child, stdin, stderr, lines: Mutex::new(lines) })
     }
 
     /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Result<String, RecvTimeoutError> {
+        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(timeout)
     }
 
     /// The next line of standard output of a process started by [`spawn`](Self::spawn); `None` after the last.
@@ -79,7 +84,7 @@ impl Process {
     ///
     /// When there is neither a line nor the end within [`HANG_TIMEOUT`].
     pub fn line(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(HANG_TIMEOUT) {
+        match self.receive(HANG_TIMEOUT) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("process {}: no line in time", self.id()),
@@ -95,7 +100,7 @@ impl Process {
         let deadline = Instant::now() + HANG_TIMEOUT;
         let mut passed = Vec::new();
         loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.receive(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => match pick(&line) {
                     Some(value) => return value,
                     None => passed.push(line),

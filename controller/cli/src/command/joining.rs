@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netfold::{Builder, Path, SwitchAttachment};
-use netfold_testbed::bench::all_reduce::Controlled;
+use netfold_measure::all_reduce::Controlled;
 
 use crate::error::CliError;
 use crate::event::{Event, Place};

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use netfold_lab::differential::{Sequence, Settings};
+use netfold_lab::stf::{self, Script};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::{self, Profile};
 use netfold_switch::{Engine, InterpretedPipeline, Pipeline, pipeline_for};
-use netfold_testbed::differential::{Sequence, Settings};
-use netfold_testbed::stf::{self, Script};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -12,8 +12,8 @@ use netfold::Mode;
 use netfold_control::Congestion;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
+use netfold_lab::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
 use netfold_switch::queue::PortConfig;
-use netfold_testbed::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -202,7 +202,7 @@ impl Testbed {
 impl RunOptions {
     fn run(&self, output: &Output) -> Result<(), CliError> {
         let config = self.config()?;
-        lifetime::before_exit_on_signal(netfold_testbed::run::abandon)?;
+        lifetime::before_exit_on_signal(netfold_lab::run::abandon)?;
         let shape = config.shape.clone();
         let (elements, payload_bytes, slots, loss) =
             (config.elements, config.payload_bytes, config.slots, config.faults.loss);

@@ -1,5 +1,6 @@
 //! `netfold testbed leaf-spine`: a job on two trees outlives a spine.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::time::Instant;
 

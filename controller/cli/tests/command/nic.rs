@@ -1,7 +1,6 @@
 //! Switches whose workers are processes of their own host, through shared memory; and such a switch below another, in the role of a card.
 
 use std::fmt::Write as _;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use netfold_testkit::directory::TemporaryDirectory;

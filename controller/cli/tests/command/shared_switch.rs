@@ -168,7 +168,7 @@ fn two_tenants_share_a_bmv2() {
     if !namespace::available() {
         return;
     }
-    if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
+    if let Some(tool) = netfold_lab::bmv2::missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;
     }

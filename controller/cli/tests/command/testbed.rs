@@ -119,7 +119,7 @@ fn what_cannot_be_run_is_refused() {
 
 #[test]
 fn bmv2_switches_do_the_same() {
-    if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
+    if let Some(tool) = netfold_lab::bmv2::missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;
     }
@@ -157,7 +157,7 @@ fn descendant(of: u32, name: &str) -> Option<u32> {
 
 #[test]
 fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
-    if let Some(tool) = netfold_testbed::bmv2::missing_tool() {
+    if let Some(tool) = netfold_lab::bmv2::missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;
     }

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-#[expect(unsafe_code, reason = "counting allocations takes a global allocator")]
 mod allocation;
 mod interpreted;
 mod numerics;

@@ -56,12 +56,40 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-c", &["netfold"]),
     ("netfold-nccl", &["netfold"]),
     ("netfold-python", &["netfold", "netfold-embedded"]),
+    ("netfold-train", &[]),
     (
-        "netfold-testbed",
+        "netfold-simulate",
         &[
             "netfold-wire",
             "netfold-control",
             "netfold-proto",
+            "netfold-io",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold-controller",
+            "netfold",
+            "netfold-testkit",
+            "netfold-train",
+        ],
+    ),
+    (
+        "netfold-measure",
+        &[
+            "netfold-wire",
+            "netfold-control",
+            "netfold-io",
+            "netfold-dpdk",
+            "netfold-p4",
+            "netfold-switch",
+            "netfold",
+            "netfold-testkit",
+        ],
+    ),
+    (
+        "netfold-lab",
+        &[
+            "netfold-wire",
+            "netfold-control",
             "netfold-io",
             "netfold-dpdk",
             "netfold-p4",
@@ -72,6 +100,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-southbound",
             "netfold-embedded",
             "netfold",
+            "netfold-measure",
             "netfold-testkit",
         ],
     ),
@@ -93,13 +122,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-embedded",
             "netfold-service",
             "netfold",
-            "netfold-testbed",
+            "netfold-lab",
+            "netfold-measure",
+            "netfold-simulate",
+            "netfold-testkit",
+            "netfold-train",
         ],
     ),
     ("xtask", &["netfold-wire"]),
 ];
 
-/// The packages that may use an asynchronous runtime: the data path is synchronous. The testbed talks gRPC to bmv2's own
+/// The packages that may use an asynchronous runtime: the data path is synchronous. The laboratory talks gRPC to bmv2's own
 /// data plane, on a thread of its own; so is the software switch's P4Runtime server, apart from the thread of the packets.
 const ASYNC: &[&str] = &[
     "netfold-controller",
@@ -107,7 +140,7 @@ const ASYNC: &[&str] = &[
     "netfold-service",
     "netfold-switch-p4runtime",
     "netfold-cli",
-    "netfold-testbed",
+    "netfold-lab",
 ];
 
 /// Packages whose library must forbid unsafe code for good.

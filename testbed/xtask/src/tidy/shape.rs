@@ -41,8 +41,8 @@ const UNSAFE_FILES: &[&str] = &[
     "hostlib/src/lower.rs",
     "hostlib/src/quantize/rounded_avx2.rs",
     "hostlib/src/quantize/vector_avx2.rs",
-    "testbed/src/bench/fold.rs",
-    "testbed/src/bench/perf.rs",
+    "testbed/measure/src/fold.rs",
+    "testbed/measure/src/perf.rs",
     "testbed/testkit/src/allocation.rs",
     "testbed/testkit/src/namespace.rs",
 ];

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Builder;
-use netfold_testbed::bench::admission::{Config, run};
+use netfold_measure::admission::{Config, run};
 
 use super::Tagged;
 use crate::error::CliError;

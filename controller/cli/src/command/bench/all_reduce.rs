@@ -3,7 +3,7 @@
 use clap::Args;
 use netfold::{Builder, Mode, ReduceOp};
 use netfold_control::Congestion;
-use netfold_testbed::bench::all_reduce::{AllReduceBench, Config, Row, Transport};
+use netfold_measure::all_reduce::{AllReduceBench, Config, Row, Transport};
 
 use super::Tagged;
 use crate::command::joining::{self, Joining};

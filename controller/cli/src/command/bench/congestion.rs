@@ -3,8 +3,8 @@
 use clap::Args;
 use netfold::Builder;
 use netfold_control::Congestion as Law;
-use netfold_testbed::bench::all_reduce::Transport;
-use netfold_testbed::bench::congestion::{Config, Row, run};
+use netfold_measure::all_reduce::Transport;
+use netfold_measure::congestion::{Config, Row, run};
 
 use super::Tagged;
 use crate::error::CliError;

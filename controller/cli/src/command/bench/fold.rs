@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use netfold_lab::bmv2::missing_tool;
+use netfold_lab::differential::bmv2_rate;
+use netfold_measure::fold::{FoldBench, FoldRow, run};
 use netfold_switch::SimdLevel;
-use netfold_testbed::bench::fold::{FoldBench, FoldRow, bmv2_rate, run};
-use netfold_testbed::bmv2::missing_tool;
 use serde::Serialize;
 
 use super::Tagged;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netfold::Builder;
-use netfold_testbed::bench::host::{self, Config, Row};
-use netfold_testbed::bench::peers::Peers;
-use netfold_testbed::experiment::{Bars, Groups, Plot, svg};
+use netfold_measure::host::{self, Config, Row};
+use netfold_measure::peers::Peers;
+use netfold_testkit::plot::{Bars, Groups, Plot, svg};
 use serde::Serialize;
 
 use super::{Tagged, check_sizes, try_drawing};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_testbed::bench::io::{Backend, Config, IoBenchError, all, named, run};
+use netfold_measure::io::{Backend, Config, IoBenchError, all, named, run};
 
 use super::Tagged;
 use crate::error::CliError;

@@ -8,7 +8,7 @@ use clap::Args;
 use netfold::{Builder, Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::vacant_address;
-use netfold_testbed::bench::perf::{self, Config, Row, Timing};
+use netfold_measure::perf::{self, Config, Row, Timing};
 use serde::Serialize;
 
 use super::Tagged;

@@ -1,7 +1,7 @@
 //! `netfold bench quantize`.
 
 use clap::Args;
-use netfold_testbed::bench::quantize::{Config, run};
+use netfold_measure::quantize::{Config, run};
 
 use super::Tagged;
 use crate::error::CliError;

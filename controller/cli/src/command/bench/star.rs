@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use netfold_testbed::bench::peers::Peers;
-use netfold_testbed::bench::star::{self, Config, Row, StarError};
+use netfold_measure::peers::Peers;
+use netfold_measure::star::{self, Config, Row, StarError};
 use serde::Serialize;
 
 use super::perf::rate;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_control::{Mode, Numerics};
-use netfold_testbed::train::{self, Config, Digits, Evaluation, Trainer};
+use netfold_train::{Config, Digits, Evaluation, Trainer};
 
 use crate::error::CliError;
 use crate::event::{Counters, Done, Epoch, Event, Listening};
@@ -102,7 +102,7 @@ impl Demo {
         let reference = {
             let config = config.clone();
             let (digits, workers) = (digits.clone(), usize::from(self.workers));
-            thread::spawn(move || train::reference(&digits, &config, workers))
+            thread::spawn(move || netfold_train::reference(&digits, &config, workers))
         };
         let heard = self.attend(&mut children, switch, &stop, output)?;
         let reference = reference.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use netfold_testbed::train::{Agreement, Digits, Evaluation, Trainer};
+use netfold_train::{Agreement, Digits, Evaluation, Trainer};
 
 use super::chart::Chart;
 use super::{Demo, Heard};

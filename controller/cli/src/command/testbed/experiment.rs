@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use netfold_testbed::experiment::{self, ALL, Report};
+use netfold_simulate::experiment::{self, ALL, Report};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold::Mode;
-use netfold_testbed::leaf_spine::{self, Config, Fault, Leaf, Place, Progress, Report, WorkerConfig};
+use netfold_lab::leaf_spine::{self, Config, Fault, Leaf, Place, Progress, Report, WorkerConfig};
 use serde::Serialize;
 
 use crate::error::CliError;

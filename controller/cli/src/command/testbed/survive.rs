@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_testbed::survive::{Config, Rig, Row, Victim};
+use netfold_lab::survive::{Config, Rig, Row, Victim};
 use serde_json::json;
 
 use crate::error::CliError;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Tolerance;
-use netfold_testbed::run::trim::{Config, Outcome, RACKS_MAX, RANKS_MAX, Rig, Trial};
+use netfold_lab::run::trim::{Config, Outcome, RACKS_MAX, RANKS_MAX, Rig, Trial};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -70,7 +70,7 @@ impl Trim {
         if elements == 0 || elements > 1 << 24 {
             return Err(CliError::Usage("a tensor here has 4 bytes to 64 MiB: change --bytes".into()));
         }
-        lifetime::before_exit_on_signal(netfold_testbed::run::abandon)?;
+        lifetime::before_exit_on_signal(netfold_lab::run::abandon)?;
         let (racks, ranks) = (self.racks.into(), self.ranks.into());
         let config = Config { racks, ranks, elements, slots: self.slots, rate: self.rate.0, seed: self.seed };
         let mut rig = Rig::start(config)?;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use netfold::{Communicator, Mode, ReduceOp};
+use netfold_measure::all_reduce::{Number, Pattern, Reduction, bus_factor};
 use netfold_switch::PAYLOADS;
-use netfold_testbed::bench::all_reduce::{Number, Pattern, Reduction, bus_factor};
 
 use super::{Work, Worker};
 use crate::error::CliError;

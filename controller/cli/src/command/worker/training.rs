@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use netfold::{Communicator, ReduceOp};
-use netfold_testbed::train::{Config, Digits, Reducer, StepError, Trainer};
+use netfold_train::{Config, Digits, Reducer, StepError, Trainer};
 
 use super::{Work, Worker};
 use crate::error::CliError;

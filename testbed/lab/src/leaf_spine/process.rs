@@ -1,0 +1,81 @@
+//! Processes of the fabric, and what they and the controller say, in one queue.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use netfold_controller::JobEvent;
+use serde_json::Value;
+
+use super::LeafSpineError;
+use netfold_measure::process;
+
+/// Who says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Switch(usize),
+    Worker(u16),
+}
+
+/// What there is to hear.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A process has printed an event.
+    Said(Who, Instant, Value),
+    /// A process prints nothing any more.
+    Ended(Who),
+    /// Something has happened at the controller.
+    Event(Instant, JobEvent),
+}
+
+/// A process with a name, killed when this is dropped.
+pub(super) struct Process {
+    name: String,
+    running: netfold_testkit::process::Process,
+}
+
+impl Process {
+    pub(super) fn start(
+        who: Who,
+        name: String,
+        command: &mut Command,
+        news: &Sender<News>,
+    ) -> Result<Self, LeafSpineError> {
+        let news = news.clone();
+        let hear = move |line| {
+            let heard = match line {
+                Some(value) => News::Said(who, Instant::now(), value),
+                None => News::Ended(who),
+            };
+            news.send(heard).is_ok()
+        };
+        // Ctrl-C is for this process, which ends the others.
+        match process::run(command.process_group(0), hear) {
+            Ok(running) => Ok(Self { name, running }),
+            Err(source) => Err(LeafSpineError::Start { name, source }),
+        }
+    }
+
+    /// Writes a line to its standard input. One that has ended is told nothing: its end is in the queue.
+    pub(super) fn tell(&mut self, line: &str) {
+        self.running.write_line(line);
+    }
+
+    /// Kills it as `kill -9` does.
+    pub(super) fn kill(&mut self) {
+        self.running.kill();
+    }
+
+    /// Whether it has ended otherwise than well.
+    pub(super) fn has_failed(&mut self) -> bool {
+        !self.running.join().is_ok_and(|status| status.success())
+    }
+
+    /// That it failed, with its last words.
+    pub(super) fn failed(&mut self, what: &str) -> LeafSpineError {
+        self.running.kill();
+        let said = self.running.stderr().lines().collect::<Vec<_>>().join("; ");
+        LeafSpineError::Process { name: self.name.clone(), what: what.into(), said }
+    }
+}

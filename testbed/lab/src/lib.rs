@@ -1,0 +1,15 @@
+//! Netfold's laboratory: real switches and workers on one machine.
+//!
+//! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
+//! - [`differential`]: random sequences of packets, by which two back ends are compared.
+//! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that survives the loss of one of them.
+//! - [`mod@run`]: one job through a tree of real switches, every element checked.
+//! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
+//! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
+
+pub mod bmv2;
+pub mod differential;
+pub mod leaf_spine;
+pub mod run;
+pub mod stf;
+pub mod survive;

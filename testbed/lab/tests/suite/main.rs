@@ -1,0 +1,10 @@
+//! Tests against real switches: bmv2 where it is installed, and the software switch's fast paths.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bmv2;
+mod differential;
+mod differential_bmv2;
+mod managed;
+mod p4runtime;
+mod scripts;
+mod trim;

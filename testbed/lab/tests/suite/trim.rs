@@ -1,0 +1,43 @@
+//! Real ranks at bmv2 switches whose queues trim what may go missing. Needs bmv2 and root; skips with a line without either.
+
+use netfold::Tolerance;
+use netfold_lab::run::RunError;
+use netfold_lab::run::trim::{Config, Rig, Trial};
+
+fn rig() -> Option<Rig> {
+    let config = Config { racks: 2, ranks: 2, elements: 8192, slots: 32, rate: 4_000_000, seed: 1 };
+    match Rig::start(config) {
+        Ok(rig) => Some(rig),
+        Err(error @ (RunError::Tool(_) | RunError::Network(_))) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn what_may_go_missing_is_trimmed_under_load_and_all_ranks_have_the_same() {
+    let Some(mut rig) = rig() else { return };
+    let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.1).expect("between 0 and 1") };
+    let (tolerant, exact) = (Trial { load: 0.0, tolerance, class: 0, rounds: 1 }, Tolerance::NONE);
+
+    let idle = rig.trial(&tolerant).expect("ranks finish");
+    assert_eq!((idle.chunks, idle.wrong, idle.checked), (128, 0, 4 * 8192), "{idle:?}");
+    assert!(idle.seen.spared > 0 && idle.seen.load == 0, "packets said that they may be trimmed: {idle:?}");
+
+    let loaded = rig.trial(&Trial { load: 1.5, ..tolerant }).expect("ranks finish");
+    assert_eq!(loaded.wrong, 0, "{loaded:?}");
+    assert!(loaded.seen.trimmed > 0 && loaded.seen.load > 100, "{loaded:?}");
+    assert!(loaded.partial > 0 && loaded.left_out >= loaded.partial, "{loaded:?}");
+    assert!(loaded.left_out_max > 0 && loaded.left_out_max <= 12, "a tenth of 128 chunks: {loaded:?}");
+
+    let whole = rig.trial(&Trial { load: 1.5, tolerance: exact, ..tolerant }).expect("ranks finish");
+    assert_eq!((whole.wrong, whole.partial, whole.left_out, whole.seen.trimmed), (0, 0, 0, 0), "{whole:?}");
+
+    let above = rig.trial(&Trial { load: 1.5, tolerance: exact, class: 1, rounds: 1 }).expect("ranks finish");
+    assert_eq!((above.wrong, above.partial), (0, 0), "{above:?}");
+    // The class of an operation arrives in its packets, spread over all there are.
+    assert!(above.seen.above >= above.seen.whole && whole.seen.above == 0, "{above:?}, {whole:?}");
+    println!("exact under load: {:?} in its class, {:?} above it", whole.mean, above.mean);
+}

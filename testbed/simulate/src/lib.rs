@@ -1,0 +1,15 @@
+//! Netfold's simulators and model checks, in virtual time.
+//!
+//! - [`experiment`]: scenarios with a seed whose tables and plots are committed.
+//! - [`flow`]: jobs over a network as flows, without packets.
+//! - [`model`]: every order of events at one slot, searched exhaustively.
+//! - [`mod@racks`]: two racks on narrow links: what exact and bounded-loss sums cost there.
+//! - [`ring`]: what hosts do without a switch, over TCP on a lossy link.
+//! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
+
+pub mod experiment;
+pub mod flow;
+pub mod model;
+pub mod racks;
+pub mod ring;
+pub mod sim;
