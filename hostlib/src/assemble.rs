@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use netfold_collectives::mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
-use netfold_collectives::shared::{Config as SharedConfig, Handle, Shared};
+use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 use netfold_control::Mode;
 use netfold_proto::Tolerance;
 
@@ -82,7 +82,7 @@ struct Assembly {
     local: Ranks,
     /// The first rank of each host.
     leaders: Ranks,
-    shared: Option<Shared>,
+    shared: Option<SharedGroup>,
     /// Why memory is not shared although it was wanted.
     sharing_error: Option<String>,
 }
@@ -184,7 +184,7 @@ impl Assembly {
         let mut made = None;
         let mut offer = Vec::new();
         if leads {
-            match Shared::create(config) {
+            match SharedGroup::create(config) {
                 Ok((shared, handle)) => {
                     offer = handle.to_bytes();
                     made = Some(Ok(shared));
@@ -195,8 +195,8 @@ impl Assembly {
         let offers = self.gather(&offer)?;
         let index = local.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
         let shared = made.unwrap_or_else(|| {
-            let handle = Handle::from_bytes(&offers[usize::from(local[0])])?;
-            let mut shared = Shared::join(&handle, index)?;
+            let handle = SharedHandle::from_bytes(&offers[usize::from(local[0])])?;
+            let mut shared = SharedGroup::join(&handle, index)?;
             shared.set_join_timeout(self.settings.join_timeout);
             shared.set_stall_timeout(self.settings.stall_timeout);
             Ok(shared)
@@ -322,7 +322,7 @@ impl Assembly {
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
             let lone =
-                Shared::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
+                SharedGroup::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
             let links = links.map(|links| {
                 leader_communicator(links, (&leaders, rank), &settings, &path, (&shutdown, &inherited))
             });

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use netfold_collectives::ReduceOp;
 use netfold_collectives::mesh::{Mesh, MeshError};
-use netfold_collectives::shared::{Shared, SharedError};
+use netfold_collectives::shared::{SharedError, SharedGroup};
 use netfold_control::Mode;
 use netfold_proto::DType;
 use std::time::{Duration, Instant};
@@ -80,7 +80,8 @@ impl MeshFabric {
 
 impl Fabric for MeshFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_collectives::mesh::{Buffers, Collective as On};
+        use netfold_collectives::Buffers;
+        use netfold_collectives::mesh::MeshCollective as On;
         let collective = match call.collective {
             Collective::AllReduce => On::AllReduce,
             Collective::Reduce { root } => On::Reduce { root },
@@ -147,20 +148,20 @@ impl Peers for MeshPeers {
 
 /// Ranks of one host.
 pub(crate) struct SharedFabric {
-    shared: Shared,
+    shared: SharedGroup,
     ranks: Ranks,
 }
 
 impl SharedFabric {
     /// `ranks` are those of the job, in order of the group's.
-    pub(crate) fn new(shared: Shared, ranks: Ranks) -> Self {
+    pub(crate) fn new(shared: SharedGroup, ranks: Ranks) -> Self {
         Self { shared, ranks }
     }
 }
 
 impl Fabric for SharedFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_collectives::shared::Buffers;
+        use netfold_collectives::Buffers;
         let Call { dtype, op, .. } = *call;
         let mut copy;
         let buffers = match input {
@@ -168,7 +169,7 @@ impl Fabric for SharedFabric {
                 copy = input.to_vec();
                 Buffers::InPlace(&mut copy)
             }
-            Some(send) => Buffers::Apart { send, recv: output },
+            Some(send) => Buffers::Split { input: send, output },
             None => Buffers::InPlace(output),
         };
         let shared = &mut self.shared;
@@ -188,7 +189,7 @@ impl Fabric for SharedFabric {
 /// Several hosts, at least one of them with several ranks: sums are folded in shared memory, then among the hosts' leaders,
 /// by a switch or a ring; everything else goes over links between all ranks.
 pub(crate) struct Hierarchy {
-    shared: Shared,
+    shared: SharedGroup,
     /// The job's ranks of this host.
     local: Ranks,
     /// On the leader: the communicator among leaders.
@@ -200,7 +201,7 @@ pub(crate) struct Hierarchy {
 
 impl Hierarchy {
     pub(crate) fn new(
-        (shared, local): (Shared, Ranks),
+        (shared, local): (SharedGroup, Ranks),
         leaders: Option<Communicator>,
         all_ranks: MeshFabric,
         (mode, world): (Mode, u16),
@@ -234,7 +235,7 @@ impl Hierarchy {
         output: &mut [u8],
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
-        use netfold_collectives::shared::Buffers;
+        use netfold_collectives::Buffers;
         let summed =
             call.collective == Collective::AllReduce && lower::supported_by_switch(call, self.mode).is_ok();
         if !summed {
@@ -242,7 +243,7 @@ impl Hierarchy {
         }
         let op = if call.op == ReduceOp::Avg { ReduceOp::Sum } else { call.op };
         let buffers = match input {
-            Some(send) => Buffers::Apart { send, recv: &mut *output },
+            Some(send) => Buffers::Split { input: send, output: &mut *output },
             None => Buffers::InPlace(&mut *output),
         };
         let mut stage = NetworkStage::new(self.leaders.as_ref(), (call.dtype, op), residual);

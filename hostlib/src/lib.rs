@@ -85,7 +85,7 @@ pub use element::Element;
 pub use error::{Advice, Error};
 pub use half::{bf16, f16};
 pub use netfold_collectives::ReduceOp;
-pub use netfold_collectives::mesh::{Exchange, ExchangeError, FnExchange, GivenError, TcpRendezvous};
+pub use netfold_collectives::mesh::{CallbackError, Exchange, ExchangeError, FnExchange, TcpRendezvous};
 pub use netfold_control::{Admission, Mode};
 pub use netfold_proto::{DType, Tolerance};
 pub use path::{Network, Path, SwitchAttachment};

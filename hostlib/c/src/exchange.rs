@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 
-use netfold::{Exchange, ExchangeError, GivenError};
+use netfold::{CallbackError, Exchange, ExchangeError};
 
 use crate::result::Failure;
 
@@ -51,8 +51,8 @@ impl CallerExchange {
         match result {
             0 => Ok(all),
             _ => {
-                let error = GivenError::from(format!("the caller's all-gather returned {result}"));
-                Err(ExchangeError::Given(error.into()))
+                let error = CallbackError::from(format!("the caller's all-gather returned {result}"));
+                Err(ExchangeError::Callback(error.into()))
             }
         }
     }

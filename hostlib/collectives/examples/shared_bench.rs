@@ -9,7 +9,7 @@ use std::error::Error;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use netfold_collectives::shared::{Config, Handle, Shared};
+use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 use netfold_collectives::{DType, ReduceOp};
 
 struct Options {
@@ -26,9 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(at) = arguments.iter().position(|argument| argument == "--join") {
         let rank: u16 = arguments.get(at + 1).ok_or("--join RANK HANDLE")?.parse()?;
         let handle = arguments.get(at + 2).ok_or("--join RANK HANDLE")?;
-        return run(&options, Shared::join(&Handle::from_bytes(&from_hex(handle)?)?, rank)?);
+        return run(&options, SharedGroup::join(&SharedHandle::from_bytes(&from_hex(handle)?)?, rank)?);
     }
-    let (shared, handle) = Shared::create(Config::new(options.ranks).segment_bytes(options.segment_bytes))?;
+    let (shared, handle) =
+        SharedGroup::create(SharedConfig::new(options.ranks).segment_bytes(options.segment_bytes))?;
     let hex: String = handle.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let children: Result<Vec<Child>, _> = (1..options.ranks)
         .map(|rank| {
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(options: &Options, mut shared: Shared) -> Result<(), Box<dyn Error>> {
+fn run(options: &Options, mut shared: SharedGroup) -> Result<(), Box<dyn Error>> {
     let ranks = shared.world();
     let mut size = options.begin;
     while size <= options.end {

@@ -4,10 +4,12 @@
 //! The three know nothing of switches. [`mesh`] is what a job falls back to; [`shared`] offers a trait,
 //! [`shared::Network`], by which a host's sum goes out and comes back.
 
+mod buffers;
 pub mod mesh;
 mod op;
 pub mod reduce;
 pub mod shared;
 
+pub use buffers::Buffers;
 pub use netfold_proto::DType;
 pub use op::ReduceOp;

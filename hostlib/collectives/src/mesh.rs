@@ -34,11 +34,12 @@
 //! - A call ends on all ranks or on none, but for ranks that fail after the last byte they owed.
 //! - Ranks that call different things get [`MeshError::Mismatch`], all of them; nothing of one call enters another.
 //! - A rank that is lost is [`MeshError::PeerLost`] on all others: at once when its process ends, within
-//!   [`MeshConfig::dead_after`] when its host does, within [`MeshConfig::stall_timeout`] when it merely stops.
+//!   [`MeshConfig::keepalive_timeout`] when its host does, within [`MeshConfig::stall_timeout`] when it merely stops.
 //! - A stranger cannot join, and cannot hold up those who can.
 #![forbid(unsafe_code)]
 
 mod abort;
+mod acceptor;
 mod call;
 mod connect;
 mod error;
@@ -50,17 +51,15 @@ mod host;
 mod link;
 mod memory;
 mod plan;
-mod reception;
 mod rendezvous;
 mod subgroup;
 mod timed;
 
-pub use abort::Aborter;
-pub use call::{Call, Collective};
+pub use abort::MeshAborter;
+pub use call::{MeshCall, MeshCollective};
 pub use error::{ExchangeError, Loss, MeshError, Refusal};
-pub use exchange::{EXCHANGE_MAX, Exchange, FnExchange, GivenError};
+pub use exchange::{CallbackError, EXCHANGE_MAX, Exchange, FnExchange};
 pub use group::{Mesh, MeshConfig};
 pub use host::{HOST_ID_VARIABLE, HostId};
-pub use memory::Buffers;
 pub use rendezvous::{JOB_NAME_MAX, TcpRendezvous};
 pub use subgroup::MeshExchange;

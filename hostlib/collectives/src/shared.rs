@@ -1,17 +1,17 @@
 //! Collectives among the ranks of one host, through a segment of shared memory.
 //!
-//! Ranks are processes, or threads. Rank 0 makes a group ([`Shared::create`]) and passes the [`Handle`]'s bytes to the others by
-//! whatever means they have; these [`Shared::join`]. Then all call the same collectives in the same order, each from one thread.
+//! Ranks are processes, or threads. Rank 0 makes a group ([`SharedGroup::create`]) and passes the [`SharedHandle`]'s bytes to the others by
+//! whatever means they have; these [`SharedGroup::join`]. Then all call the same collectives in the same order, each from one thread.
 //! No network here: [`Network`] is where a host's fold goes out and comes back.
 //!
 //! ```
-//! use netfold_collectives::shared::{Config, Handle, Shared};
+//! use netfold_collectives::shared::{SharedConfig, SharedHandle, SharedGroup};
 //! use netfold_collectives::{DType, ReduceOp};
 //!
-//! let (mut zero, handle) = Shared::create(Config::new(2))?;
+//! let (mut zero, handle) = SharedGroup::create(SharedConfig::new(2))?;
 //! let bytes = handle.to_bytes(); // to the other process
 //! let other = std::thread::spawn(move || {
-//!     let mut one = Shared::join(&Handle::from_bytes(&bytes)?, 1)?;
+//!     let mut one = SharedGroup::join(&SharedHandle::from_bytes(&bytes)?, 1)?;
 //!     let mut tensor = 2.0f32.to_ne_bytes();
 //!     one.all_reduce(DType::F32, ReduceOp::Sum, &mut tensor[..])
 //! });
@@ -54,9 +54,8 @@ mod plan;
 mod state;
 mod sys;
 
-pub use call::{Called, Collective};
+pub use call::{SharedCall, SharedCollective};
 pub use error::SharedError;
-pub use group::{Aborter, Config, Shared};
-pub use handle::Handle;
+pub use group::{SharedAborter, SharedConfig, SharedGroup};
+pub use handle::SharedHandle;
 pub use hierarchy::{Network, Segment};
-pub use plan::Buffers;

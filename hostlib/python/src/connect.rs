@@ -247,7 +247,7 @@ impl Exchange for PythonExchange {
         let called = Python::attach(|py| -> PyResult<Vec<Vec<u8>>> {
             self.all_gather.call1(py, (PyBytes::new(py, mine),))?.extract(py)
         });
-        let all = called.map_err(|error| ExchangeError::Given(Arc::new(error)))?;
+        let all = called.map_err(|error| ExchangeError::Callback(Arc::new(error)))?;
         if all.len() == usize::from(self.world) {
             Ok(all)
         } else {

@@ -9,19 +9,19 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Makes the calls of one rank's [`Mesh`](crate::mesh::Mesh) fail: the one that is blocked, promptly, and all later ones. The other
 /// ranks see this rank lost. May be used from any thread, any number of times.
 #[derive(Debug, Clone)]
-pub struct Aborter(Arc<AbortSignal>);
+pub struct MeshAborter(Arc<AbortSignal>);
 
-impl Aborter {
+impl MeshAborter {
     pub(crate) fn new() -> std::io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(AbortSignal { pulled: AtomicBool::new(false), bell })))
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(AbortSignal { aborted: AtomicBool::new(false), wake_fd })))
     }
 
     /// Aborts.
     pub fn abort(&self) {
-        self.0.pulled.store(true, Ordering::Release);
-        // Only a counter at its limit refuses, and then the bell rings already.
-        let _ = rustix::io::write(&self.0.bell, &1u64.to_ne_bytes());
+        self.0.aborted.store(true, Ordering::Release);
+        // Only a counter at its limit refuses, and then the wake_fd rings already.
+        let _ = rustix::io::write(&self.0.wake_fd, &1u64.to_ne_bytes());
     }
 
     pub(crate) fn signal(&self) -> &AbortSignal {
@@ -32,19 +32,19 @@ impl Aborter {
 /// What a blocked call looks at.
 #[derive(Debug)]
 pub(crate) struct AbortSignal {
-    pulled: AtomicBool,
+    aborted: AtomicBool,
     /// Readable from the first abort on; nobody reads it.
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
 }
 
 impl AbortSignal {
-    pub(crate) fn is_pulled(&self) -> bool {
-        self.pulled.load(Ordering::Acquire)
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
     }
 }
 
 impl AsFd for AbortSignal {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.wake_fd.as_fd()
     }
 }

@@ -7,7 +7,7 @@ use crate::{DType, ReduceOp};
 /// A collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Collective {
+pub enum MeshCollective {
     /// Every rank ends with the reduction of all ranks' tensors.
     AllReduce,
     /// The root ends with the reduction of all ranks' tensors.
@@ -32,7 +32,7 @@ pub enum Collective {
     Agreement,
 }
 
-impl Collective {
+impl MeshCollective {
     /// The name used in messages.
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,9 +90,9 @@ impl Collective {
 
 /// One call of a collective, as far as all ranks must agree on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Call {
+pub struct MeshCall {
     /// Which collective.
-    pub collective: Collective,
+    pub collective: MeshCollective,
     /// Element type; [`DType::None`] for a barrier.
     pub dtype: DType,
     /// The reduction; [`ReduceOp::Sum`] where nothing is reduced.
@@ -102,7 +102,7 @@ pub struct Call {
     pub count: u64,
 }
 
-impl Call {
+impl MeshCall {
     /// Bytes of a call on the wire.
     pub(crate) const LEN: usize = 16;
 
@@ -122,7 +122,7 @@ impl Call {
         let [collective, dtype, op, 0, root_low, root_high, 0, 0, count @ ..] = *bytes else { return None };
         let root = u16::from_le_bytes([root_low, root_high]);
         let call = Self {
-            collective: Collective::from_code(collective, root)?,
+            collective: MeshCollective::from_code(collective, root)?,
             dtype: DType::ALL.iter().copied().find(|known| *known as u8 == dtype)?,
             op: ReduceOp::from_code(op)?,
             count: u64::from_le_bytes(count),
@@ -131,10 +131,10 @@ impl Call {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for MeshCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.collective.name())?;
-        if self.collective == Collective::Barrier {
+        if self.collective == MeshCollective::Barrier {
             return Ok(());
         }
         write!(f, "({} x {}", self.count, self.dtype)?;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
+use crate::mesh::acceptor::Acceptor;
 use crate::mesh::error::MeshError;
 use crate::mesh::exchange::Exchange;
 use crate::mesh::group::MeshConfig;
 use crate::mesh::host::{HOST_ID_MAX, HostId};
 use crate::mesh::link::Link;
-use crate::mesh::reception::Reception;
 use crate::mesh::timed::{read_by, write_by};
 
 /// Begins hello and welcome; the last byte is the version.
@@ -24,7 +24,7 @@ const HELLO: usize = 8 + 2 * TOKEN + 8;
 /// Magic, the connecting rank's token.
 const WELCOME: usize = 8 + TOKEN;
 /// Between two attempts to reach a rank.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 type Token = [u8; TOKEN];
 
@@ -102,8 +102,8 @@ pub(crate) fn connect(exchange: &mut dyn Exchange, config: &MeshConfig) -> Resul
         met.push(Introduction::from_bytes(bytes).ok_or(MeshError::Introduction { rank })?);
     }
     let hosts = met.iter().map(|one| one.host.clone()).collect();
-    let party = Party { rank, met, config, until: Instant::now() + config.connect_timeout };
-    let streams = party.link(listener)?;
+    let connector = Connector { rank, met, config, until: Instant::now() + config.connect_timeout };
+    let streams = connector.link(listener)?;
     let mut links = Vec::with_capacity(streams.len());
     for stream in streams {
         links.push(stream.map(|stream| prepare(stream, config)).transpose()?);
@@ -111,14 +111,14 @@ pub(crate) fn connect(exchange: &mut dyn Exchange, config: &MeshConfig) -> Resul
     Ok(Connected { links, hosts, ip })
 }
 
-struct Party<'a> {
+struct Connector<'a> {
     rank: u16,
     met: Vec<Introduction>,
     config: &'a MeshConfig,
     until: Instant,
 }
 
-impl Party<'_> {
+impl Connector<'_> {
     fn no_link(&self, rank: usize) -> MeshError {
         let waited = self.config.connect_timeout;
         MeshError::Link { rank: rank as u16, addr: self.met[rank].addr, waited }
@@ -132,9 +132,9 @@ impl Party<'_> {
         for (lower, stream) in streams.iter_mut().enumerate().take(me) {
             *stream = Some(self.call(lower)?);
         }
-        let mut reception: Reception<HELLO> = Reception::new(listener)?;
+        let mut acceptor: Acceptor<HELLO> = Acceptor::new(listener)?;
         while let Some(missing) = (me + 1..world).find(|rank| streams[*rank].is_none()) {
-            let Some((stream, hello)) = reception.next(self.until)? else {
+            let Some((stream, hello)) = acceptor.next(self.until)? else {
                 return Err(self.no_link(missing));
             };
             let rank = usize::from(u16::from_le_bytes([hello[HELLO - 8], hello[HELLO - 7]]));
@@ -184,7 +184,7 @@ impl Party<'_> {
             {
                 return Ok(stream);
             }
-            std::thread::sleep(RETRY.min(remaining));
+            std::thread::sleep(RETRY_INTERVAL.min(remaining));
         }
     }
 }
@@ -195,13 +195,13 @@ fn prepare(stream: TcpStream, config: &MeshConfig) -> Result<Link, MeshError> {
     stream.set_write_timeout(None)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
-    let third = (config.dead_after / 3).max(Duration::from_secs(1));
+    let third = (config.keepalive_timeout / 3).max(Duration::from_secs(1));
     let options = || -> rustix::io::Result<()> {
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, third)?;
         sockopt::set_tcp_keepintvl(&stream, third)?;
         sockopt::set_tcp_keepcnt(&stream, 2)?;
-        let millis = u32::try_from(config.dead_after.as_millis()).unwrap_or(u32::MAX);
+        let millis = u32::try_from(config.keepalive_timeout.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, millis)?;
         if let Some(bytes) = config.socket_buffer_bytes {
             sockopt::set_socket_send_buffer_size(&stream, bytes)?;
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn introductions_survive_the_exchange() {
+    fn an_introduction_survives_the_exchange() {
         for addr in ["10.1.2.3:45", "[fe80::7]:65535"] {
             let one = Introduction {
                 token: [7; TOKEN],

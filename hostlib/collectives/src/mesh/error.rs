@@ -9,7 +9,7 @@ use crate::DType;
 use crate::reduce::ReduceError;
 use thiserror::Error;
 
-use crate::mesh::call::Call;
+use crate::mesh::call::MeshCall;
 
 /// Why ranks could not exchange small strings. The exchange is of no more use.
 #[derive(Debug, Clone, Error)]
@@ -83,7 +83,7 @@ pub enum ExchangeError {
     },
     /// Something else listens at the rendezvous address.
     #[error("what answers at {addr} is no rendezvous of this version; correct the address")]
-    Stranger {
+    NotRendezvous {
         /// The rendezvous address.
         addr: SocketAddr,
     },
@@ -108,7 +108,7 @@ pub enum ExchangeError {
     },
     /// A caller's exchange failed.
     #[error("the exchange that was given failed")]
-    Given(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    Callback(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// A mesh that serves as exchange failed.
     #[error("the mesh that serves as exchange failed")]
     Mesh(#[source] Arc<MeshError>),
@@ -147,7 +147,7 @@ pub enum Loss {
     Broken(io::ErrorKind),
     /// Nothing moved for as long as the configuration allows.
     #[error("nothing moved for {0:?}")]
-    Silent(Duration),
+    Stalled(Duration),
     /// Another rank said so.
     #[error("rank {by} reports it")]
     Reported {
@@ -204,9 +204,9 @@ pub enum MeshError {
         /// A rank that differs.
         rank: u16,
         /// What this rank called.
-        mine: Call,
+        mine: MeshCall,
         /// What the other one called.
-        theirs: Call,
+        theirs: MeshCall,
     },
     /// A rank is gone.
     #[error("rank {rank} is lost: {why}; make a new mesh of the ranks that remain")]
@@ -224,7 +224,7 @@ pub enum MeshError {
         /// How.
         what: &'static str,
     },
-    /// An [`Aborter`](crate::mesh::Aborter) was pulled on this rank.
+    /// An [`MeshAborter`](crate::mesh::MeshAborter) was pulled on this rank.
     #[error("aborted on this rank; make a new mesh")]
     Aborted,
     /// The deadline of the call passed.
@@ -251,7 +251,7 @@ pub enum MeshError {
         /// Input or output.
         which: &'static str,
         /// Which call.
-        call: Call,
+        call: MeshCall,
         /// Its length.
         len: usize,
         /// What it should be.

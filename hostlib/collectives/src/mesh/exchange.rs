@@ -51,7 +51,7 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
 }
 
 /// What a caller's exchange may fail with.
-pub type GivenError = Box<dyn std::error::Error + Send + Sync>;
+pub type CallbackError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An exchange by a closure: over a store, MPI, or whatever the ranks have in common already.
 pub struct FnExchange<F> {
@@ -62,7 +62,7 @@ pub struct FnExchange<F> {
 
 impl<F> FnExchange<F>
 where
-    F: FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GivenError> + Send,
+    F: FnMut(&[u8]) -> Result<Vec<Vec<u8>>, CallbackError> + Send,
 {
     /// `all_gather` gives its argument to all ranks and returns all ranks' arguments in order of ranks; it must end in bounded
     /// time.
@@ -80,7 +80,7 @@ where
 
 impl<F> Exchange for FnExchange<F>
 where
-    F: FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GivenError> + Send,
+    F: FnMut(&[u8]) -> Result<Vec<Vec<u8>>, CallbackError> + Send,
 {
     fn rank(&self) -> u16 {
         self.rank
@@ -92,7 +92,7 @@ where
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, ExchangeError> {
         check_len(mine.len())?;
-        let all = (self.all_gather)(mine).map_err(|error| ExchangeError::Given(Arc::from(error)))?;
+        let all = (self.all_gather)(mine).map_err(|error| ExchangeError::Callback(Arc::from(error)))?;
         if all.len() != usize::from(self.world) {
             return Err(ExchangeError::Count { world: self.world, got: all.len() });
         }

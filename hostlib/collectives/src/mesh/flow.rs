@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::mesh::abort::AbortSignal;
-use crate::mesh::call::Call;
+use crate::mesh::call::MeshCall;
 use crate::mesh::error::{Loss, MeshError};
-use crate::mesh::frame::{FAILURE, FRAME_MAX, Failure, HEAD, Head, Kind};
-use crate::mesh::link::{Got, Link, OutFrame};
+use crate::mesh::frame::{FAILURE, FRAME_MAX, HEAD, Head, Kind, MeshFailure};
+use crate::mesh::link::{Link, OutFrame, ReadOutcome};
 use crate::mesh::memory::Memory;
-use crate::mesh::plan::{Gate, Place, Plan};
+use crate::mesh::plan::{Gate, MeshPlan, Offset};
 
 /// Least bytes worth a frame of their own while more are to come.
 const FRAME_MIN: usize = 64 * 1024;
 /// Reads from one link before the others have their turn.
 const READS_MAX: usize = 4;
 /// How long a failing rank takes to tell the others.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAILURE_SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it then waits for them to have heard it: a connection that is closed with bytes unread is reset, and what was
 /// said last may be lost.
-const HEARD: Duration = Duration::from_millis(250);
+const FAILURE_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests;
@@ -40,8 +40,8 @@ pub(crate) struct Limits {
 pub(crate) struct Flow<'a> {
     links: &'a mut [Option<Link>],
     rank: u16,
-    call: Call,
-    plan: &'a Plan,
+    call: MeshCall,
+    plan: &'a MeshPlan,
     memory: Memory<'a>,
     /// Number of ranks that take part: an average's divisor.
     ranks: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Flow<'a> {
 }
 
 /// What the bytes at hand were good for.
-enum Digest {
+enum Progress {
     Moved,
     /// More bytes are needed.
     More,
@@ -62,8 +62,8 @@ enum Digest {
     Stall,
 }
 
-fn further(place: Place, by: usize) -> Place {
-    Place { at: place.at + by, ..place }
+fn further(place: Offset, by: usize) -> Offset {
+    Offset { at: place.at + by, ..place }
 }
 
 impl<'a> Flow<'a> {
@@ -71,8 +71,8 @@ impl<'a> Flow<'a> {
     pub(crate) fn new(
         links: &'a mut [Option<Link>],
         (rank, members): (u16, &[u16]),
-        call: Call,
-        plan: &'a Plan,
+        call: MeshCall,
+        plan: &'a MeshPlan,
         memory: Memory<'a>,
     ) -> Self {
         for (peer, link) in links.iter_mut().enumerate() {
@@ -109,7 +109,7 @@ impl<'a> Flow<'a> {
     pub(crate) fn run(mut self, limits: Limits, abort: &AbortSignal) -> Result<(), MeshError> {
         let result = self.pump(limits, abort);
         if let Err(error) = &result {
-            self.farewell(failure_of(error, self.rank));
+            self.send_failure(failure_of(error, self.rank));
         }
         result
     }
@@ -211,12 +211,12 @@ impl<'a> Flow<'a> {
         let mut reads = 0;
         loop {
             match self.digest(peer)? {
-                Digest::Moved => {
+                Progress::Moved => {
                     moved = true;
                     continue;
                 }
-                Digest::Stall => return Ok(moved),
-                Digest::More => {}
+                Progress::Stall => return Ok(moved),
+                Progress::More => {}
             }
             let Some(link) = &mut self.links[peer] else { return Ok(false) };
             if let Some(kind) = link.closed
@@ -233,13 +233,13 @@ impl<'a> Flow<'a> {
                 return Ok(moved);
             }
             reads += 1;
-            moved |= matches!(self.take(peer)?, Got::Bytes(_));
+            moved |= matches!(self.take(peer)?, ReadOutcome::Bytes(_));
         }
     }
 
     /// Reads from one peer: straight to where bytes go if they are to be stored, otherwise beside.
-    fn take(&mut self, peer: usize) -> Result<Got, MeshError> {
-        let Some(link) = &self.links[peer] else { return Ok(Got::Nothing) };
+    fn take(&mut self, peer: usize) -> Result<ReadOutcome, MeshError> {
+        let Some(link) = &self.links[peer] else { return Ok(ReadOutcome::Nothing) };
         let direct = if link.body_left > 0 && link.staged().is_empty() {
             let index = link.arrivals[link.arrival_at];
             let arrival = &self.plan.arrivals[index];
@@ -249,10 +249,10 @@ impl<'a> Flow<'a> {
         } else {
             None
         };
-        let Some(link) = &mut self.links[peer] else { return Ok(Got::Nothing) };
+        let Some(link) = &mut self.links[peer] else { return Ok(ReadOutcome::Nothing) };
         let Some((place, len)) = direct else { return Ok(link.fill()) };
         let got = link.read_into(self.memory.write(place, len));
-        if let Got::Bytes(len) = got {
+        if let ReadOutcome::Bytes(len) = got {
             self.account(peer, len);
         }
         Ok(got)
@@ -272,12 +272,12 @@ impl<'a> Flow<'a> {
     }
 
     /// Uses some of the bytes that have come from one peer.
-    fn digest(&mut self, peer: usize) -> Result<Digest, MeshError> {
-        let Some(link) = &mut self.links[peer] else { return Ok(Digest::More) };
+    fn digest(&mut self, peer: usize) -> Result<Progress, MeshError> {
+        let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         if link.body_left > 0 {
             return self.digest_body(peer);
         }
-        let Some(bytes) = link.head() else { return Ok(Digest::More) };
+        let Some(bytes) = link.head() else { return Ok(Progress::More) };
         let rank = peer as u16;
         let Some(head) = Head::from_bytes(bytes) else {
             return Err(MeshError::Protocol { rank, what: "no frame" });
@@ -288,37 +288,37 @@ impl<'a> Flow<'a> {
             }
             // The next operation, or its failure: the current one may still end well.
             link.stalled = true;
-            return Ok(Digest::Stall);
+            return Ok(Progress::Stall);
         }
         if head.kind == Kind::Failure {
-            let Some(body) = link.body::<FAILURE>() else { return Ok(Digest::More) };
+            let Some(body) = link.body::<FAILURE>() else { return Ok(Progress::More) };
             let failure =
-                Failure::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no failure" })?;
-            return Err(self.heard(rank, failure));
+                MeshFailure::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no failure" })?;
+            return Err(self.peer_failure(rank, failure));
         }
         if !link.is_member {
             link.stalled = true;
-            return Ok(Digest::Stall);
+            return Ok(Progress::Stall);
         }
         if head.seq != link.seq {
             return Err(MeshError::Protocol { rank, what: "a frame of another operation" });
         }
         if head.kind == Kind::Call {
-            let Some(body) = link.body::<{ Call::LEN }>() else { return Ok(Digest::More) };
-            let theirs = Call::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no call" })?;
+            let Some(body) = link.body::<{ MeshCall::LEN }>() else { return Ok(Progress::More) };
+            let theirs = MeshCall::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no call" })?;
             if theirs != self.call {
                 return Err(MeshError::Mismatch { rank, mine: self.call, theirs });
             }
             link.call_seen = true;
-            link.consume(HEAD + Call::LEN);
-            return Ok(Digest::Moved);
+            link.consume(HEAD + MeshCall::LEN);
+            return Ok(Progress::Moved);
         }
         self.begin_data(peer, head.len).map_err(|what| MeshError::Protocol { rank, what })
     }
 
     /// A data frame of so many bytes begins: compared with what the plan expects next.
-    fn begin_data(&mut self, peer: usize, len: usize) -> Result<Digest, &'static str> {
-        let Some(link) = &self.links[peer] else { return Ok(Digest::More) };
+    fn begin_data(&mut self, peer: usize, len: usize) -> Result<Progress, &'static str> {
+        let Some(link) = &self.links[peer] else { return Ok(Progress::More) };
         if !link.call_seen {
             return Err("data before the call");
         }
@@ -331,21 +331,21 @@ impl<'a> Flow<'a> {
             return Err("a piece of an element");
         }
         let is_shut = len == 0 && !self.open(arrival.after, 0).1;
-        let Some(link) = &mut self.links[peer] else { return Ok(Digest::More) };
+        let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         link.stalled = is_shut;
         if is_shut {
-            return Ok(Digest::Stall);
+            return Ok(Progress::Stall);
         }
         link.consume(HEAD);
         link.body_left = len;
         if len == 0 {
             self.account(peer, 0);
         }
-        Ok(Digest::Moved)
+        Ok(Progress::Moved)
     }
 
-    fn digest_body(&mut self, peer: usize) -> Result<Digest, MeshError> {
-        let Some(link) = &self.links[peer] else { return Ok(Digest::More) };
+    fn digest_body(&mut self, peer: usize) -> Result<Progress, MeshError> {
+        let Some(link) = &self.links[peer] else { return Ok(Progress::More) };
         let index = link.arrivals[link.arrival_at];
         let arrival = self.plan.arrivals[index];
         let done = self.arrived[index];
@@ -353,11 +353,11 @@ impl<'a> Flow<'a> {
         let (at_hand, open) = (link.staged().len().min(link.body_left), open - done);
         let element = if arrival.with.is_some() { self.call.dtype.size().max(1) } else { 1 };
         let len = at_hand.min(open) / element * element;
-        let Some(link) = &mut self.links[peer] else { return Ok(Digest::More) };
+        let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         if len == 0 {
             // Behind a shut gate nothing more is read than fits.
             link.stalled = open < element && (at_hand >= element || link.is_full() || open == 0);
-            return Ok(if link.stalled { Digest::Stall } else { Digest::More });
+            return Ok(if link.stalled { Progress::Stall } else { Progress::More });
         }
         link.stalled = false;
         let into = further(arrival.into, done);
@@ -374,25 +374,25 @@ impl<'a> Flow<'a> {
         }
         link.consume(len);
         self.account(peer, len);
-        Ok(Digest::Moved)
+        Ok(Progress::Moved)
     }
 
     /// What another rank's failure means here.
-    fn heard(&self, by: u16, failure: Failure) -> MeshError {
+    fn peer_failure(&self, by: u16, failure: MeshFailure) -> MeshError {
         match failure {
-            Failure::Mismatch { one, other } => {
-                let differs = |(rank, call): &(u16, Call)| *rank != self.rank && *call != self.call;
+            MeshFailure::Mismatch { one, other } => {
+                let differs = |(rank, call): &(u16, MeshCall)| *rank != self.rank && *call != self.call;
                 match [one, other].into_iter().find(differs) {
                     Some((rank, theirs)) => MeshError::Mismatch { rank, mine: self.call, theirs },
                     None => MeshError::PeerLost { rank: by, why: Loss::GaveUp },
                 }
             }
-            Failure::Lost { rank } if rank == self.rank => {
+            MeshFailure::Lost { rank } if rank == self.rank => {
                 MeshError::PeerLost { rank: by, why: Loss::GaveUp }
             }
-            Failure::Lost { rank } if rank == by => MeshError::PeerLost { rank, why: Loss::GaveUp },
-            Failure::Lost { rank } => MeshError::PeerLost { rank, why: Loss::Reported { by } },
-            Failure::GaveUp { rank } => MeshError::PeerLost { rank, why: Loss::GaveUp },
+            MeshFailure::Lost { rank } if rank == by => MeshError::PeerLost { rank, why: Loss::GaveUp },
+            MeshFailure::Lost { rank } => MeshError::PeerLost { rank, why: Loss::Reported { by } },
+            MeshFailure::GaveUp { rank } => MeshError::PeerLost { rank, why: Loss::GaveUp },
         }
     }
 
@@ -418,7 +418,7 @@ impl<'a> Flow<'a> {
         now: Instant,
         abort: &AbortSignal,
     ) -> Result<(), MeshError> {
-        if abort.is_pulled() {
+        if abort.is_aborted() {
             return Err(MeshError::Aborted);
         }
         if limits.deadline.is_some_and(|deadline| deadline <= now) {
@@ -426,7 +426,7 @@ impl<'a> Flow<'a> {
         }
         let quiet = now.duration_since(last_moved);
         if quiet >= limits.stall {
-            return Err(MeshError::PeerLost { rank: self.awaited(), why: Loss::Silent(limits.stall) });
+            return Err(MeshError::PeerLost { rank: self.awaited(), why: Loss::Stalled(limits.stall) });
         }
         let mut sleep = limits.stall - quiet;
         if let Some(deadline) = limits.deadline {
@@ -448,12 +448,12 @@ impl<'a> Flow<'a> {
             }
             let timeout =
                 Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: i64::from(sleep.subsec_nanos()) };
-            let linger_until = now + LINGER;
+            let spin_until = now + SPIN;
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             loop {
-                let lingering = quiet < LINGER && Instant::now() < linger_until;
-                match poll(&mut fds, Some(if lingering { &zero } else { &timeout })) {
-                    Ok(0) if lingering => std::thread::yield_now(),
+                let spinning = quiet < SPIN && Instant::now() < spin_until;
+                match poll(&mut fds, Some(if spinning { &zero } else { &timeout })) {
+                    Ok(0) if spinning => std::thread::yield_now(),
                     Ok(_) | Err(rustix::io::Errno::INTR) => break,
                     Err(error) => return Err(io::Error::from(error).into()),
                 }
@@ -473,12 +473,12 @@ impl<'a> Flow<'a> {
 
     /// Tells every peer why this rank gives up: finishes the frame that is on its way, then the failure. What comes meanwhile
     /// is dropped, so that two failing ranks never wait for each other.
-    fn farewell(&mut self, failure: Failure) {
+    fn send_failure(&mut self, failure: MeshFailure) {
         let mut bytes = [0; HEAD + FAILURE];
         bytes[HEAD..].copy_from_slice(&failure.to_bytes());
         let mut told: Vec<Option<usize>> =
             self.links.iter().map(|link| link.is_some().then_some(0)).collect();
-        let mut until = Instant::now() + FAREWELL;
+        let mut until = Instant::now() + FAILURE_SEND_TIMEOUT;
         let mut all_told = None;
         let mut waste = vec![0; 64 * 1024];
         loop {
@@ -501,7 +501,7 @@ impl<'a> Flow<'a> {
             }
             let now = Instant::now();
             if told.iter().all(Option::is_none) {
-                until = until.min(*all_told.get_or_insert(now) + HEARD);
+                until = until.min(*all_told.get_or_insert(now) + FAILURE_DRAIN_TIMEOUT);
                 if self.links.iter().flatten().all(|link| link.closed.is_some()) {
                     return;
                 }
@@ -535,18 +535,18 @@ impl<'a> Flow<'a> {
 }
 
 /// How long a rank that waits for others keeps looking before it sleeps: waking it takes longer than small messages do.
-const LINGER: Duration = Duration::from_micros(100);
+const SPIN: Duration = Duration::from_micros(100);
 
 /// What to tell the others about an error of this rank.
-fn failure_of(error: &MeshError, rank: u16) -> Failure {
+fn failure_of(error: &MeshError, rank: u16) -> MeshFailure {
     match error {
         MeshError::Mismatch { rank: other, mine, theirs } => {
-            Failure::Mismatch { one: (rank, *mine), other: (*other, *theirs) }
+            MeshFailure::Mismatch { one: (rank, *mine), other: (*other, *theirs) }
         }
-        MeshError::PeerLost { rank, why: Loss::GaveUp } => Failure::GaveUp { rank: *rank },
+        MeshError::PeerLost { rank, why: Loss::GaveUp } => MeshFailure::GaveUp { rank: *rank },
         MeshError::PeerLost { rank, .. }
         | MeshError::Protocol { rank, .. }
-        | MeshError::Deadline { rank } => Failure::Lost { rank: *rank },
-        _ => Failure::GaveUp { rank },
+        | MeshError::Deadline { rank } => MeshFailure::Lost { rank: *rank },
+        _ => MeshFailure::GaveUp { rank },
     }
 }

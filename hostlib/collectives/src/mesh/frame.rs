@@ -10,14 +10,14 @@
 //! The first frame of an operation in each direction of a link is a *call*; *data* frames hold pieces of messages, which both
 //! ends have planned and whose lengths are therefore only compared. A *failure* ends all use of the link.
 
-use crate::mesh::call::Call;
+use crate::mesh::call::MeshCall;
 
 /// Bytes of a head.
 pub(crate) const HEAD: usize = 8;
 /// Longest body of a data frame. A frame once begun is always finished, so this bounds how long a failure waits.
 pub(crate) const FRAME_MAX: usize = 256 * 1024;
 /// Bytes of a failure's body.
-pub(crate) const FAILURE: usize = 8 + 2 * Call::LEN;
+pub(crate) const FAILURE: usize = 8 + 2 * MeshCall::LEN;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Head {
     pub(crate) fn from_bytes(bytes: &[u8; HEAD]) -> Option<Self> {
         let [kind, 0, seq_low, seq_high, a, b, c, d] = *bytes else { return None };
         let (kind, expected) = match kind {
-            1 => (Kind::Call, Some(Call::LEN)),
+            1 => (Kind::Call, Some(MeshCall::LEN)),
             2 => (Kind::Data, None),
             3 => (Kind::Failure, Some(FAILURE)),
             _ => return None,
@@ -65,24 +65,24 @@ impl Head {
 
 /// Why a rank gives up, told to all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum MeshFailure {
     /// Two ranks called different things.
-    Mismatch { one: (u16, Call), other: (u16, Call) },
+    Mismatch { one: (u16, MeshCall), other: (u16, MeshCall) },
     /// A rank is gone.
     Lost { rank: u16 },
     /// The sender gave up by itself.
     GaveUp { rank: u16 },
 }
 
-impl Failure {
+impl MeshFailure {
     /// Reason (1 byte: 1 mismatch, 2 lost, 3 gave up), 0, rank (2), other rank (2), 0 (2), the two calls.
     pub(crate) fn to_bytes(self) -> [u8; FAILURE] {
         let mut bytes = [0; FAILURE];
         let (reason, rank) = match self {
             Self::Mismatch { one: (rank, call), other: (other, other_call) } => {
                 bytes[4..6].copy_from_slice(&other.to_le_bytes());
-                bytes[8..8 + Call::LEN].copy_from_slice(&call.to_bytes());
-                bytes[8 + Call::LEN..].copy_from_slice(&other_call.to_bytes());
+                bytes[8..8 + MeshCall::LEN].copy_from_slice(&call.to_bytes());
+                bytes[8 + MeshCall::LEN..].copy_from_slice(&other_call.to_bytes());
                 (1, rank)
             }
             Self::Lost { rank } => (2, rank),
@@ -101,10 +101,10 @@ impl Failure {
         let other = u16::from_le_bytes([other_low, other_high]);
         Some(match reason {
             1 => {
-                let (one, two) = calls.split_first_chunk::<{ Call::LEN }>()?;
+                let (one, two) = calls.split_first_chunk::<{ MeshCall::LEN }>()?;
                 Self::Mismatch {
-                    one: (rank, Call::from_bytes(one)?),
-                    other: (other, Call::from_bytes(two.first_chunk()?)?),
+                    one: (rank, MeshCall::from_bytes(one)?),
+                    other: (other, MeshCall::from_bytes(two.first_chunk()?)?),
                 }
             }
             2 => Self::Lost { rank },
@@ -120,30 +120,35 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mesh::call::Collective;
+    use crate::mesh::call::MeshCollective;
 
-    fn call(count: u64) -> Call {
-        Call { collective: Collective::Reduce { root: 7 }, dtype: DType::Bf16, op: ReduceOp::Max, count }
+    fn call(count: u64) -> MeshCall {
+        MeshCall {
+            collective: MeshCollective::Reduce { root: 7 },
+            dtype: DType::Bf16,
+            op: ReduceOp::Max,
+            count,
+        }
     }
 
     #[test]
     fn frames_survive_the_wire() {
         for kind in [Kind::Call, Kind::Data, Kind::Failure] {
             let len = match kind {
-                Kind::Call => Call::LEN,
+                Kind::Call => MeshCall::LEN,
                 Kind::Data => 4096,
                 Kind::Failure => FAILURE,
             };
             let head = Head { kind, seq: 513, len };
             assert_eq!(Head::from_bytes(&head.to_bytes()), Some(head));
         }
-        assert_eq!(Call::from_bytes(&call(9).to_bytes()), Some(call(9)));
+        assert_eq!(MeshCall::from_bytes(&call(9).to_bytes()), Some(call(9)));
         for failure in [
-            Failure::Mismatch { one: (1, call(2)), other: (300, call(3)) },
-            Failure::Lost { rank: 5 },
-            Failure::GaveUp { rank: 0 },
+            MeshFailure::Mismatch { one: (1, call(2)), other: (300, call(3)) },
+            MeshFailure::Lost { rank: 5 },
+            MeshFailure::GaveUp { rank: 0 },
         ] {
-            assert_eq!(Failure::from_bytes(&failure.to_bytes()), Some(failure));
+            assert_eq!(MeshFailure::from_bytes(&failure.to_bytes()), Some(failure));
         }
     }
 
@@ -151,24 +156,24 @@ mod tests {
     fn bodies_of_wrong_length_are_no_frames() {
         let head = Head { kind: Kind::Data, seq: 0, len: FRAME_MAX + 1 };
         assert_eq!(Head::from_bytes(&head.to_bytes()), None);
-        let head = Head { kind: Kind::Call, seq: 0, len: Call::LEN - 1 };
+        let head = Head { kind: Kind::Call, seq: 0, len: MeshCall::LEN - 1 };
         assert_eq!(Head::from_bytes(&head.to_bytes()), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_frame_or_none(head: [u8; HEAD], call: [u8; Call::LEN], body in proptest::collection::vec(0u8..10, FAILURE)) {
+        fn any_bytes_are_a_frame_or_none(head: [u8; HEAD], call: [u8; MeshCall::LEN], body in proptest::collection::vec(0u8..10, FAILURE)) {
             if let Some(parsed) = Head::from_bytes(&head) {
                 prop_assert_eq!(parsed.to_bytes(), head);
                 prop_assert!(parsed.len <= FRAME_MAX);
             }
-            if let Some(parsed) = Call::from_bytes(&call) {
+            if let Some(parsed) = MeshCall::from_bytes(&call) {
                 prop_assert_eq!(parsed.to_bytes(), call);
                 prop_assert!(!parsed.to_string().is_empty());
             }
             let body: [u8; FAILURE] = body.try_into().expect("as long");
-            if let Some(parsed) = Failure::from_bytes(&body) {
-                prop_assert_eq!(Failure::from_bytes(&parsed.to_bytes()), Some(parsed));
+            if let Some(parsed) = MeshFailure::from_bytes(&body) {
+                prop_assert_eq!(MeshFailure::from_bytes(&parsed.to_bytes()), Some(parsed));
             }
         }
     }

@@ -5,16 +5,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::mesh::abort::Aborter;
-use crate::mesh::call::{Call, Collective};
+use crate::Buffers;
+use crate::mesh::abort::MeshAborter;
+use crate::mesh::call::{MeshCall, MeshCollective};
 use crate::mesh::connect::{Connected, connect};
 use crate::mesh::error::{ExchangeError, MeshError};
 use crate::mesh::exchange::{EXCHANGE_MAX, Exchange, check_len};
 use crate::mesh::flow::{Flow, Limits};
 use crate::mesh::host::HostId;
 use crate::mesh::link::Link;
-use crate::mesh::memory::{Buffers, Memory};
-use crate::mesh::plan::{Plan, Shape};
+use crate::mesh::memory::Memory;
+use crate::mesh::plan::{MeshPlan, Shape};
 use crate::reduce::{ReduceError, supports};
 use crate::{DType, ReduceOp};
 
@@ -31,10 +32,10 @@ pub struct MeshConfig {
     pub connect_timeout: Duration,
     /// Without any byte in either direction for so long, a call gives up on the rank it waits for. Longer than the slowest rank's
     /// longest pause between calls (evaluation, checkpoints); processes that end and hosts that die are noticed at once, or
-    /// after [`MeshConfig::dead_after`].
+    /// after [`MeshConfig::keepalive_timeout`].
     pub stall_timeout: Duration,
     /// A host that does not answer for so long is lost, by TCP's own means; at least 3 s.
-    pub dead_after: Duration,
+    pub keepalive_timeout: Duration,
     /// Socket buffers in bytes. `None`: the system's, which grow with need.
     pub socket_buffer_bytes: Option<usize>,
 }
@@ -47,7 +48,7 @@ impl Default for MeshConfig {
             host: None,
             connect_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(300),
-            dead_after: Duration::from_secs(15),
+            keepalive_timeout: Duration::from_secs(15),
             socket_buffer_bytes: None,
         }
     }
@@ -69,7 +70,7 @@ pub struct Mesh {
     hosts: Vec<HostId>,
     ip: IpAddr,
     config: MeshConfig,
-    aborter: Aborter,
+    aborter: MeshAborter,
     pid: u32,
     failed: Option<Arc<MeshError>>,
     scratch: Vec<u8>,
@@ -92,7 +93,7 @@ impl Mesh {
             hosts,
             ip,
             config,
-            aborter: Aborter::new()?,
+            aborter: MeshAborter::new()?,
             pid: std::process::id(),
             failed: None,
             scratch: Vec::new(),
@@ -115,7 +116,7 @@ impl Mesh {
     }
 
     /// The ranks on this rank's host, itself included, in ascending order.
-    pub fn neighbours(&self) -> Vec<u16> {
+    pub fn local_ranks(&self) -> Vec<u16> {
         let mine = &self.hosts[usize::from(self.rank)];
         (0..self.world).filter(|rank| self.hosts[usize::from(*rank)] == *mine).collect()
     }
@@ -126,7 +127,7 @@ impl Mesh {
     }
 
     /// Ends calls from other threads.
-    pub fn aborter(&self) -> Aborter {
+    pub fn aborter(&self) -> MeshAborter {
         self.aborter.clone()
     }
 
@@ -142,10 +143,10 @@ impl Mesh {
 
     /// Whether another rank has begun a call that this one has not joined. Does not block; a connection that has ended is no call.
     pub fn is_called(&self) -> bool {
-        self.failed.is_none() && self.links.iter().flatten().any(Link::has_news)
+        self.failed.is_none() && self.links.iter().flatten().any(Link::has_unread_bytes)
     }
 
-    /// Any collective but [`Collective::Agreement`]. The other methods are this with fewer arguments; sizes are told there. `op` counts
+    /// Any collective but [`MeshCollective::Agreement`]. The other methods are this with fewer arguments; sizes are told there. `op` counts
     /// only where something is reduced.
     ///
     /// # Errors
@@ -153,12 +154,12 @@ impl Mesh {
     /// [`MeshError`]; refusals ([`MeshError::is_refusal`]) leave the mesh as it was.
     pub fn run(
         &mut self,
-        collective: Collective,
+        collective: MeshCollective,
         dtype: DType,
         op: ReduceOp,
         buffers: Buffers<'_>,
     ) -> Result<(), MeshError> {
-        if collective == Collective::Agreement {
+        if collective == MeshCollective::Agreement {
             return Err(ReduceError::Unsupported { op, dtype }.into());
         }
         let members: Vec<u16> = (0..self.world).collect();
@@ -171,7 +172,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_reduce(&mut self, dtype: DType, op: ReduceOp, tensor: &mut [u8]) -> Result<(), MeshError> {
-        self.run(Collective::AllReduce, dtype, op, Buffers::InPlace(tensor))
+        self.run(MeshCollective::AllReduce, dtype, op, Buffers::InPlace(tensor))
     }
 
     /// Replaces the root's tensor by the reduction of all; the other ranks' stay as they are.
@@ -186,7 +187,7 @@ impl Mesh {
         root: u16,
         tensor: &mut [u8],
     ) -> Result<(), MeshError> {
-        self.run(Collective::Reduce { root }, dtype, op, Buffers::InPlace(tensor))
+        self.run(MeshCollective::Reduce { root }, dtype, op, Buffers::InPlace(tensor))
     }
 
     /// Replaces every rank's tensor by the root's.
@@ -195,7 +196,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn broadcast(&mut self, dtype: DType, root: u16, tensor: &mut [u8]) -> Result<(), MeshError> {
-        self.run(Collective::Broadcast { root }, dtype, ReduceOp::Sum, Buffers::InPlace(tensor))
+        self.run(MeshCollective::Broadcast { root }, dtype, ReduceOp::Sum, Buffers::InPlace(tensor))
     }
 
     /// Gathers all ranks' `input`, of the same length, into `output`, `world` times as long, in order of ranks.
@@ -204,7 +205,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_gather(&mut self, dtype: DType, input: &[u8], output: &mut [u8]) -> Result<(), MeshError> {
-        self.run(Collective::AllGather, dtype, ReduceOp::Sum, Buffers::Split { input, output })
+        self.run(MeshCollective::AllGather, dtype, ReduceOp::Sum, Buffers::Split { input, output })
     }
 
     /// Reduces all ranks' `input`, and gives each rank its part of the result: `output` is a `world`th as long.
@@ -219,7 +220,7 @@ impl Mesh {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), MeshError> {
-        self.run(Collective::ReduceScatter, dtype, op, Buffers::Split { input, output })
+        self.run(MeshCollective::ReduceScatter, dtype, op, Buffers::Split { input, output })
     }
 
     /// Gives part i of `input` to rank i, and gathers what the others give into `output`, in order of ranks.
@@ -228,7 +229,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_to_all(&mut self, dtype: DType, input: &[u8], output: &mut [u8]) -> Result<(), MeshError> {
-        self.run(Collective::AllToAll, dtype, ReduceOp::Sum, Buffers::Split { input, output })
+        self.run(MeshCollective::AllToAll, dtype, ReduceOp::Sum, Buffers::Split { input, output })
     }
 
     /// Returns when every rank has called it.
@@ -237,7 +238,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn barrier(&mut self) -> Result<(), MeshError> {
-        self.run(Collective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
+        self.run(MeshCollective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
     }
 
     /// Gathers small strings of any lengths, up to [`EXCHANGE_MAX`], in order of ranks, until `deadline`.
@@ -261,7 +262,13 @@ impl Mesh {
         let mut round = |input: &[u8]| -> Result<Vec<u8>, MeshError> {
             let mut output = vec![0; input.len() * members.len()];
             let buffers = Buffers::Split { input, output: &mut output };
-            self.run_among(members, Collective::Agreement, (DType::U8, ReduceOp::Sum), buffers, deadline)?;
+            self.run_among(
+                members,
+                MeshCollective::Agreement,
+                (DType::U8, ReduceOp::Sum),
+                buffers,
+                deadline,
+            )?;
             Ok(output)
         };
         let lens = round(&(mine.len() as u32).to_le_bytes())?;
@@ -284,7 +291,7 @@ impl Mesh {
     fn run_among(
         &mut self,
         members: &[u16],
-        collective: Collective,
+        collective: MeshCollective,
         (dtype, op): (DType, ReduceOp),
         buffers: Buffers<'_>,
         deadline: Option<Instant>,
@@ -292,11 +299,11 @@ impl Mesh {
         self.check_usable()?;
         let world = members.len();
         let op = if collective.reduces() { op } else { ReduceOp::Sum };
-        let dtype = if collective == Collective::Barrier { DType::None } else { dtype };
+        let dtype = if collective == MeshCollective::Barrier { DType::None } else { dtype };
         if let Some(root) = collective.root().filter(|root| usize::from(*root) >= world) {
             return Err(MeshError::NoSuchRank { rank: root, world: world as u16 });
         }
-        if collective != Collective::Barrier && !supports(op, dtype) {
+        if collective != MeshCollective::Barrier && !supports(op, dtype) {
             return Err(ReduceError::Unsupported { op, dtype }.into());
         }
         let Some(place) = members.iter().position(|member| *member == self.rank) else {
@@ -310,7 +317,7 @@ impl Mesh {
             element: dtype.size(),
             in_place: buffers.is_in_place(),
         };
-        let mut plan = Plan::new(collective, shape);
+        let mut plan = MeshPlan::new(collective, shape);
         plan.sends.iter_mut().for_each(|send| send.to = members[usize::from(send.to)]);
         plan.arrivals.iter_mut().for_each(|arrival| arrival.from = members[usize::from(arrival.from)]);
         if self.scratch.len() < plan.scratch {
@@ -341,7 +348,7 @@ impl Mesh {
 
 /// A call whose buffers fit.
 struct Fitting {
-    call: Call,
+    call: MeshCall,
     /// Where input and output begin when they are one buffer, in bytes.
     input_at: usize,
     output_at: usize,
@@ -349,7 +356,7 @@ struct Fitting {
 
 /// Checks the buffers of a call and finds its count.
 fn size(
-    collective: Collective,
+    collective: MeshCollective,
     (dtype, op): (DType, ReduceOp),
     (place, world): (usize, usize),
     buffers: &Buffers<'_>,
@@ -358,9 +365,9 @@ fn size(
     let is_root = collective.root().is_none_or(|root| usize::from(root) == place);
     // How often the tensor of `count` elements fits into input and output.
     let (inputs, outputs) = match collective {
-        Collective::AllGather | Collective::Agreement => (1, world),
-        Collective::ReduceScatter => (world, 1),
-        Collective::AllToAll => (world, world),
+        MeshCollective::AllGather | MeshCollective::Agreement => (1, world),
+        MeshCollective::ReduceScatter => (world, 1),
+        MeshCollective::AllToAll => (world, world),
         _ => (1, 1),
     };
     let (input, output) = match buffers {
@@ -368,9 +375,9 @@ fn size(
         Buffers::Split { input, output } => (input.len(), output.len()),
     };
     let whole = match (collective, buffers) {
-        (Collective::Barrier, _) => 0,
+        (MeshCollective::Barrier, _) => 0,
         (_, Buffers::InPlace(_)) => output / outputs.max(inputs),
-        (Collective::Broadcast { .. }, _) if !is_root => output,
+        (MeshCollective::Broadcast { .. }, _) if !is_root => output,
         _ => input / inputs,
     };
     let parts = match buffers {
@@ -379,25 +386,28 @@ fn size(
     };
     let measured = match (collective, buffers) {
         (_, Buffers::InPlace(_)) => output,
-        (Collective::Broadcast { .. }, _) if !is_root => output,
+        (MeshCollective::Broadcast { .. }, _) if !is_root => output,
         _ => input,
     };
-    if collective != Collective::Barrier && (whole * parts != measured || !whole.is_multiple_of(element)) {
+    if collective != MeshCollective::Barrier && (whole * parts != measured || !whole.is_multiple_of(element))
+    {
         return Err(MeshError::Parts { len: measured, parts, dtype });
     }
-    let call = Call { collective, dtype, op, count: (whole / element) as u64 };
-    let needs_output = is_root || !matches!(collective, Collective::Reduce { .. });
+    let call = MeshCall { collective, dtype, op, count: (whole / element) as u64 };
+    let needs_output = is_root || !matches!(collective, MeshCollective::Reduce { .. });
     if let Buffers::Split { .. } = buffers
         && needs_output
-        && collective != Collective::Barrier
+        && collective != MeshCollective::Barrier
         && output != outputs * whole
     {
         return Err(MeshError::Size { which: "output", call, len: output, expected: outputs * whole });
     }
     let own = place * whole;
     Ok(match collective {
-        Collective::AllGather | Collective::Agreement => Fitting { call, input_at: own, output_at: 0 },
-        Collective::ReduceScatter => Fitting { call, input_at: 0, output_at: own },
+        MeshCollective::AllGather | MeshCollective::Agreement => {
+            Fitting { call, input_at: own, output_at: 0 }
+        }
+        MeshCollective::ReduceScatter => Fitting { call, input_at: 0, output_at: own },
         _ => Fitting { call, input_at: 0, output_at: 0 },
     })
 }

@@ -5,35 +5,35 @@ use std::net::TcpStream;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use crate::mesh::call::Call;
+use crate::mesh::call::MeshCall;
 use crate::mesh::frame::{FAILURE, HEAD, Head, Kind};
-use crate::mesh::plan::Place;
+use crate::mesh::plan::Offset;
 
 /// Bytes read at a time: a piece that is folded while it is in the second-level cache.
 const STAGING: usize = 128 * 1024;
 /// Heads of a call and of data, and the call.
-const PREFIX_MAX: usize = HEAD + Call::LEN + HEAD;
+const PREFIX_MAX: usize = HEAD + MeshCall::LEN + HEAD;
 
 /// A data frame on its way out, with the call before it when it is the first.
 #[derive(Debug)]
 pub(crate) struct OutFrame {
     prefix: [u8; PREFIX_MAX],
     prefix_at: usize,
-    pub(crate) body: Place,
+    pub(crate) body: Offset,
     pub(crate) len: usize,
     body_at: usize,
 }
 
 impl OutFrame {
-    pub(crate) fn new(call: Option<Call>, seq: u16, body: Place, len: usize) -> Self {
+    pub(crate) fn new(call: Option<MeshCall>, seq: u16, body: Offset, len: usize) -> Self {
         let mut prefix = [0; PREFIX_MAX];
         let data = Head { kind: Kind::Data, seq, len };
-        prefix[HEAD + Call::LEN..].copy_from_slice(&data.to_bytes());
-        let mut prefix_at = HEAD + Call::LEN;
+        prefix[HEAD + MeshCall::LEN..].copy_from_slice(&data.to_bytes());
+        let mut prefix_at = HEAD + MeshCall::LEN;
         if let Some(call) = call {
-            let head = Head { kind: Kind::Call, seq, len: Call::LEN };
+            let head = Head { kind: Kind::Call, seq, len: MeshCall::LEN };
             prefix[..HEAD].copy_from_slice(&head.to_bytes());
-            prefix[HEAD..HEAD + Call::LEN].copy_from_slice(&call.to_bytes());
+            prefix[HEAD..HEAD + MeshCall::LEN].copy_from_slice(&call.to_bytes());
             prefix_at = 0;
         }
         Self { prefix, prefix_at, body, len, body_at: 0 }
@@ -74,7 +74,7 @@ pub(crate) struct Link {
 
 /// What reading gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Got {
+pub(crate) enum ReadOutcome {
     Bytes(usize),
     Nothing,
     End,
@@ -127,7 +127,7 @@ impl Link {
     }
 
     /// Whether bytes have come that no operation has used.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_unread_bytes(&self) -> bool {
         self.begin < self.end || self.stream.peek(&mut [0]).is_ok_and(|len| len > 0)
     }
 
@@ -154,54 +154,54 @@ impl Link {
     }
 
     /// Reads what there is room for.
-    pub(crate) fn fill(&mut self) -> Got {
+    pub(crate) fn fill(&mut self) -> ReadOutcome {
         if self.begin > 0 {
             self.staging.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
         let room = &mut self.staging[self.end..];
         if room.is_empty() || self.closed.is_some() {
-            return Got::Nothing;
+            return ReadOutcome::Nothing;
         }
         let wanted = room.len();
         let result = (&self.stream).read(room);
         let got = self.judge(result, wanted);
-        if let Got::Bytes(len) = got {
+        if let ReadOutcome::Bytes(len) = got {
             self.end += len;
         }
         got
     }
 
     /// Reads straight to where bytes go.
-    pub(crate) fn read_into(&mut self, into: &mut [u8]) -> Got {
+    pub(crate) fn read_into(&mut self, into: &mut [u8]) -> ReadOutcome {
         if self.closed.is_some() {
-            return Got::Nothing;
+            return ReadOutcome::Nothing;
         }
         let result = (&self.stream).read(into);
         self.judge(result, into.len())
     }
 
-    fn judge(&mut self, result: io::Result<usize>, wanted: usize) -> Got {
+    fn judge(&mut self, result: io::Result<usize>, wanted: usize) -> ReadOutcome {
         match result {
             Ok(0) => {
                 self.closed = Some(io::ErrorKind::UnexpectedEof);
                 self.readable = false;
-                Got::End
+                ReadOutcome::End
             }
             Ok(len) => {
                 // A short read emptied the socket: waiting is cheaper than asking again.
                 self.readable = len == wanted;
-                Got::Bytes(len)
+                ReadOutcome::Bytes(len)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
-                Got::Nothing
+                ReadOutcome::Nothing
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Got::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => ReadOutcome::Nothing,
             Err(error) => {
                 self.closed = Some(error.kind());
                 self.readable = false;
-                Got::End
+                ReadOutcome::End
             }
         }
     }

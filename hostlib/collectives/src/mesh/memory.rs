@@ -1,31 +1,8 @@
 //! The buffers of a call, and the pieces that messages read and write.
 
+use crate::mesh::plan::{Area, Offset};
 use crate::reduce::{ReduceError, finish, reduce, reduce_from};
-use crate::{DType, ReduceOp};
-
-use crate::mesh::plan::{Area, Place};
-
-/// The tensors of a call, as bytes in native order and of any alignment.
-#[derive(Debug)]
-pub enum Buffers<'a> {
-    /// Input and output are the same memory. An all-gather's input lies at its place in the output (byte `rank` x input
-    /// length); a reduce-scatter's output at its place in the input, whose other parts are left alone.
-    InPlace(&'a mut [u8]),
-    /// Two buffers.
-    Split {
-        /// What this rank brings. Not looked at on other ranks than the root of a broadcast.
-        input: &'a [u8],
-        /// What this rank gets. Not touched on other ranks than the root of a reduce.
-        output: &'a mut [u8],
-    },
-}
-
-impl Buffers<'_> {
-    /// Whether there is one buffer.
-    pub fn is_in_place(&self) -> bool {
-        matches!(self, Self::InPlace(_))
-    }
-}
+use crate::{Buffers, DType, ReduceOp};
 
 /// The memory that a plan's places name.
 pub(crate) struct Memory<'a> {
@@ -38,7 +15,7 @@ pub(crate) struct Memory<'a> {
 
 impl Memory<'_> {
     /// Bytes to send.
-    pub(crate) fn read(&self, place: Place, len: usize) -> &[u8] {
+    pub(crate) fn read(&self, place: Offset, len: usize) -> &[u8] {
         let (memory, at) = match (place.area, &self.buffers) {
             (Area::Scratch, _) => (&*self.scratch, place.at),
             (Area::Input, Buffers::InPlace(buffer)) => (&**buffer, place.at + self.input_at),
@@ -50,7 +27,7 @@ impl Memory<'_> {
     }
 
     /// Where bytes that come go. The input of a call with two buffers is never written: no plan names it.
-    pub(crate) fn write(&mut self, place: Place, len: usize) -> &mut [u8] {
+    pub(crate) fn write(&mut self, place: Offset, len: usize) -> &mut [u8] {
         let (memory, at) = match (place.area, &mut self.buffers) {
             (Area::Scratch, _) => (&mut *self.scratch, place.at),
             (Area::Input, Buffers::InPlace(buffer)) => (&mut **buffer, place.at + self.input_at),
@@ -61,7 +38,7 @@ impl Memory<'_> {
     }
 
     /// Copies between places, which may be the same.
-    pub(crate) fn copy(&mut self, from: Place, into: Place, len: usize) {
+    pub(crate) fn copy(&mut self, from: Offset, into: Offset, len: usize) {
         let in_place = self.buffers.is_in_place();
         match (from.area, into.area) {
             _ if len == 0 => {}
@@ -77,7 +54,7 @@ impl Memory<'_> {
         }
     }
 
-    fn copy_within(&mut self, from: Place, into: Place, len: usize) {
+    fn copy_within(&mut self, from: Offset, into: Offset, len: usize) {
         let offset = |area| match (area, self.buffers.is_in_place()) {
             (_, false) => 0,
             (Area::Input, true) => self.input_at,
@@ -93,9 +70,9 @@ impl Memory<'_> {
     }
 
     /// Copies between two of the buffers.
-    fn copy_across(&mut self, from: Place, into: Place, len: usize) {
+    fn copy_across(&mut self, from: Offset, into: Offset, len: usize) {
         let (input_at, output_at) = (self.input_at, self.output_at);
-        let within = |place: Place, single: bool| match (place.area, single) {
+        let within = |place: Offset, single: bool| match (place.area, single) {
             (Area::Input, true) => place.at + input_at,
             (Area::Output, true) => place.at + output_at,
             _ => place.at,
@@ -129,8 +106,8 @@ impl Memory<'_> {
     pub(crate) fn fold(
         &mut self,
         (op, dtype): (ReduceOp, DType),
-        with: Place,
-        into: Place,
+        with: Offset,
+        into: Offset,
         incoming: &[u8],
     ) -> Result<(), ReduceError> {
         let len = incoming.len();
@@ -149,7 +126,7 @@ impl Memory<'_> {
     pub(crate) fn finish(
         &mut self,
         (op, dtype): (ReduceOp, DType),
-        place: Place,
+        place: Offset,
         len: usize,
         ranks: u32,
     ) -> Result<(), ReduceError> {

@@ -1,6 +1,6 @@
 //! Who sends what to whom, and when: pure functions of the call, the number of ranks, the rank and the size.
 //!
-//! A [`Plan`] lists messages. Those to one peer leave in the order of the list, those from one peer arrive in the order of
+//! A [`MeshPlan`] lists messages. Those to one peer leave in the order of the list, those from one peer arrive in the order of
 //! the list, and everything else runs side by side. A [`Gate`] lets a message's bytes pass only as far as another one's have,
 //! so that a ring forwards a chunk while it still arrives.
 //!
@@ -12,7 +12,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-use crate::mesh::call::Collective;
+use crate::mesh::call::MeshCollective;
 
 /// Up to how many bytes a tensor takes the way of fewest hops instead of fewest bytes.
 pub(crate) const SMALL_MAX: usize = 32 * 1024;
@@ -27,21 +27,21 @@ pub(crate) enum Area {
 
 /// The begin of a range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Offset {
     pub(crate) area: Area,
     pub(crate) at: usize,
 }
 
-pub(crate) const fn input(at: usize) -> Place {
-    Place { area: Area::Input, at }
+pub(crate) const fn input(at: usize) -> Offset {
+    Offset { area: Area::Input, at }
 }
 
-pub(crate) const fn output(at: usize) -> Place {
-    Place { area: Area::Output, at }
+pub(crate) const fn output(at: usize) -> Offset {
+    Offset { area: Area::Output, at }
 }
 
-pub(crate) const fn scratch(at: usize) -> Place {
-    Place { area: Area::Scratch, at }
+pub(crate) const fn scratch(at: usize) -> Offset {
+    Offset { area: Area::Scratch, at }
 }
 
 /// What a message waits for, byte by byte; a message of no bytes waits for the other's end.
@@ -58,7 +58,7 @@ pub(crate) enum Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Send {
     pub(crate) to: u16,
-    pub(crate) from: Place,
+    pub(crate) from: Offset,
     pub(crate) len: usize,
     pub(crate) after: Gate,
 }
@@ -67,10 +67,10 @@ pub(crate) struct Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) from: u16,
-    pub(crate) into: Place,
+    pub(crate) into: Offset,
     pub(crate) len: usize,
     /// Folded with what is there before it goes to `into`; stored as it is when `None`.
-    pub(crate) with: Option<Place>,
+    pub(crate) with: Option<Offset>,
     /// The fold is complete: an average divides now.
     pub(crate) last: bool,
     pub(crate) after: Gate,
@@ -78,9 +78,9 @@ pub(crate) struct Arrival {
 
 /// Everything that one rank does in one collective.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct MeshPlan {
     /// Done first: from, into, bytes.
-    pub(crate) copies: Vec<(Place, Place, usize)>,
+    pub(crate) copies: Vec<(Offset, Offset, usize)>,
     pub(crate) sends: Vec<Send>,
     pub(crate) arrivals: Vec<Arrival>,
     /// Bytes of scratch memory.
@@ -92,7 +92,7 @@ pub(crate) struct Plan {
 pub(crate) struct Shape {
     pub(crate) world: usize,
     pub(crate) rank: usize,
-    /// Elements in the sense of [`Call::count`](crate::mesh::Call).
+    /// Elements in the sense of [`MeshCall::count`](crate::mesh::MeshCall).
     pub(crate) count: usize,
     /// Bytes of an element.
     pub(crate) element: usize,
@@ -124,9 +124,9 @@ impl Shape {
     }
 }
 
-impl Plan {
+impl MeshPlan {
     /// The plan of one rank.
-    pub(crate) fn new(collective: Collective, shape: Shape) -> Self {
+    pub(crate) fn new(collective: MeshCollective, shape: Shape) -> Self {
         let mut plan = Self::default();
         if shape.world <= 1 {
             plan.alone(collective, &shape);
@@ -134,9 +134,9 @@ impl Plan {
         }
         let is_small = shape.bytes() <= SMALL_MAX;
         match collective {
-            Collective::AllReduce if is_small => small::all_reduce(&mut plan, &shape),
-            Collective::AllReduce => large::all_reduce(&mut plan, &shape),
-            Collective::Reduce { root } => {
+            MeshCollective::AllReduce if is_small => small::all_reduce(&mut plan, &shape),
+            MeshCollective::AllReduce => large::all_reduce(&mut plan, &shape),
+            MeshCollective::Reduce { root } => {
                 plan.first_token(&shape);
                 match is_small {
                     true => small::reduce(&mut plan, &shape, usize::from(root)),
@@ -144,7 +144,7 @@ impl Plan {
                 }
                 plan.other_tokens(&shape);
             }
-            Collective::Broadcast { root } => {
+            MeshCollective::Broadcast { root } => {
                 plan.first_token(&shape);
                 match is_small {
                     true => small::broadcast(&mut plan, &shape, usize::from(root)),
@@ -152,13 +152,13 @@ impl Plan {
                 }
                 plan.other_tokens(&shape);
             }
-            Collective::AllGather | Collective::Agreement if is_small => {
+            MeshCollective::AllGather | MeshCollective::Agreement if is_small => {
                 small::all_gather(&mut plan, &shape);
             }
-            Collective::AllGather | Collective::Agreement => large::all_gather(&mut plan, &shape),
-            Collective::ReduceScatter => large::reduce_scatter(&mut plan, &shape),
-            Collective::AllToAll => large::all_to_all(&mut plan, &shape),
-            Collective::Barrier => {
+            MeshCollective::AllGather | MeshCollective::Agreement => large::all_gather(&mut plan, &shape),
+            MeshCollective::ReduceScatter => large::reduce_scatter(&mut plan, &shape),
+            MeshCollective::AllToAll => large::all_to_all(&mut plan, &shape),
+            MeshCollective::Barrier => {
                 plan.first_token(&shape);
                 plan.other_tokens(&shape);
             }
@@ -166,18 +166,18 @@ impl Plan {
         plan
     }
 
-    fn alone(&mut self, collective: Collective, shape: &Shape) {
-        if collective != Collective::Barrier {
+    fn alone(&mut self, collective: MeshCollective, shape: &Shape) {
+        if collective != MeshCollective::Barrier {
             self.copies.push((input(0), output(0), shape.bytes()));
         }
     }
 
-    fn send(&mut self, to: usize, from: Place, len: usize, after: Gate) -> usize {
+    fn send(&mut self, to: usize, from: Offset, len: usize, after: Gate) -> usize {
         self.sends.push(Send { to: to as u16, from, len, after });
         self.sends.len() - 1
     }
 
-    fn store(&mut self, from: usize, into: Place, len: usize, after: Gate) -> usize {
+    fn store(&mut self, from: usize, into: Offset, len: usize, after: Gate) -> usize {
         self.arrivals.push(Arrival { from: from as u16, into, len, with: None, last: false, after });
         self.arrivals.len() - 1
     }
@@ -186,7 +186,7 @@ impl Plan {
     fn fold(
         &mut self,
         from: usize,
-        (with, into): (Place, Place),
+        (with, into): (Offset, Offset),
         len: usize,
         last: bool,
         after: Gate,

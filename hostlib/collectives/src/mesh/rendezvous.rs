@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::mesh::acceptor::Acceptor;
 use crate::mesh::error::{ExchangeError, Refusal};
 use crate::mesh::exchange::{EXCHANGE_MAX, Exchange, check_len};
-use crate::mesh::reception::Reception;
 use crate::mesh::timed::{read_by, write_by};
 
 /// Longest name of a job in bytes.
@@ -21,9 +21,9 @@ const HELLO: usize = 16 + JOB_NAME_MAX;
 /// Magic, verdict (1), 0 (1), world (2).
 const WELCOME: usize = 12;
 /// Between two attempts to reach rank 0.
-const RETRY: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// One attempt.
-const ATTEMPT: Duration = Duration::from_secs(3);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An [`Exchange`] through rank 0 at a known address.
 ///
@@ -37,14 +37,14 @@ pub struct TcpRendezvous {
     world: u16,
     addr: SocketAddr,
     timeout: Duration,
-    place: Place,
+    role: Role,
 }
 
-enum Place {
+enum Role {
     /// Rank 0: the listener until all ranks are there, and their connections.
-    Host { reception: Option<Reception<HELLO>>, guests: Vec<Option<TcpStream>> },
+    Server { acceptor: Option<Acceptor<HELLO>>, clients: Vec<Option<TcpStream>> },
     /// Another rank: the connection to rank 0.
-    Guest(Option<TcpStream>),
+    Client(Option<TcpStream>),
 }
 
 impl TcpRendezvous {
@@ -106,15 +106,15 @@ impl TcpRendezvous {
         if job.is_empty() || job.len() > JOB_NAME_MAX {
             return Err(ExchangeError::JobName { len: job.len(), max: JOB_NAME_MAX });
         }
-        let place = match listener {
-            None => Place::Guest(None),
+        let role = match listener {
+            None => Role::Client(None),
             Some(listener) => {
                 let failed = |source| ExchangeError::Listen { addr, source: Arc::new(source) };
-                let reception = Some(Reception::new(listener).map_err(failed)?);
-                Place::Host { reception, guests: (0..world).map(|_| None).collect() }
+                let acceptor = Some(Acceptor::new(listener).map_err(failed)?);
+                Role::Server { acceptor, clients: (0..world).map(|_| None).collect() }
             }
         };
-        Ok(Self { job: job.to_owned(), rank, world, addr, timeout, place })
+        Ok(Self { job: job.to_owned(), rank, world, addr, timeout, role })
     }
 
     fn hello(&self) -> [u8; HELLO] {
@@ -150,14 +150,14 @@ impl TcpRendezvous {
     /// Rank 0: waits for the others.
     fn assemble(&mut self, until: Instant) -> Result<(), ExchangeError> {
         loop {
-            let Place::Host { reception: Some(waiting), guests } = &mut self.place else { return Ok(()) };
+            let Role::Server { acceptor: Some(waiting), clients } = &mut self.role else { return Ok(()) };
             // Who came and died since is missing, too.
-            guests.iter_mut().for_each(|guest| *guest = guest.take().filter(is_alive));
+            clients.iter_mut().for_each(|client| *client = client.take().filter(is_connected));
             let missing: Vec<u16> =
-                (1..self.world).filter(|rank| guests[usize::from(*rank)].is_none()).collect();
+                (1..self.world).filter(|rank| clients[usize::from(*rank)].is_none()).collect();
             if missing.is_empty() {
-                if let Place::Host { reception, .. } = &mut self.place {
-                    *reception = None;
+                if let Role::Server { acceptor, .. } = &mut self.role {
+                    *acceptor = None;
                 }
                 return Ok(());
             }
@@ -168,45 +168,45 @@ impl TcpRendezvous {
                 return Err(ExchangeError::Missing { ranks: missing, waited: self.timeout });
             };
             let Some((rank, mut refusal)) = self.judge(&hello) else { continue };
-            let Place::Host { guests, .. } = &mut self.place else { return Ok(()) };
-            if refusal.is_none() && guests[usize::from(rank)].as_ref().is_some_and(is_alive) {
+            let Role::Server { clients, .. } = &mut self.role else { return Ok(()) };
+            if refusal.is_none() && clients[usize::from(rank)].as_ref().is_some_and(is_connected) {
                 refusal = Some(Refusal::Duplicate);
             }
-            let told = write_by(&stream, &welcome(refusal, self.world), Instant::now() + ATTEMPT);
+            let told = write_by(&stream, &welcome(refusal, self.world), Instant::now() + ATTEMPT_TIMEOUT);
             if refusal.is_none() && told.is_ok() {
                 let _ = stream.set_nodelay(true);
-                guests[usize::from(rank)] = Some(stream);
+                clients[usize::from(rank)] = Some(stream);
             }
         }
     }
 
     /// Another rank: finds rank 0.
     fn join(&mut self, until: Instant) -> Result<(), ExchangeError> {
-        if !matches!(self.place, Place::Guest(None)) {
+        if !matches!(self.role, Role::Client(None)) {
             return Ok(());
         }
         loop {
             let error = match self.attempt(until)? {
                 Ok(stream) => {
-                    self.place = Place::Guest(Some(stream));
+                    self.role = Role::Client(Some(stream));
                     return Ok(());
                 }
                 Err(error) => error,
             };
-            if Instant::now() + RETRY >= until {
+            if Instant::now() + RETRY_INTERVAL >= until {
                 return Err(ExchangeError::Unreachable {
                     addr: self.addr,
                     waited: self.timeout,
                     source: Arc::new(error),
                 });
             }
-            std::thread::sleep(RETRY);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
     /// One attempt: an inner error is worth another one.
     fn attempt(&self, until: Instant) -> Result<io::Result<TcpStream>, ExchangeError> {
-        let by = until.min(Instant::now() + ATTEMPT).max(Instant::now() + Duration::from_millis(1));
+        let by = until.min(Instant::now() + ATTEMPT_TIMEOUT).max(Instant::now() + Duration::from_millis(1));
         let connected = (|| {
             let stream = TcpStream::connect_timeout(&self.addr, by - Instant::now())?;
             // A connection to a port in the ephemeral range may meet itself.
@@ -224,7 +224,7 @@ impl TcpRendezvous {
             Err(error) => return Ok(Err(error)),
         };
         if welcome[..8] != MAGIC {
-            return Err(ExchangeError::Stranger { addr: self.addr });
+            return Err(ExchangeError::NotRendezvous { addr: self.addr });
         }
         let why = match welcome[8] {
             0 => return Ok(Ok(stream)),
@@ -232,7 +232,7 @@ impl TcpRendezvous {
             2 => Refusal::OtherWorld { world: u16::from_le_bytes([welcome[10], welcome[11]]) },
             3 => Refusal::Duplicate,
             4 => Refusal::NoSuchRank,
-            _ => return Err(ExchangeError::Stranger { addr: self.addr }),
+            _ => return Err(ExchangeError::NotRendezvous { addr: self.addr }),
         };
         Err(ExchangeError::Refused { addr: self.addr, rank: self.rank, why })
     }
@@ -254,7 +254,7 @@ fn welcome(refusal: Option<Refusal>, world: u16) -> [u8; WELCOME] {
 }
 
 /// Whether the other end is still there, as far as is known.
-fn is_alive(stream: &TcpStream) -> bool {
+fn is_connected(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
         return false;
     }
@@ -303,24 +303,24 @@ impl Exchange for TcpRendezvous {
         let until = Instant::now() + self.timeout;
         self.assemble(until)?;
         self.join(until)?;
-        match &self.place {
-            Place::Guest(None) => Ok(Vec::new()),
-            Place::Guest(Some(stream)) => {
+        match &self.role {
+            Role::Client(None) => Ok(Vec::new()),
+            Role::Client(Some(stream)) => {
                 let mut message = Vec::with_capacity(4 + mine.len());
                 put(&mut message, mine);
                 write_by(stream, &message, until).map_err(lost(0))?;
                 (0..self.world).map(|_| take(stream, until).map_err(lost(0))).collect()
             }
-            Place::Host { guests, .. } => {
+            Role::Server { clients, .. } => {
                 let mut all = vec![mine.to_vec()];
-                for (rank, guest) in guests.iter().enumerate().skip(1) {
-                    let Some(stream) = guest else { continue };
+                for (rank, client) in clients.iter().enumerate().skip(1) {
+                    let Some(stream) = client else { continue };
                     all.push(take(stream, until).map_err(lost(rank as u16))?);
                 }
                 let mut message = Vec::new();
                 all.iter().for_each(|one| put(&mut message, one));
-                for (rank, guest) in guests.iter().enumerate().skip(1) {
-                    let Some(stream) = guest else { continue };
+                for (rank, client) in clients.iter().enumerate().skip(1) {
+                    let Some(stream) = client else { continue };
                     write_by(stream, &message, until).map_err(lost(rank as u16))?;
                 }
                 Ok(all)
@@ -330,21 +330,21 @@ impl Exchange for TcpRendezvous {
 
     fn local_ip(&self) -> Option<IpAddr> {
         let of_stream = |stream: &TcpStream| stream.local_addr().ok().map(|addr| addr.ip());
-        match &self.place {
-            Place::Guest(stream) => stream.as_ref().and_then(of_stream),
-            Place::Host { guests, .. } => {
-                let met = guests.iter().flatten().find_map(of_stream);
+        match &self.role {
+            Role::Client(stream) => stream.as_ref().and_then(of_stream),
+            Role::Server { clients, .. } => {
+                let met = clients.iter().flatten().find_map(of_stream);
                 met.or_else(|| (!self.addr.ip().is_unspecified()).then(|| self.addr.ip()))
             }
         }
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Host { .. } => "Host",
-            Self::Guest(_) => "Guest",
+            Self::Server { .. } => "Server",
+            Self::Client(_) => "Client",
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::mesh::group::Mesh;
 pub struct MeshExchange<'a> {
     mesh: &'a mut Mesh,
     members: Vec<u16>,
-    place: u16,
+    index: u16,
     timeout: Duration,
 }
 
@@ -32,15 +32,15 @@ impl<'a> MeshExchange<'a> {
             }
         }
         let mine = mesh.rank();
-        let place = members.iter().position(|rank| *rank == mine);
-        let place = place.ok_or(MeshError::NoSuchRank { rank: mine, world: members.len() as u16 })? as u16;
-        Ok(Self { mesh, members: members.to_vec(), place, timeout })
+        let index = members.iter().position(|rank| *rank == mine);
+        let index = index.ok_or(MeshError::NoSuchRank { rank: mine, world: members.len() as u16 })? as u16;
+        Ok(Self { mesh, members: members.to_vec(), index, timeout })
     }
 }
 
 impl Exchange for MeshExchange<'_> {
     fn rank(&self) -> u16 {
-        self.place
+        self.index
     }
 
     fn world(&self) -> u16 {

@@ -8,7 +8,7 @@ use crate::{DType, ReduceOp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
-pub enum Collective {
+pub enum SharedCollective {
     /// Every rank ends with the fold of all.
     AllReduce = 1,
     /// The root ends with the fold of all.
@@ -27,7 +27,7 @@ pub enum Collective {
     Hierarchical = 8,
 }
 
-impl Collective {
+impl SharedCollective {
     const ALL: [Self; 8] = [
         Self::AllReduce,
         Self::Reduce,
@@ -57,9 +57,9 @@ impl Collective {
 /// A collective as one rank called it; must be equal on all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Called {
+pub struct SharedCall {
     /// Which collective.
-    pub collective: Collective,
+    pub collective: SharedCollective,
     /// Element type; [`DType::None`] for barriers.
     pub dtype: DType,
     /// How elements are combined; [`ReduceOp::Sum`] for collectives that do not.
@@ -71,7 +71,7 @@ pub struct Called {
     pub count: u64,
 }
 
-impl Called {
+impl SharedCall {
     pub(crate) fn to_words(self) -> [u64; 2] {
         let word = u64::from(self.collective as u8)
             | u64::from(self.dtype as u8) << 8
@@ -84,7 +84,7 @@ impl Called {
     pub(crate) fn from_words([word, count]: [u64; 2]) -> Option<Self> {
         let byte = |at: u32| (word >> at & 0xff) as u8;
         Some(Self {
-            collective: Collective::ALL.into_iter().find(|known| *known as u8 == byte(0))?,
+            collective: SharedCollective::ALL.into_iter().find(|known| *known as u8 == byte(0))?,
             dtype: DType::ALL.iter().copied().find(|known| *known as u8 == byte(8))?,
             op: ReduceOp::from_code(byte(16))?,
             root: (word >> 24 & 0xffff) as u16,
@@ -93,13 +93,13 @@ impl Called {
     }
 }
 
-impl fmt::Display for Called {
+impl fmt::Display for SharedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} {}", self.collective.name(), self.count, self.dtype.name())?;
         if self.op != ReduceOp::Sum {
             write!(f, ", {}", self.op)?;
         }
-        if matches!(self.collective, Collective::Reduce | Collective::Broadcast) {
+        if matches!(self.collective, SharedCollective::Reduce | SharedCollective::Broadcast) {
             write!(f, ", root {}", self.root)?;
         }
         Ok(())
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn words_and_back() {
-        for collective in Collective::ALL {
+        for collective in SharedCollective::ALL {
             for op in ReduceOp::ALL {
-                let called =
-                    Called { collective, dtype: DType::Bf16, op: *op, root: 0xfedc, count: u64::MAX - 3 };
-                assert_eq!(Called::from_words(called.to_words()), Some(called));
+                let call =
+                    SharedCall { collective, dtype: DType::Bf16, op: *op, root: 0xfedc, count: u64::MAX - 3 };
+                assert_eq!(SharedCall::from_words(call.to_words()), Some(call));
             }
         }
-        assert_eq!(Called::from_words([0, 0]), None);
-        assert_eq!(Called::from_words([u64::MAX, 1]), None);
+        assert_eq!(SharedCall::from_words([0, 0]), None);
+        assert_eq!(SharedCall::from_words([u64::MAX, 1]), None);
     }
 }

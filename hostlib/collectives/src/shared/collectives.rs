@@ -1,12 +1,11 @@
 //! The collectives as callers see them.
 
-use crate::{DType, ReduceOp};
-
-use crate::shared::call::{Called, Collective};
+use crate::shared::call::{SharedCall, SharedCollective};
 use crate::shared::error::SharedError;
-use crate::shared::group::Shared;
+use crate::shared::group::SharedGroup;
 use crate::shared::hierarchy::Network;
-use crate::shared::plan::{Buffers, Plan};
+use crate::shared::plan::SharedPlan;
+use crate::{Buffers, DType, ReduceOp};
 
 /// Lengths up to which every rank folds everything itself, for 2 ranks; shared out among more.
 const FLAT_FOLD_BYTES_MAX: usize = 64 << 10;
@@ -14,7 +13,7 @@ const FLAT_FOLD_BYTES_MAX: usize = 64 << 10;
 /// All return [`SharedError`]: `Length`, `Unsupported`, `Root` before anything happens on this rank alone; `Mismatch` on every
 /// rank; others, on every rank and for good, within about a second of the cause. Buffers hold elements of `dtype` in native
 /// byte order, at any alignment. Results have the same bits on every rank: elements are folded in order of rank, from the left.
-impl Shared {
+impl SharedGroup {
     /// Every rank ends with the fold of all ranks' tensors. `Avg` divides by the number of local ranks.
     ///
     /// # Errors
@@ -26,7 +25,7 @@ impl Shared {
         op: ReduceOp,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::AllReduce, dtype, op, 0, buffers.into(), None)
+        self.call(SharedCollective::AllReduce, dtype, op, 0, buffers.into(), None)
     }
 
     /// Local rank `root` ends with the fold of all ranks' tensors; other ranks' outputs are left alone, and may be empty.
@@ -41,7 +40,7 @@ impl Shared {
         root: u16,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::Reduce, dtype, op, root, buffers.into(), None)
+        self.call(SharedCollective::Reduce, dtype, op, root, buffers.into(), None)
     }
 
     /// Every rank ends with the tensor of local rank `root`. Other ranks' inputs are not looked at, and may be empty.
@@ -55,7 +54,7 @@ impl Shared {
         root: u16,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::Broadcast, dtype, ReduceOp::Sum, root, buffers.into(), None)
+        self.call(SharedCollective::Broadcast, dtype, ReduceOp::Sum, root, buffers.into(), None)
     }
 
     /// Every rank ends with all ranks' tensors, in order of rank: the output is `world` times the input.
@@ -68,7 +67,7 @@ impl Shared {
         dtype: DType,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::AllGather, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+        self.call(SharedCollective::AllGather, dtype, ReduceOp::Sum, 0, buffers.into(), None)
     }
 
     /// Rank `r` ends with part `r` of the fold of all ranks' tensors: the input is `world` times the output. In place, other
@@ -83,7 +82,7 @@ impl Shared {
         op: ReduceOp,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::ReduceScatter, dtype, op, 0, buffers.into(), None)
+        self.call(SharedCollective::ReduceScatter, dtype, op, 0, buffers.into(), None)
     }
 
     /// Rank `r` ends with part `r` of every rank's tensor, in order of rank; input and output are equally long.
@@ -96,7 +95,7 @@ impl Shared {
         dtype: DType,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(Collective::AllToAll, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+        self.call(SharedCollective::AllToAll, dtype, ReduceOp::Sum, 0, buffers.into(), None)
     }
 
     /// No rank returns before all have called.
@@ -105,7 +104,7 @@ impl Shared {
     ///
     /// [`SharedError`], see above.
     pub fn barrier(&mut self) -> Result<(), SharedError> {
-        self.call(Collective::Barrier, DType::U8, ReduceOp::Sum, 0, Buffers::InPlace(&mut []), None)
+        self.call(SharedCollective::Barrier, DType::U8, ReduceOp::Sum, 0, Buffers::InPlace(&mut []), None)
     }
 
     /// An all-reduce among the ranks of many hosts: the fold of this host's ranks is handed to `network` on the leader (local
@@ -126,29 +125,29 @@ impl Shared {
         buffers: impl Into<Buffers<'a>>,
         network: &mut dyn Network,
     ) -> Result<(), SharedError> {
-        self.call(Collective::Hierarchical, dtype, op, 0, buffers.into(), Some(network))
+        self.call(SharedCollective::Hierarchical, dtype, op, 0, buffers.into(), Some(network))
     }
 
     fn call(
         &mut self,
-        collective: Collective,
+        collective: SharedCollective,
         dtype: DType,
         op: ReduceOp,
         root: u16,
         buffers: Buffers<'_>,
         network: Option<&mut dyn Network>,
     ) -> Result<(), SharedError> {
-        let called = Called { collective, dtype, op, root, count: 0 };
+        let call = SharedCall { collective, dtype, op, root, count: 0 };
         let layout = self.layout;
         let flat = |collective| match collective {
-            Collective::AllReduce => {
+            SharedCollective::AllReduce => {
                 (FLAT_FOLD_BYTES_MAX * 2 / usize::from(layout.world.max(2))).min(layout.small_bytes)
             }
-            Collective::Hierarchical => 0,
+            SharedCollective::Hierarchical => 0,
             _ => layout.small_bytes,
         };
         let seat = (self.rank, layout.world);
-        let mut plan = Plan::new(called, seat, buffers, layout.segment_bytes, flat)?;
+        let mut plan = SharedPlan::new(call, seat, buffers, layout.segment_bytes, flat)?;
         self.run(&mut plan, network)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::shared::call::Called;
+use crate::shared::call::SharedCall;
 use crate::{DType, ReduceOp};
 
 /// Why a group could not be made or a collective not finished. Ranks are local ones, of the host.
@@ -59,7 +59,7 @@ pub enum SharedError {
     },
     /// The file that a handle names is not the segment that it means.
     #[error("{path} is not the segment that was offered: {what}")]
-    Foreign {
+    WrongSegment {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
@@ -67,7 +67,7 @@ pub enum SharedError {
     },
     /// Two processes claim to be the same rank.
     #[error("local rank {local_rank} has joined already; give every process its own rank")]
-    Taken {
+    AlreadyJoined {
         /// The rank.
         local_rank: u16,
     },
@@ -79,9 +79,9 @@ pub enum SharedError {
         /// The first rank that differs from this one.
         local_rank: u16,
         /// What this rank calls.
-        mine: Called,
+        mine: SharedCall,
         /// What that rank calls.
-        theirs: Called,
+        theirs: SharedCall,
     },
     /// A buffer is not as long as the call needs.
     #[error("a buffer of {found} bytes where {expected}")]
@@ -131,7 +131,7 @@ pub enum SharedError {
         /// The rank that was waited for.
         local_rank: u16,
     },
-    /// [`Aborter::abort`](crate::shared::Aborter::abort) was called on this rank.
+    /// [`SharedAborter::abort`](crate::shared::SharedAborter::abort) was called on this rank.
     #[error("aborted; make a new group")]
     Aborted,
     /// The network stage of the leader failed; it is the same on every rank.

@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::shared::error::SharedError;
-use crate::shared::handle::{Handle, is_ours};
+use crate::shared::handle::{SharedHandle, is_ours};
 use crate::shared::layout::{Layout, MAGIC, VERSION, WORLD_MAX};
 use crate::shared::mapping::Mapping;
-use crate::shared::state::{Failure, State};
+use crate::shared::state::{GroupFailure, GroupState};
 use crate::shared::sys;
 
 /// How to make a group.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct SharedConfig {
     world: u16,
     directory: PathBuf,
     segment_bytes: usize,
@@ -26,7 +26,7 @@ pub struct Config {
     stall_timeout: Duration,
 }
 
-impl Config {
+impl SharedConfig {
     /// For `world` ranks of one host, in `/dev/shm`, with the defaults of the setters below.
     pub fn new(world: u16) -> Self {
         Self {
@@ -67,8 +67,8 @@ impl Config {
 /// One rank's seat in a group of ranks of one host. Every collective is called by all ranks, in the same order, and blocks
 /// until this rank's part is done.
 #[derive(Debug)]
-pub struct Shared {
-    pub(crate) state: Arc<State>,
+pub struct SharedGroup {
+    pub(crate) state: Arc<GroupState>,
     pub(crate) layout: Layout,
     pub(crate) rank: u16,
     file: File,
@@ -80,7 +80,7 @@ pub struct Shared {
     /// The step that all ranks must have reached before slots are written again.
     pub(crate) slots_free_at: u32,
     pub(crate) in_call: bool,
-    everyone_is_here: bool,
+    all_joined: bool,
     processes: Vec<Option<OwnedFd>>,
     join_timeout: Duration,
     stall_timeout: Duration,
@@ -90,24 +90,24 @@ pub struct Shared {
 
 /// Ends a group's calls from any thread.
 #[derive(Debug, Clone)]
-pub struct Aborter {
-    state: Arc<State>,
+pub struct SharedAborter {
+    state: Arc<GroupState>,
     rank: u16,
 }
 
-impl Aborter {
+impl SharedAborter {
     /// The collective that is running on this rank, if any, and all later ones return [`SharedError::Aborted`], at once; the
     /// other ranks see this one lost. In a child of fork this does nothing.
     pub fn abort(&self) {
-        if self.state.mapping.is_here() {
+        if self.state.mapping.is_own_process() {
             self.state.aborted.store(true, Ordering::SeqCst);
-            self.state.fail(Failure::Lost(self.rank), &[]);
+            self.state.fail(GroupFailure::Lost(self.rank), &[]);
         }
     }
 }
 
-impl Shared {
-    /// Makes a group and takes its rank 0, the leader. The handle goes to the other ranks; see [`Shared::join`]. Nobody is
+impl SharedGroup {
+    /// Makes a group and takes its rank 0, the leader. The handle goes to the other ranks; see [`SharedGroup::join`]. Nobody is
     /// waited for: the first collective does that.
     ///
     /// The file has a name only until all have joined, or this rank gives up. All memory is allocated here.
@@ -116,7 +116,7 @@ impl Shared {
     ///
     /// [`SharedError::World`]; [`SharedError::Unavailable`] when there is no such directory, no room, or no support for unnamed
     /// files and locks on open file descriptions (both are Linux's).
-    pub fn create(config: Config) -> Result<(Self, Handle), SharedError> {
+    pub fn create(config: SharedConfig) -> Result<(Self, SharedHandle), SharedError> {
         if config.world == 0 || config.world > WORLD_MAX {
             return Err(SharedError::World { world: config.world });
         }
@@ -128,12 +128,12 @@ impl Shared {
         };
         sweep(&config.directory);
         let token = sys::token().map_err(unavailable)?;
-        let handle = Handle { layout, token, path: Handle::path_in(&config.directory, &token) };
+        let handle = SharedHandle { layout, token, path: SharedHandle::path_in(&config.directory, &token) };
         let (file, mapping) = new_segment(&handle, &config.directory).map_err(unavailable)?;
         let mut shared = Self::new(handle.layout, 0, file, mapping, handle.path.clone());
         shared.join_timeout = config.join_timeout;
         shared.stall_timeout = config.stall_timeout;
-        shared.sit_down();
+        shared.register();
         Ok((shared, handle))
     }
 
@@ -144,15 +144,15 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// [`SharedError::Rank`]; [`SharedError::Open`] when there is no such file here; [`SharedError::Foreign`] when it is not the
-    /// segment that rank 0 made; [`SharedError::Taken`].
-    pub fn join(handle: &Handle, local_rank: u16) -> Result<Self, SharedError> {
+    /// [`SharedError::Rank`]; [`SharedError::Open`] when there is no such file here; [`SharedError::WrongSegment`] when it is not the
+    /// segment that rank 0 made; [`SharedError::AlreadyJoined`].
+    pub fn join(handle: &SharedHandle, local_rank: u16) -> Result<Self, SharedError> {
         let layout = handle.layout;
         if local_rank == 0 || local_rank >= layout.world {
             return Err(SharedError::Rank { local_rank, world: layout.world });
         }
         let open = |source| SharedError::Open { path: handle.path.clone(), source };
-        let foreign = |what| SharedError::Foreign { path: handle.path.clone(), what };
+        let foreign = |what| SharedError::WrongSegment { path: handle.path.clone(), what };
         let file = open_existing(&handle.path).map_err(open)?;
         let metadata = file.metadata().map_err(open)?;
         if !metadata.is_file() || metadata.uid() != sys::user() || metadata.mode() & 0o077 != 0 {
@@ -166,13 +166,13 @@ impl Shared {
             return Err(foreign("wrong header"));
         }
         if !sys::lock_byte(&file, Layout::lock(local_rank)).map_err(open)? {
-            return Err(SharedError::Taken { local_rank });
+            return Err(SharedError::AlreadyJoined { local_rank });
         }
         if mapping.word(Layout::joined(local_rank)).load(Ordering::Acquire) != 0 {
-            return Err(SharedError::Taken { local_rank });
+            return Err(SharedError::AlreadyJoined { local_rank });
         }
         let mut shared = Self::new(layout, local_rank, file, mapping, handle.path.clone());
-        shared.sit_down();
+        shared.register();
         Ok(shared)
     }
 
@@ -181,7 +181,7 @@ impl Shared {
         // Spinning helps only if whoever is waited for runs meanwhile.
         let spins = if usize::from(layout.world) <= cores { SPINS } else { 0 };
         Self {
-            state: Arc::new(State::new(mapping, layout)),
+            state: Arc::new(GroupState::new(mapping, layout)),
             layout,
             rank,
             file,
@@ -190,7 +190,7 @@ impl Shared {
             operations: 0,
             slots_free_at: 0,
             in_call: false,
-            everyone_is_here: false,
+            all_joined: false,
             processes: Vec::new(),
             join_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Says who sits here, then that somebody does.
-    fn sit_down(&mut self) {
+    fn register(&mut self) {
         let mapping = &self.state.mapping;
         mapping.word(Layout::process(self.rank)).store(std::process::id(), Ordering::Relaxed);
         mapping.long(Layout::namespace(self.rank)).store(namespace(), Ordering::Relaxed);
@@ -226,19 +226,19 @@ impl Shared {
         self.layout.len()
     }
 
-    /// As [`Config::join_timeout`], for this rank.
+    /// As [`SharedConfig::join_timeout`], for this rank.
     pub fn set_join_timeout(&mut self, timeout: Duration) {
         self.join_timeout = timeout;
     }
 
-    /// As [`Config::stall_timeout`], for this rank.
+    /// As [`SharedConfig::stall_timeout`], for this rank.
     pub fn set_stall_timeout(&mut self, timeout: Duration) {
         self.stall_timeout = timeout;
     }
 
     /// A way to end this rank's calls from another thread.
-    pub fn aborter(&self) -> Aborter {
-        Aborter { state: Arc::clone(&self.state), rank: self.rank }
+    pub fn aborter(&self) -> SharedAborter {
+        SharedAborter { state: Arc::clone(&self.state), rank: self.rank }
     }
 
     /// Waits until all ranks have joined. The first collective does this by itself.
@@ -247,7 +247,7 @@ impl Shared {
     ///
     /// [`SharedError::NotJoined`] after the join timeout, and then for good; any other failure of the group.
     pub fn wait_joined(&mut self) -> Result<(), SharedError> {
-        if self.everyone_is_here {
+        if self.all_joined {
             return Ok(());
         }
         let start = Instant::now();
@@ -255,14 +255,14 @@ impl Shared {
             self.state.check(self.rank)?;
             if start.elapsed() >= self.join_timeout {
                 self.unlink();
-                self.state.fail(Failure::Lost(absent), &[]);
+                self.state.fail(GroupFailure::Lost(absent), &[]);
                 return Err(SharedError::NotJoined { local_rank: absent, waited: self.join_timeout });
             }
             sys::futex_wait(self.state.mapping.word(Layout::joined(absent)), 0, SLICE);
         }
         self.unlink();
         self.processes = (0..self.layout.world).map(|peer| self.process_of(peer)).collect();
-        self.everyone_is_here = true;
+        self.all_joined = true;
         Ok(())
     }
 
@@ -325,7 +325,7 @@ impl Shared {
     fn has_reached(&self, peer: u16, seen: u32, target: u32) -> Result<bool, SharedError> {
         // Ranks are never further apart than one operation's pipeline and the arrival at the next.
         if seen.wrapping_sub(self.step).cast_signed().unsigned_abs() > STEPS_APART_MAX {
-            self.state.fail(Failure::Corrupt(peer), &[]);
+            self.state.fail(GroupFailure::Corrupt(peer), &[]);
             self.state.check(self.rank)?;
         }
         Ok(seen.wrapping_sub(target).cast_signed() >= 0)
@@ -383,23 +383,23 @@ impl Shared {
                 if self.has_reached(peer, word.load(Ordering::Acquire), target)? {
                     return Ok(());
                 }
-                self.state.fail(Failure::Lost(peer), &[]);
+                self.state.fail(GroupFailure::Lost(peer), &[]);
             }
             if seen != last_progress.1 {
                 last_progress = (Instant::now(), seen);
             } else if last_progress.0.elapsed() >= self.stall_timeout {
-                self.state.fail(Failure::Stalled(peer), &[]);
+                self.state.fail(GroupFailure::Stalled(peer), &[]);
             }
         }
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedGroup {
     fn drop(&mut self) {
-        if !self.state.mapping.is_here() {
+        if !self.state.mapping.is_own_process() {
             return;
         }
-        if self.rank == 0 && !self.everyone_is_here {
+        if self.rank == 0 && !self.all_joined {
             self.unlink();
         }
         sys::unlock_byte(&self.file, Layout::lock(self.rank));
@@ -427,7 +427,7 @@ fn namespace() -> u64 {
 }
 
 /// An unnamed file of full length with its header, locked for rank 0 before anybody can see it, then named.
-fn new_segment(handle: &Handle, directory: &Path) -> io::Result<(File, Mapping)> {
+fn new_segment(handle: &SharedHandle, directory: &Path) -> io::Result<(File, Mapping)> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -450,7 +450,7 @@ fn new_segment(handle: &Handle, directory: &Path) -> io::Result<(File, Mapping)>
     Ok((file, mapping))
 }
 
-fn header_agrees(mapping: &Mapping, handle: &Handle) -> bool {
+fn header_agrees(mapping: &Mapping, handle: &SharedHandle) -> bool {
     mapping.long(Layout::MAGIC_AT).load(Ordering::Relaxed) == MAGIC
         && mapping.word(Layout::VERSION_AT).load(Ordering::Relaxed) == VERSION
         && mapping.word(Layout::WORLD_AT).load(Ordering::Relaxed) == u32::from(handle.layout.world)

@@ -11,18 +11,18 @@ const FIXED: usize = 4 + 4 + 2 + 4 + 16;
 const PATH_BYTES_MAX: usize = 512;
 pub(crate) const PREFIX: &str = "netfold-";
 
-/// Names a segment: pass its bytes to the other ranks of the host, who hand them to [`Shared::join`](crate::shared::Shared::join).
+/// Names a segment: pass its bytes to the other ranks of the host, who hand them to [`SharedGroup::join`](crate::shared::SharedGroup::join).
 ///
 /// Bytes, big-endian: `NFSH`, version (4), world (2), segment length (4), token (16), path (the rest, at most 512). Whoever
 /// has them and runs as the same user may join.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct SharedHandle {
     pub(crate) layout: Layout,
     pub(crate) token: [u8; 16],
     pub(crate) path: PathBuf,
 }
 
-impl Handle {
+impl SharedHandle {
     /// The handle as bytes, fit for [`from_bytes`](Self::from_bytes).
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(FIXED + PATH_BYTES_MAX);
@@ -35,7 +35,7 @@ impl Handle {
         bytes
     }
 
-    /// Reads a handle. Checks its form alone; [`Shared::join`](crate::shared::Shared::join) checks the segment.
+    /// Reads a handle. Checks its form alone; [`SharedGroup::join`](crate::shared::SharedGroup::join) checks the segment.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Handle {
     }
 }
 
-/// Whether a file has a name as [`Handle::path_in`] makes them.
+/// Whether a file has a name as [`SharedHandle::path_in`] makes them.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(PREFIX)
@@ -97,35 +97,35 @@ fn number(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn handle() -> Handle {
+    fn handle() -> SharedHandle {
         let token = *b"0123456789abcdef";
-        Handle {
+        SharedHandle {
             layout: Layout::new(4, 256 << 10),
             token,
-            path: Handle::path_in(Path::new("/dev/shm"), &token),
+            path: SharedHandle::path_in(Path::new("/dev/shm"), &token),
         }
     }
 
     #[test]
     fn bytes_and_back() {
-        assert_eq!(Handle::from_bytes(&handle().to_bytes()).unwrap(), handle());
+        assert_eq!(SharedHandle::from_bytes(&handle().to_bytes()).unwrap(), handle());
     }
 
     #[test]
     fn garbage_is_refused() {
         let good = handle().to_bytes();
         for len in 0..good.len() {
-            assert!(Handle::from_bytes(&good[..len]).is_err(), "{len} bytes");
+            assert!(SharedHandle::from_bytes(&good[..len]).is_err(), "{len} bytes");
         }
         // Not the token at 14..30, nor the directory behind it, of which any is well formed.
         for at in (0..14).chain([30]).chain(39..good.len()) {
             let mut bad = good.clone();
             bad[at] ^= 0x81;
-            assert!(Handle::from_bytes(&bad).is_err(), "byte {at}");
+            assert!(SharedHandle::from_bytes(&bad).is_err(), "byte {at}");
         }
         let mut long = good;
         long.extend([b'0'; 600]);
-        assert!(Handle::from_bytes(&long).is_err());
-        assert!(Handle::from_bytes(&[0xff; 64]).is_err());
+        assert!(SharedHandle::from_bytes(&long).is_err());
+        assert!(SharedHandle::from_bytes(&[0xff; 64]).is_err());
     }
 }

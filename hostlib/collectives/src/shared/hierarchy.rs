@@ -5,20 +5,20 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::shared::state::State;
+use crate::shared::state::GroupState;
 
 /// A folded segment of this host, in shared memory, to be replaced by the fold of all hosts.
 ///
 /// The memory stays mapped as long as this object lives, whatever becomes of the group.
 #[derive(Debug)]
 pub struct Segment {
-    state: Arc<State>,
+    state: Arc<GroupState>,
     at: usize,
     range: Range<usize>,
 }
 
 impl Segment {
-    pub(crate) fn new(state: Arc<State>, at: usize, range: Range<usize>) -> Self {
+    pub(crate) fn new(state: Arc<GroupState>, at: usize, range: Range<usize>) -> Self {
         Self { state, at, range }
     }
 
@@ -51,7 +51,7 @@ impl Segment {
 }
 
 /// What the leader's network does with the segments of one
-/// [`hierarchical_all_reduce`](crate::shared::Shared::hierarchical_all_reduce). Called on the leader's thread alone.
+/// [`hierarchical_all_reduce`](crate::shared::SharedGroup::hierarchical_all_reduce). SharedCall on the leader's thread alone.
 ///
 /// Segments come in order: `start(0)`, `start(1)`, ... and `finish(0)`, `finish(1)`, ... with up to 5 started and not finished.
 /// From `start` until `finish` returns, a segment's memory belongs to the network: nobody else reads or writes it, so an
@@ -65,7 +65,7 @@ pub trait Network {
     fn start(&mut self, index: usize, segment: Segment) -> Result<(), Vec<u8>>;
 
     /// Waits until segment `index` holds the global result; then nothing of the network touches it any more. Must have a bound on
-    /// its time below the [stall timeout](crate::shared::Config::stall_timeout) of the other ranks.
+    /// its time below the [stall timeout](crate::shared::SharedConfig::stall_timeout) of the other ranks.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ impl Mapping {
     }
 
     /// Whether this process made the mapping. A child of fork has the object but not the memory.
-    pub(crate) fn is_here(&self) -> bool {
+    pub(crate) fn is_own_process(&self) -> bool {
         self.process == std::process::id()
     }
 
@@ -87,7 +87,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.is_here() {
+        if self.is_own_process() {
             // SAFETY: `new` made this mapping in this process, and all borrows of `self` are over. (In a child of fork there
             // is nothing to unmap, or something else at this address.)
             unsafe { sys::unmap(self.base, self.len) };

@@ -28,14 +28,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::shared::call::Called;
+use crate::shared::call::SharedCall;
 use crate::shared::error::SharedError;
-use crate::shared::group::Shared;
+use crate::shared::group::SharedGroup;
 use crate::shared::hierarchy::{Network, Segment};
 use crate::shared::layout::{IN_FLIGHT, LEAD, Layout};
 use crate::shared::mapping::Mapping;
-use crate::shared::plan::{Inputs, Plan};
-use crate::shared::state::Failure;
+use crate::shared::plan::{Inputs, SharedPlan};
+use crate::shared::state::GroupFailure;
 
 /// Which area of each rank an operation reads.
 #[derive(Clone, Copy)]
@@ -97,20 +97,20 @@ impl Lags {
     }
 }
 
-impl Shared {
+impl SharedGroup {
     /// Runs a plan to its end.
     pub(crate) fn run(
         &mut self,
-        plan: &mut Plan<'_>,
+        plan: &mut SharedPlan<'_>,
         network: Option<&mut dyn Network>,
     ) -> Result<(), SharedError> {
-        if !self.state.mapping.is_here() {
+        if !self.state.mapping.is_own_process() {
             return Err(SharedError::Forked);
         }
         self.state.check(self.rank)?;
         if std::mem::replace(&mut self.in_call, true) {
             // A panic of the caller's network ended the last operation in the middle.
-            self.state.fail(Failure::Lost(self.rank), &[]);
+            self.state.fail(GroupFailure::Lost(self.rank), &[]);
             self.state.check(self.rank)?;
         }
         let done = self.wait_joined().and_then(|()| match network {
@@ -122,16 +122,16 @@ impl Shared {
         done
     }
 
-    fn run_flat(&mut self, plan: &mut Plan<'_>) -> Result<(), SharedError> {
+    fn run_flat(&mut self, plan: &mut SharedPlan<'_>) -> Result<(), SharedError> {
         let parity = self.parity();
         self.fill(plan, 0, Area::Small { parity });
-        self.arrive(plan.called)?;
+        self.arrive(plan.call)?;
         self.consume_flat(plan, parity);
         Ok(())
     }
 
     /// Folds the small inputs of `parity` into the caller's output.
-    fn consume_flat(&self, plan: &mut Plan<'_>, parity: usize) {
+    fn consume_flat(&self, plan: &mut SharedPlan<'_>, parity: usize) {
         let area = Area::Small { parity };
         // All have arrived, hence filled; this rank's next step is that of the next operation.
         plan.consume(0, &Filled { mapping: &self.state.mapping, layout: self.layout, area }, &mut []);
@@ -139,13 +139,13 @@ impl Shared {
 
     fn run_with_network(
         &mut self,
-        plan: &mut Plan<'_>,
+        plan: &mut SharedPlan<'_>,
         network: &mut dyn Network,
     ) -> Result<(), SharedError> {
         let segments = plan.segments();
         let leader = (self.rank == 0).then_some(&mut *network);
         if segments == 0 {
-            return self.arrive(plan.called);
+            return self.arrive(plan.call);
         }
         let lags = Lags { lead: lead(segments), in_flight: Some(IN_FLIGHT.min(segments - 1)) };
         let done = self.run_segments(plan, lags, leader);
@@ -157,7 +157,7 @@ impl Shared {
 
     fn run_segments<'n>(
         &mut self,
-        plan: &mut Plan<'_>,
+        plan: &mut SharedPlan<'_>,
         lags: Lags,
         mut network: Option<&mut (dyn Network + 'n)>,
     ) -> Result<(), SharedError> {
@@ -168,7 +168,7 @@ impl Shared {
             self.fill(plan, index, Area::Slot { index });
         }
         let base = self.step.wrapping_add(1);
-        self.arrive(plan.called)?;
+        self.arrive(plan.call)?;
         let published = lags.last_published(segments);
         let last = if plan.drains() { lags.drain(segments - 1) } else { published };
         for iteration in 1..=last {
@@ -199,14 +199,14 @@ impl Shared {
     /// What the leader does for the network at `iteration`.
     fn serve(
         &self,
-        plan: &Plan<'_>,
+        plan: &SharedPlan<'_>,
         lags: Lags,
         iteration: usize,
         network: &mut dyn Network,
     ) -> Result<(), SharedError> {
         let segments = plan.segments();
         let fail = |message: Vec<u8>| {
-            self.state.fail(Failure::Network, &message);
+            self.state.fail(GroupFailure::Network, &message);
             self.state.check(self.rank)
         };
         if let Some(index) = iteration.checked_sub(lags.start(0)).filter(|index| *index < segments) {
@@ -225,9 +225,9 @@ impl Shared {
     }
 
     /// Says what this rank calls, waits until all have, and compares.
-    fn arrive(&mut self, called: Called) -> Result<(), SharedError> {
+    fn arrive(&mut self, call: SharedCall) -> Result<(), SharedError> {
         let parity = self.parity();
-        for (index, word) in called.to_words().into_iter().enumerate() {
+        for (index, word) in call.to_words().into_iter().enumerate() {
             self.state
                 .mapping
                 .long(Layout::descriptor(self.rank, parity, index))
@@ -241,32 +241,32 @@ impl Shared {
                 self.state.mapping.long(Layout::descriptor(peer, parity, index)).load(Ordering::Relaxed)
             };
             let words = [word(0), word(1)];
-            if words != called.to_words() {
-                return Err(self.differs(peer, called, words));
+            if words != call.to_words() {
+                return Err(self.differs(peer, call, words));
             }
         }
         Ok(())
     }
 
     #[cold]
-    fn differs(&self, peer: u16, mine: Called, words: [u64; 2]) -> SharedError {
-        match Called::from_words(words) {
+    fn differs(&self, peer: u16, mine: SharedCall, words: [u64; 2]) -> SharedError {
+        match SharedCall::from_words(words) {
             Some(theirs) => SharedError::Mismatch { local_rank: peer, mine, theirs },
             None => {
-                self.state.fail(Failure::Corrupt(peer), &[]);
+                self.state.fail(GroupFailure::Corrupt(peer), &[]);
                 SharedError::Corrupt { local_rank: peer }
             }
         }
     }
 
-    fn fill(&self, plan: &Plan<'_>, index: usize, area: Area) {
+    fn fill(&self, plan: &SharedPlan<'_>, index: usize, area: Area) {
         let (at, len) = Filled::place(self.layout, area, self.rank);
         // SAFETY: only this rank writes its slots and small inputs, and the rules above say that nobody reads what was in
         // them any more.
         plan.fill(index, unsafe { self.state.mapping.area_mut(at, len) });
     }
 
-    fn consume(&self, plan: &mut Plan<'_>, index: usize) {
+    fn consume(&self, plan: &mut SharedPlan<'_>, index: usize) {
         let mapping = &self.state.mapping;
         let part: Range<usize> =
             if plan.drains() { plan.part(self.rank, plan.range(index).len()) } else { 0..0 };
@@ -276,7 +276,7 @@ impl Shared {
         plan.consume(index, &Filled { mapping, layout: self.layout, area: Area::Slot { index } }, result);
     }
 
-    fn drain(&self, plan: &mut Plan<'_>, index: usize) {
+    fn drain(&self, plan: &mut SharedPlan<'_>, index: usize) {
         let (at, len) = (self.layout.result(index), plan.range(index).len());
         // SAFETY: all parts of this segment were folded (and came back from the network) before steps that this rank has
         // waited for, and nobody writes here again before this rank's arrival at a later iteration.

@@ -4,37 +4,10 @@
 use std::ops::Range;
 
 use crate::reduce::{finish, reduce, reduce_from};
-use crate::{DType, ReduceOp};
-
-use crate::shared::call::{Called, Collective};
+use crate::shared::call::{SharedCall, SharedCollective};
 use crate::shared::error::SharedError;
 use crate::shared::layout::LINE;
-
-/// The caller's memory: one tensor that is read and overwritten, or two.
-#[derive(Debug)]
-pub enum Buffers<'a> {
-    /// As NCCL has it: all-gather finds what this rank sends at part `rank`, reduce-scatter leaves its result there.
-    InPlace(&'a mut [u8]),
-    /// Input and output apart.
-    Apart {
-        /// What this rank gives.
-        send: &'a [u8],
-        /// What this rank gets.
-        recv: &'a mut [u8],
-    },
-}
-
-impl<'a> From<&'a mut [u8]> for Buffers<'a> {
-    fn from(bytes: &'a mut [u8]) -> Self {
-        Self::InPlace(bytes)
-    }
-}
-
-impl<'a> From<(&'a [u8], &'a mut [u8])> for Buffers<'a> {
-    fn from((send, recv): (&'a [u8], &'a mut [u8])) -> Self {
-        Self::Apart { send, recv }
-    }
-}
+use crate::{Buffers, DType, ReduceOp};
 
 /// The areas of all ranks for one segment, readable.
 pub(crate) trait Inputs {
@@ -44,8 +17,8 @@ pub(crate) trait Inputs {
 
 /// One collective over one caller's buffers.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) called: Called,
+pub(crate) struct SharedPlan<'a> {
+    pub(crate) call: SharedCall,
     pub(crate) rank: u16,
     pub(crate) world: u16,
     buffers: Buffers<'a>,
@@ -55,38 +28,39 @@ pub(crate) struct Plan<'a> {
     stride: usize,
     /// All ranks' inputs lie there whole, and every rank makes its result itself.
     flat: bool,
-    send_at: usize,
-    recv_at: usize,
+    input_at: usize,
+    output_at: usize,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> SharedPlan<'a> {
     /// Checks the arguments. `segment_bytes` and `flat_bytes_max` are lengths of areas.
     pub(crate) fn new(
-        mut called: Called,
+        mut call: SharedCall,
         (rank, world): (u16, u16),
         buffers: Buffers<'a>,
         segment_bytes: usize,
-        flat_bytes_max: impl Fn(Collective) -> usize,
+        flat_bytes_max: impl Fn(SharedCollective) -> usize,
     ) -> Result<Self, SharedError> {
         let parts = usize::from(world);
-        if called.root >= world {
-            return Err(SharedError::Root { root: called.root, world });
+        if call.root >= world {
+            return Err(SharedError::Root { root: call.root, world });
         }
-        if reduces(called.collective) && !crate::reduce::supports(called.op, called.dtype) {
-            return Err(SharedError::Unsupported { op: called.op, dtype: called.dtype });
+        if reduces(call.collective) && !crate::reduce::supports(call.op, call.dtype) {
+            return Err(SharedError::Unsupported { op: call.op, dtype: call.dtype });
         }
-        let size = called.dtype.size();
+        let size = call.dtype.size();
         if size == 0 {
-            return Err(SharedError::Unsupported { op: called.op, dtype: called.dtype });
+            return Err(SharedError::Unsupported { op: call.op, dtype: call.dtype });
         }
-        let total = total(&called, rank, parts, &buffers)?;
+        let total = total(&call, rank, parts, &buffers)?;
         if !total.is_multiple_of(size) {
             return Err(SharedError::Length { expected: "a whole number of elements fits", found: total });
         }
-        called.count = (total / size) as u64;
-        let scatters = matches!(called.collective, Collective::ReduceScatter | Collective::AllToAll);
+        call.count = (total / size) as u64;
+        let scatters =
+            matches!(call.collective, SharedCollective::ReduceScatter | SharedCollective::AllToAll);
         let input = if scatters { total.saturating_mul(parts) } else { total };
-        let flat = input <= flat_bytes_max(called.collective);
+        let flat = input <= flat_bytes_max(call.collective);
         let stride = match scatters {
             _ if flat => total.max(1),
             true => (segment_bytes / parts / LINE * LINE).max(LINE),
@@ -94,10 +68,11 @@ impl<'a> Plan<'a> {
         };
         let in_place = matches!(buffers, Buffers::InPlace(_));
         let offset = |collective| {
-            if in_place && called.collective == collective { usize::from(rank) * total } else { 0 }
+            if in_place && call.collective == collective { usize::from(rank) * total } else { 0 }
         };
-        let (send_at, recv_at) = (offset(Collective::AllGather), offset(Collective::ReduceScatter));
-        Ok(Self { called, rank, world, buffers, total, stride, flat, send_at, recv_at })
+        let (input_at, output_at) =
+            (offset(SharedCollective::AllGather), offset(SharedCollective::ReduceScatter));
+        Ok(Self { call, rank, world, buffers, total, stride, flat, input_at, output_at })
     }
 
     pub(crate) fn is_flat(&self) -> bool {
@@ -112,8 +87,8 @@ impl<'a> Plan<'a> {
     pub(crate) fn drains(&self) -> bool {
         !self.flat
             && matches!(
-                self.called.collective,
-                Collective::AllReduce | Collective::Reduce | Collective::Hierarchical
+                self.call.collective,
+                SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
             )
     }
 
@@ -130,19 +105,19 @@ impl<'a> Plan<'a> {
         start..(start + part).min(len)
     }
 
-    fn send(&self, range: Range<usize>) -> &[u8] {
-        let range = range.start + self.send_at..range.end + self.send_at;
+    fn input(&self, range: Range<usize>) -> &[u8] {
+        let range = range.start + self.input_at..range.end + self.input_at;
         match &self.buffers {
             Buffers::InPlace(bytes) => &bytes[range],
-            Buffers::Apart { send, .. } => &send[range],
+            Buffers::Split { input, .. } => &input[range],
         }
     }
 
-    fn recv(&mut self, range: Range<usize>) -> &mut [u8] {
-        let range = range.start + self.recv_at..range.end + self.recv_at;
+    fn output(&mut self, range: Range<usize>) -> &mut [u8] {
+        let range = range.start + self.output_at..range.end + self.output_at;
         match &mut self.buffers {
             Buffers::InPlace(bytes) => &mut bytes[range],
-            Buffers::Apart { recv, .. } => &mut recv[range],
+            Buffers::Split { output, .. } => &mut output[range],
         }
     }
 
@@ -150,24 +125,26 @@ impl<'a> Plan<'a> {
     pub(crate) fn fill(&self, index: usize, slot: &mut [u8]) {
         let range = self.range(index);
         let len = range.len();
-        match self.called.collective {
-            Collective::AllReduce | Collective::Reduce | Collective::Hierarchical if !self.flat => {
+        match self.call.collective {
+            SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
+                if !self.flat =>
+            {
                 // What this rank folds itself it takes from the tensor.
                 let mine = self.part(self.rank, len);
-                let input = self.send(range);
+                let input = self.input(range);
                 copy(&mut slot[..mine.start], &input[..mine.start]);
                 copy(&mut slot[mine.end..len], &input[mine.end..]);
             }
-            Collective::Broadcast if self.rank != self.called.root => {}
-            Collective::ReduceScatter | Collective::AllToAll => {
+            SharedCollective::Broadcast if self.rank != self.call.root => {}
+            SharedCollective::ReduceScatter | SharedCollective::AllToAll => {
                 for peer in 0..usize::from(self.world) {
                     let from = peer * self.total;
-                    let input = self.send(from + range.start..from + range.end);
+                    let input = self.input(from + range.start..from + range.end);
                     copy(&mut slot[peer * self.stride..][..len], input);
                 }
             }
-            Collective::Barrier => {}
-            _ => copy(&mut slot[..len], self.send(range)),
+            SharedCollective::Barrier => {}
+            _ => copy(&mut slot[..len], self.input(range)),
         }
     }
 
@@ -176,75 +153,80 @@ impl<'a> Plan<'a> {
         let range = self.range(index);
         let len = range.len();
         let mine = usize::from(self.rank) * self.stride;
-        match self.called.collective {
-            Collective::AllReduce | Collective::Reduce | Collective::Hierarchical if !self.flat => {
+        match self.call.collective {
+            SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
+                if !self.flat =>
+            {
                 let part = self.part(self.rank, len);
-                let fold = Fold::of(&self.called, self.world);
+                let fold = Fold::of(&self.call, self.world);
                 fold.run(result, |rank, block| {
                     let block = part.start + block.start..part.start + block.end;
                     if rank == self.rank {
-                        self.send(range.start + block.start..range.start + block.end)
+                        self.input(range.start + block.start..range.start + block.end)
                     } else {
                         &inputs.of(rank)[block]
                     }
                 });
             }
-            Collective::AllReduce | Collective::Hierarchical => {
+            SharedCollective::AllReduce | SharedCollective::Hierarchical => {
                 self.fold_flat(range, |rank, block| &inputs.of(rank)[block])
             }
-            Collective::Reduce => {
-                if self.rank == self.called.root {
+            SharedCollective::Reduce => {
+                if self.rank == self.call.root {
                     self.fold_flat(range, |rank, block| &inputs.of(rank)[block]);
                 }
             }
-            Collective::ReduceScatter => {
+            SharedCollective::ReduceScatter => {
                 self.fold_flat(range, |rank, block| &inputs.of(rank)[mine + block.start..mine + block.end]);
             }
-            Collective::Broadcast => {
-                let root = self.called.root;
-                if self.rank != root || matches!(self.buffers, Buffers::Apart { .. }) {
-                    copy(self.recv(range), &inputs.of(root)[..len]);
+            SharedCollective::Broadcast => {
+                let root = self.call.root;
+                if self.rank != root || matches!(self.buffers, Buffers::Split { .. }) {
+                    copy(self.output(range), &inputs.of(root)[..len]);
                 }
             }
-            Collective::AllGather => self.collect(range, |rank| &inputs.of(rank)[..len]),
-            Collective::AllToAll => self.collect(range, |rank| &inputs.of(rank)[mine..mine + len]),
-            Collective::Barrier => {}
+            SharedCollective::AllGather => self.collect(range, |rank| &inputs.of(rank)[..len]),
+            SharedCollective::AllToAll => self.collect(range, |rank| &inputs.of(rank)[mine..mine + len]),
+            SharedCollective::Barrier => {}
         }
     }
 
     /// Takes segment `index` from the finished result.
     pub(crate) fn drain(&mut self, index: usize, result: &[u8]) {
-        if self.called.collective == Collective::Reduce && self.rank != self.called.root {
+        if self.call.collective == SharedCollective::Reduce && self.rank != self.call.root {
             return;
         }
         let range = self.range(index);
         let len = range.len();
-        copy(self.recv(range), &result[..len]);
+        copy(self.output(range), &result[..len]);
     }
 
     fn fold_flat<'i>(&mut self, range: Range<usize>, input: impl Fn(u16, Range<usize>) -> &'i [u8]) {
-        let fold = Fold::of(&self.called, self.world);
-        fold.run(self.recv(range), input);
+        let fold = Fold::of(&self.call, self.world);
+        fold.run(self.output(range), input);
     }
 
     fn collect<'i>(&mut self, range: Range<usize>, input: impl Fn(u16) -> &'i [u8]) {
         for rank in 0..self.world {
             let to = usize::from(rank) * self.total;
-            copy(self.recv(to + range.start..to + range.end), input(rank));
+            copy(self.output(to + range.start..to + range.end), input(rank));
         }
     }
 }
 
-fn reduces(collective: Collective) -> bool {
+fn reduces(collective: SharedCollective) -> bool {
     matches!(
         collective,
-        Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter | Collective::Hierarchical
+        SharedCollective::AllReduce
+            | SharedCollective::Reduce
+            | SharedCollective::ReduceScatter
+            | SharedCollective::Hierarchical
     )
 }
 
 /// The bytes that a call's segments count through, with the lengths of both buffers checked.
-fn total(called: &Called, rank: u16, parts: usize, buffers: &Buffers<'_>) -> Result<usize, SharedError> {
-    let is_root = rank == called.root;
+fn total(call: &SharedCall, rank: u16, parts: usize, buffers: &Buffers<'_>) -> Result<usize, SharedError> {
+    let is_root = rank == call.root;
     let fail = |expected, found| Err(SharedError::Length { expected, found });
     let split = |len: usize| {
         if len.is_multiple_of(parts) {
@@ -253,34 +235,34 @@ fn total(called: &Called, rank: u16, parts: usize, buffers: &Buffers<'_>) -> Res
             fail("a multiple of the number of ranks is needed", len)
         }
     };
-    match (called.collective, buffers) {
+    match (call.collective, buffers) {
         (
-            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll,
+            SharedCollective::AllGather | SharedCollective::ReduceScatter | SharedCollective::AllToAll,
             Buffers::InPlace(bytes),
         ) => split(bytes.len()),
         (_, Buffers::InPlace(bytes)) => Ok(bytes.len()),
-        (Collective::AllGather, Buffers::Apart { send, recv }) => {
-            if split(recv.len())? == send.len() {
-                Ok(send.len())
+        (SharedCollective::AllGather, Buffers::Split { input, output }) => {
+            if split(output.len())? == input.len() {
+                Ok(input.len())
             } else {
-                fail("ranks times the input is needed", recv.len())
+                fail("ranks times the input is needed", output.len())
             }
         }
-        (Collective::ReduceScatter, Buffers::Apart { send, recv }) => {
-            if split(send.len())? == recv.len() {
-                Ok(recv.len())
+        (SharedCollective::ReduceScatter, Buffers::Split { input, output }) => {
+            if split(input.len())? == output.len() {
+                Ok(output.len())
             } else {
-                fail("ranks times the output is needed", send.len())
+                fail("ranks times the output is needed", input.len())
             }
         }
-        (Collective::AllToAll, Buffers::Apart { send, recv }) if send.len() == recv.len() => {
-            split(send.len())
+        (SharedCollective::AllToAll, Buffers::Split { input, output }) if input.len() == output.len() => {
+            split(input.len())
         }
         // Only the root has both.
-        (Collective::Reduce, Buffers::Apart { send, .. }) if !is_root => Ok(send.len()),
-        (Collective::Broadcast, Buffers::Apart { recv, .. }) if !is_root => Ok(recv.len()),
-        (_, Buffers::Apart { send, recv }) if send.len() == recv.len() => Ok(send.len()),
-        (_, Buffers::Apart { recv, .. }) => fail("as many as the input has are needed", recv.len()),
+        (SharedCollective::Reduce, Buffers::Split { input, .. }) if !is_root => Ok(input.len()),
+        (SharedCollective::Broadcast, Buffers::Split { output, .. }) if !is_root => Ok(output.len()),
+        (_, Buffers::Split { input, output }) if input.len() == output.len() => Ok(input.len()),
+        (_, Buffers::Split { output, .. }) => fail("as many as the input has are needed", output.len()),
     }
 }
 
@@ -305,9 +287,9 @@ struct Fold {
 }
 
 impl Fold {
-    fn of(called: &Called, world: u16) -> Self {
-        let divides = called.collective != Collective::Hierarchical;
-        Self { op: called.op, dtype: called.dtype, world, divides }
+    fn of(call: &SharedCall, world: u16) -> Self {
+        let divides = call.collective != SharedCollective::Hierarchical;
+        Self { op: call.op, dtype: call.dtype, world, divides }
     }
 
     /// `out[i] = input(0)[i] op input(1)[i] op ...`, from the left; block by block, so that the sum stays in the first cache.

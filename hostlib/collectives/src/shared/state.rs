@@ -11,7 +11,7 @@ use crate::shared::sys;
 /// Why a group has failed, as in its failure word: code in bits 0..8, rank in 8..24, length of the message in 32..64; 0 is no
 /// failure. The first one stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum GroupFailure {
     Lost(u16),
     Stalled(u16),
     Corrupt(u16),
@@ -20,24 +20,24 @@ pub(crate) enum Failure {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct GroupState {
     pub(crate) mapping: Mapping,
     pub(crate) aborted: AtomicBool,
     layout: Layout,
 }
 
-impl State {
+impl GroupState {
     pub(crate) fn new(mapping: Mapping, layout: Layout) -> Self {
         Self { mapping, aborted: AtomicBool::new(false), layout }
     }
 
     /// Fails the group, unless it has failed before, and wakes everybody. Only rank 0 has messages.
-    pub(crate) fn fail(&self, failure: Failure, message: &[u8]) {
+    pub(crate) fn fail(&self, failure: GroupFailure, message: &[u8]) {
         let (code, rank) = match failure {
-            Failure::Lost(rank) => (1u64, rank),
-            Failure::Stalled(rank) => (2, rank),
-            Failure::Corrupt(rank) => (3, rank),
-            Failure::Network => (4, 0),
+            GroupFailure::Lost(rank) => (1u64, rank),
+            GroupFailure::Stalled(rank) => (2, rank),
+            GroupFailure::Corrupt(rank) => (3, rank),
+            GroupFailure::Network => (4, 0),
         };
         let message = &message[..message.len().min(MESSAGE_BYTES_MAX)];
         for (index, bytes) in message.chunks(8).enumerate() {

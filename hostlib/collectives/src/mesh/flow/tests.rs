@@ -7,15 +7,20 @@ use crate::{DType, ReduceOp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::mesh::abort::Aborter;
-use crate::mesh::call::Collective;
-use crate::mesh::memory::Buffers;
+use crate::Buffers;
+use crate::mesh::abort::MeshAborter;
+use crate::mesh::call::MeshCollective;
 use crate::mesh::plan::Shape;
 
 const COUNT: usize = 20_000;
 
-fn call() -> Call {
-    Call { collective: Collective::AllReduce, dtype: DType::F32, op: ReduceOp::Sum, count: COUNT as u64 }
+fn call() -> MeshCall {
+    MeshCall {
+        collective: MeshCollective::AllReduce,
+        dtype: DType::F32,
+        op: ReduceOp::Sum,
+        count: COUNT as u64,
+    }
 }
 
 /// Rank 0 of two calls; the peer says `bytes` and closes.
@@ -28,14 +33,14 @@ fn meet(bytes: &[u8]) -> Result<(), MeshError> {
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     let mut links = vec![None, Some(Link::new(stream))];
     let shape = Shape { world: 2, rank: 0, count: COUNT, element: 4, in_place: true };
-    let plan = Plan::new(Collective::AllReduce, shape);
+    let plan = MeshPlan::new(MeshCollective::AllReduce, shape);
     let mut tensor = vec![0; 4 * COUNT];
     let mut scratch = vec![0; plan.scratch];
     let buffers = Buffers::InPlace(&mut tensor);
     let memory = Memory { buffers, input_at: 0, output_at: 0, scratch: &mut scratch };
     let flow = Flow::new(&mut links, (0, &[0, 1]), call(), &plan, memory);
     let limits = Limits { stall: Duration::from_secs(20), deadline: None };
-    flow.run(limits, Aborter::new().unwrap().signal())
+    flow.run(limits, MeshAborter::new().unwrap().signal())
 }
 
 fn frame(kind: Kind, seq: u16, body: &[u8]) -> Vec<u8> {
@@ -61,7 +66,7 @@ fn breaches_are_named() {
     let data = |len| frame(Kind::Data, 1, &vec![0; len]);
     for (what, bytes) in [
         ("no frame", vec![9; 8]),
-        ("no call", frame(Kind::Call, 1, &[0xff; Call::LEN])),
+        ("no call", frame(Kind::Call, 1, &[0xff; MeshCall::LEN])),
         ("no failure", frame(Kind::Failure, 1, &[0xff; FAILURE])),
         ("data before the call", data(4)),
         ("a frame of another operation", frame(Kind::Data, 7, &[0; 4])),
@@ -78,7 +83,7 @@ fn breaches_are_named() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    let other = Call { count: 3, ..call() };
+    let other = MeshCall { count: 3, ..call() };
     let error = meet(&frame(Kind::Call, 1, &other.to_bytes())).unwrap_err();
     assert!(matches!(error, MeshError::Mismatch { rank: 1, theirs, .. } if theirs == other), "{error}");
     assert!(matches!(meet(&good_call()), Err(MeshError::PeerLost { rank: 1, why: Loss::Closed })));
@@ -91,9 +96,9 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         body(64),
         (0u16..4, body(300)).prop_map(|(seq, body)| frame(Kind::Data, seq, &body)),
         (0usize..30_000).prop_map(|len| frame(Kind::Data, 1, &vec![0; len * 4])),
-        (0u16..4, any::<[u8; Call::LEN]>()).prop_map(|(seq, body)| frame(Kind::Call, seq, &body)),
+        (0u16..4, any::<[u8; MeshCall::LEN]>()).prop_map(|(seq, body)| frame(Kind::Call, seq, &body)),
         (0u16..4, 0u8..4).prop_map(|(seq, reason)| {
-            let mut body = Failure::Lost { rank: 0 }.to_bytes();
+            let mut body = MeshFailure::Lost { rank: 0 }.to_bytes();
             body[0] = reason;
             frame(Kind::Failure, seq, &body)
         }),

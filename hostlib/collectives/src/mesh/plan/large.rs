@@ -1,6 +1,6 @@
 //! Fewest bytes: rings and chains that forward while they receive.
 
-use super::{Gate, Plan, Shape, input, output, scratch};
+use super::{Gate, MeshPlan, Shape, input, output, scratch};
 
 /// Parts of the scratch memory used in turn by a rank that only forwards.
 const SLOTS: usize = 2;
@@ -11,7 +11,7 @@ const SEGMENT: usize = 256 * 1024;
 ///
 /// First turn: part r goes from rank r to r + 1, which folds its own into it and passes it on; it is complete at rank r - 1.
 /// Second turn: complete parts go round. What the second turn overwrites has been sent, because the complete part holds it.
-pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape) {
+pub(super) fn all_reduce(plan: &mut MeshPlan, shape: &Shape) {
     let (n, next, previous) = (shape.world, shape.after(1), shape.before(1));
     let mut latest = Gate::Open;
     for step in 0..n - 1 {
@@ -30,7 +30,7 @@ pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape) {
 }
 
 /// One turn of a ring that ends with part r at rank r. Parts that only pass lie in scratch memory.
-pub(super) fn reduce_scatter(plan: &mut Plan, shape: &Shape) {
+pub(super) fn reduce_scatter(plan: &mut MeshPlan, shape: &Shape) {
     let (n, next, previous, len) = (shape.world, shape.after(1), shape.before(1), shape.bytes());
     plan.scratch = len * SLOTS.min(n - 2);
     let mut mine = (input(shape.before(1) * len), Gate::Open);
@@ -46,7 +46,7 @@ pub(super) fn reduce_scatter(plan: &mut Plan, shape: &Shape) {
 }
 
 /// Everyone's part goes round once.
-pub(super) fn all_gather(plan: &mut Plan, shape: &Shape) {
+pub(super) fn all_gather(plan: &mut MeshPlan, shape: &Shape) {
     let (next, previous, len) = (shape.after(1), shape.before(1), shape.bytes());
     plan.copies.push((input(0), output(shape.rank * len), len));
     let mut mine = (input(0), Gate::Open);
@@ -58,7 +58,7 @@ pub(super) fn all_gather(plan: &mut Plan, shape: &Shape) {
 }
 
 /// A chain from the rank after the root round to the root, a segment at a time.
-pub(super) fn reduce(plan: &mut Plan, shape: &Shape, root: usize) {
+pub(super) fn reduce(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     let (next, previous, len) = (shape.after(1), shape.before(1), shape.bytes());
     let is_first = previous == root;
     let is_root = shape.rank == root;
@@ -81,7 +81,7 @@ pub(super) fn reduce(plan: &mut Plan, shape: &Shape, root: usize) {
 }
 
 /// A chain from the root round to the rank before it.
-pub(super) fn broadcast(plan: &mut Plan, shape: &Shape, root: usize) {
+pub(super) fn broadcast(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     let (next, previous, len) = (shape.after(1), shape.before(1), shape.bytes());
     if shape.rank == root {
         plan.copies.push((input(0), output(0), len));
@@ -95,7 +95,7 @@ pub(super) fn broadcast(plan: &mut Plan, shape: &Shape, root: usize) {
 }
 
 /// Straight to everyone, each rank beginning with its successor.
-pub(super) fn all_to_all(plan: &mut Plan, shape: &Shape) {
+pub(super) fn all_to_all(plan: &mut MeshPlan, shape: &Shape) {
     let (n, len) = (shape.world, shape.bytes());
     // In place, arrivals overwrite what has still to be sent.
     let source = if shape.in_place {

@@ -1,10 +1,10 @@
 //! Fewest hops, for tensors so small that their bytes cost less than a message.
 
-use super::{Gate, Plan, Shape, input, output, scratch};
+use super::{Gate, MeshPlan, Shape, input, output, scratch};
 
 /// Recursive doubling: log2(n) exchanges of the whole tensor. Ranks beyond a power of two hand theirs to a neighbour first and
 /// get the result from it. Folds commute to the bit, so both sides of an exchange compute the same.
-pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape) {
+pub(super) fn all_reduce(plan: &mut MeshPlan, shape: &Shape) {
     let (n, rank, len) = (shape.world, shape.rank, shape.bytes());
     let rounds = n.ilog2() as usize;
     let extra = n - (1 << rounds);
@@ -38,7 +38,7 @@ pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape) {
 }
 
 /// Straight to the root, which folds in order of distance.
-pub(super) fn reduce(plan: &mut Plan, shape: &Shape, root: usize) {
+pub(super) fn reduce(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     let len = shape.bytes();
     if shape.rank != root {
         plan.send(root, input(0), len, Gate::Open);
@@ -53,7 +53,7 @@ pub(super) fn reduce(plan: &mut Plan, shape: &Shape, root: usize) {
 }
 
 /// A binomial tree: in round k the ranks below distance 2^k from the root reach those 2^k further.
-pub(super) fn broadcast(plan: &mut Plan, shape: &Shape, root: usize) {
+pub(super) fn broadcast(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     let (n, len) = (shape.world, shape.bytes());
     let distance = (shape.rank + n - root) % n;
     let mut reach = 1;
@@ -72,7 +72,7 @@ pub(super) fn broadcast(plan: &mut Plan, shape: &Shape, root: usize) {
 }
 
 /// Straight to everyone.
-pub(super) fn all_gather(plan: &mut Plan, shape: &Shape) {
+pub(super) fn all_gather(plan: &mut MeshPlan, shape: &Shape) {
     let len = shape.bytes();
     plan.copies.push((input(0), output(shape.rank * len), len));
     for distance in 1..shape.world {

@@ -12,7 +12,7 @@ use super::*;
 const ELEMENT: usize = 2;
 
 struct Rank {
-    plan: Plan,
+    plan: MeshPlan,
     in_place: bool,
     input_at: usize,
     output_at: usize,
@@ -26,7 +26,7 @@ struct Rank {
 }
 
 impl Rank {
-    fn memory(&mut self, place: Place) -> (&mut Vec<u8>, usize) {
+    fn memory(&mut self, place: Offset) -> (&mut Vec<u8>, usize) {
         match place.area {
             Area::Scratch => (&mut self.scratch, place.at),
             Area::Input if !self.in_place => (&mut self.input, place.at),
@@ -35,12 +35,12 @@ impl Rank {
         }
     }
 
-    fn read(&mut self, place: Place, from: usize, len: usize) -> Vec<u8> {
+    fn read(&mut self, place: Offset, from: usize, len: usize) -> Vec<u8> {
         let (memory, at) = self.memory(place);
         memory[at + from..at + from + len].to_vec()
     }
 
-    fn write(&mut self, place: Place, from: usize, bytes: &[u8]) {
+    fn write(&mut self, place: Offset, from: usize, bytes: &[u8]) {
         let (memory, at) = self.memory(place);
         memory[at + from..at + from + bytes.len()].copy_from_slice(bytes);
     }
@@ -167,12 +167,12 @@ impl Model {
 }
 
 /// Elements of input and output, and where they lie in the buffer of a call in place.
-fn sizes(collective: Collective, shape: &Shape) -> (usize, usize, usize, usize) {
+fn sizes(collective: MeshCollective, shape: &Shape) -> (usize, usize, usize, usize) {
     let (count, n, own) = (shape.count, shape.world, shape.rank * shape.count);
     match collective {
-        Collective::AllGather => (count, n * count, own, 0),
-        Collective::ReduceScatter => (n * count, count, 0, own),
-        Collective::AllToAll => (n * count, n * count, 0, 0),
+        MeshCollective::AllGather => (count, n * count, own, 0),
+        MeshCollective::ReduceScatter => (n * count, count, 0, own),
+        MeshCollective::AllToAll => (n * count, n * count, 0, 0),
         _ => (count, count, 0, 0),
     }
 }
@@ -182,24 +182,24 @@ fn brought(rank: usize, at: usize) -> u16 {
     (rank * 7919 + at * 31 + 1) as u16
 }
 
-fn expected(collective: Collective, shape: &Shape, at: usize) -> u16 {
+fn expected(collective: MeshCollective, shape: &Shape, at: usize) -> u16 {
     let (n, count) = (shape.world, shape.count);
     let sum = |at: usize| (0..n).fold(0u16, |sum, rank| sum.wrapping_add(brought(rank, at)));
     match collective {
-        Collective::AllReduce | Collective::Reduce { .. } => sum(at),
-        Collective::Broadcast { root } => brought(usize::from(root), at),
-        Collective::AllGather => brought(at / count, at % count),
-        Collective::ReduceScatter => sum(shape.rank * count + at),
-        Collective::AllToAll => brought(at / count, shape.rank * count + at % count),
-        Collective::Barrier | Collective::Agreement => 0,
+        MeshCollective::AllReduce | MeshCollective::Reduce { .. } => sum(at),
+        MeshCollective::Broadcast { root } => brought(usize::from(root), at),
+        MeshCollective::AllGather => brought(at / count, at % count),
+        MeshCollective::ReduceScatter => sum(shape.rank * count + at),
+        MeshCollective::AllToAll => brought(at / count, shape.rank * count + at % count),
+        MeshCollective::Barrier | MeshCollective::Agreement => 0,
     }
 }
 
-fn model(collective: Collective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
+fn model(collective: MeshCollective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
     let shape = |rank| Shape { world, rank, count, element: ELEMENT, in_place };
     let ranks: Vec<Rank> = (0..world)
         .map(|rank| {
-            let plan = Plan::new(collective, shape(rank));
+            let plan = MeshPlan::new(collective, shape(rank));
             let (inputs, outputs, input_at, output_at) = sizes(collective, &shape(rank));
             let input: Vec<u8> = (0..inputs).flat_map(|at| brought(rank, at).to_ne_bytes()).collect();
             let mut output = vec![0xee; ELEMENT * if in_place { inputs.max(outputs) } else { outputs }];
@@ -227,7 +227,7 @@ fn model(collective: Collective, world: usize, count: usize, in_place: bool, see
     Model { ranks, absent: None, wires, random, folds: vec![0; world] }
 }
 
-fn check(collective: Collective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
+fn check(collective: MeshCollective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
     let shape = |rank| Shape { world, rank, count, element: ELEMENT, in_place };
     let mut model = model(collective, world, count, in_place, seed);
     model.run();
@@ -237,19 +237,19 @@ fn check(collective: Collective, world: usize, count: usize, in_place: bool, see
             format!("{collective:?} of {count}, rank {number} of {world}, in place {in_place}, seed {seed}");
         let (_, outputs, _, _) = sizes(collective, &shape(number));
         if collective.root().is_some_and(|root| {
-            matches!(collective, Collective::Reduce { .. }) && usize::from(root) != number
+            matches!(collective, MeshCollective::Reduce { .. }) && usize::from(root) != number
         }) {
             let untouched: Vec<u8> =
                 if in_place { rank.input.clone() } else { vec![0xee; ELEMENT * outputs] };
             assert_eq!(rank.output, untouched, "{what}");
             continue;
         }
-        for at in 0..if collective == Collective::Barrier { 0 } else { outputs } {
+        for at in 0..if collective == MeshCollective::Barrier { 0 } else { outputs } {
             let bytes = &rank.output[rank.output_at + ELEMENT * at..][..ELEMENT];
             let got = u16::from_ne_bytes([bytes[0], bytes[1]]);
             assert_eq!(got, expected(collective, &shape(number), at), "{what}, element {at}");
         }
-        if collective == Collective::ReduceScatter && in_place {
+        if collective == MeshCollective::ReduceScatter && in_place {
             let own = rank.output_at..rank.output_at + ELEMENT * count;
             let mut others = rank.output.clone();
             others[own.clone()].copy_from_slice(&rank.input[own]);
@@ -263,17 +263,17 @@ fn check(collective: Collective, world: usize, count: usize, in_place: bool, see
     model
 }
 
-fn collectives(world: usize) -> Vec<Collective> {
+fn collectives(world: usize) -> Vec<MeshCollective> {
     let mut all = vec![
-        Collective::AllReduce,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-        Collective::AllToAll,
-        Collective::Barrier,
+        MeshCollective::AllReduce,
+        MeshCollective::AllGather,
+        MeshCollective::ReduceScatter,
+        MeshCollective::AllToAll,
+        MeshCollective::Barrier,
     ];
     for root in [0, world / 2, world - 1] {
-        all.push(Collective::Reduce { root: root as u16 });
-        all.push(Collective::Broadcast { root: root as u16 });
+        all.push(MeshCollective::Reduce { root: root as u16 });
+        all.push(MeshCollective::Broadcast { root: root as u16 });
     }
     all
 }
@@ -295,7 +295,7 @@ fn small_plans_keep_their_promise_for_every_world_up_to_17() {
 fn large_plans_keep_their_promise_for_every_world_up_to_17() {
     for world in 1..=17 {
         for collective in collectives(world) {
-            let parted = matches!(collective, Collective::ReduceScatter | Collective::AllToAll);
+            let parted = matches!(collective, MeshCollective::ReduceScatter | MeshCollective::AllToAll);
             let count = if parted { 257 } else { SMALL_MAX / ELEMENT + 131 };
             for in_place in [false, true] {
                 check(collective, world, count, in_place, world as u64);
@@ -308,7 +308,7 @@ fn large_plans_keep_their_promise_for_every_world_up_to_17() {
 fn chains_of_reductions_reuse_their_slots_in_time() {
     // Twelve segments through four slots.
     for seed in 0..3 {
-        check(Collective::Reduce { root: 1 }, 4, 12 * 128 * 1024 - 5, false, seed);
+        check(MeshCollective::Reduce { root: 1 }, 4, 12 * 128 * 1024 - 5, false, seed);
     }
 }
 
@@ -316,7 +316,7 @@ fn chains_of_reductions_reuse_their_slots_in_time() {
 fn every_average_is_divided_once() {
     for world in 2..=17usize {
         for count in [5, SMALL_MAX / ELEMENT + 7] {
-            let model = check(Collective::AllReduce, world, count, false, 1);
+            let model = check(MeshCollective::AllReduce, world, count, false, 1);
             if count > 5 {
                 assert_eq!(model.folds.iter().sum::<usize>(), ELEMENT * count, "each part at one rank");
             } else {
@@ -349,7 +349,7 @@ fn no_rank_ends_before_every_rank_has_begun() {
 #[test]
 fn a_ring_moves_the_least_bytes_there_are() {
     let (world, count) = (5, 50_000);
-    let model = check(Collective::AllReduce, world, count, true, 3);
+    let model = check(MeshCollective::AllReduce, world, count, true, 3);
     for (rank, wires) in model.wires.iter().enumerate() {
         let bytes: usize = wires.iter().map(|wire| wire.bytes).sum();
         assert_eq!(bytes, 2 * (world - 1) * ELEMENT * count / world, "rank {rank}");
@@ -363,8 +363,8 @@ fn everyone_but_recursive_doubling_tells_the_next_rank_at_once() {
             for count in [1, 40_000] {
                 for rank in 0..world {
                     let plan =
-                        Plan::new(collective, Shape { world, rank, count, element: 2, in_place: true });
-                    let doubles = collective == Collective::AllReduce && count == 1;
+                        MeshPlan::new(collective, Shape { world, rank, count, element: 2, in_place: true });
+                    let doubles = collective == MeshCollective::AllReduce && count == 1;
                     let next = (rank + 1) % world;
                     let first = plan.sends.iter().find(|send| usize::from(send.to) == next);
                     assert!(

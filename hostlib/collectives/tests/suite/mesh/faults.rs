@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold_collectives::mesh::{
-    Buffers, Collective, Exchange, ExchangeError, Loss, Mesh, MeshConfig, MeshError, MeshExchange,
+    Exchange, ExchangeError, Loss, Mesh, MeshCollective, MeshConfig, MeshError, MeshExchange,
 };
-use netfold_collectives::{DType, ReduceOp};
+use netfold_collectives::{Buffers, DType, ReduceOp};
 
 use crate::mesh::group::{HANG, Memory, meshes, ranks};
 
@@ -18,7 +18,7 @@ const PROMPT: Duration = Duration::from_secs(5);
 
 fn call(
     mesh: &mut Mesh,
-    collective: Collective,
+    collective: MeshCollective,
     dtype: DType,
     op: ReduceOp,
     len: usize,
@@ -27,10 +27,10 @@ fn call(
 }
 
 /// Two calls, one of the last rank and one of all others.
-type Pair = [(Collective, DType, ReduceOp, usize); 2];
+type Pair = [(MeshCollective, DType, ReduceOp, usize); 2];
 
 fn pairs() -> Vec<Pair> {
-    use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter};
+    use MeshCollective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter};
     let sum = ReduceOp::Sum;
     let (small, large) = (240, 240_000);
     vec![
@@ -83,13 +83,13 @@ fn a_rank_that_goes_is_named_on_every_other() {
     for world in [2, 3, 4, 8] {
         for len in [64, 16 << 20] {
             let results = meshes(world, MeshConfig::default(), move |mut mesh| {
-                call(&mut mesh, Collective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap();
+                call(&mut mesh, MeshCollective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap();
                 if mesh.rank() == 1 {
                     return None;
                 }
                 let before = Instant::now();
                 let error =
-                    call(&mut mesh, Collective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap_err();
+                    call(&mut mesh, MeshCollective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap_err();
                 assert!(before.elapsed() < PROMPT);
                 Some(error)
             });
@@ -102,7 +102,9 @@ fn a_rank_that_goes_is_named_on_every_other() {
 
 #[test]
 fn a_rank_that_dies_amid_a_call_is_named_on_every_other() {
-    for collective in [Collective::AllReduce, Collective::Broadcast { root: 0 }, Collective::ReduceScatter] {
+    for collective in
+        [MeshCollective::AllReduce, MeshCollective::Broadcast { root: 0 }, MeshCollective::ReduceScatter]
+    {
         let results = meshes(4, MeshConfig::default(), move |mut mesh| {
             let aborter = mesh.aborter();
             let (begun, begins) = mpsc::channel();

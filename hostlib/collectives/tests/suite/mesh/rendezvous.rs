@@ -152,7 +152,7 @@ fn what_is_no_rendezvous_is_recognised() {
         stream
     });
     let error = guest(addr, 1, 2).all_gather(b"").unwrap_err();
-    assert!(matches!(error, ExchangeError::Stranger { .. }), "{error}");
+    assert!(matches!(error, ExchangeError::NotRendezvous { .. }), "{error}");
     drop(server.join());
 }
 
@@ -170,5 +170,5 @@ fn senseless_arguments_are_refused() {
     let mut short = FnExchange::new(0, 2, |mine: &[u8]| Ok(vec![mine.to_vec()])).unwrap();
     assert!(matches!(short.all_gather(b"x").unwrap_err(), ExchangeError::Count { world: 2, got: 1 }));
     let mut broken = FnExchange::new(0, 1, |_: &[u8]| Err("store is gone".into())).unwrap();
-    assert!(matches!(broken.all_gather(b"x").unwrap_err(), ExchangeError::Given(_)));
+    assert!(matches!(broken.all_gather(b"x").unwrap_err(), ExchangeError::Callback(_)));
 }

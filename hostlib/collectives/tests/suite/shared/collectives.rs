@@ -1,7 +1,7 @@
 //! Every collective, type, operation and number of ranks against a plain model, with threads as ranks.
 
-use netfold_collectives::shared::{Buffers, Shared};
-use netfold_collectives::{DType, ReduceOp};
+use netfold_collectives::shared::SharedGroup;
+use netfold_collectives::{Buffers, DType, ReduceOp};
 use proptest::prelude::*;
 
 use crate::shared::ranks::{config, fold, group, tensor};
@@ -77,7 +77,7 @@ fn everything_that_moves_bytes() {
     }
 }
 
-fn check_moves(shared: &mut Shared, dtype: DType, count: usize) {
+fn check_moves(shared: &mut SharedGroup, dtype: DType, count: usize) {
     let (world, rank) = (usize::from(shared.world()), usize::from(shared.local_rank()));
     let at = format!("rank {rank} of {world}, {count} {}", dtype.name());
     let len = count * dtype.size();
@@ -120,7 +120,7 @@ fn check_moves(shared: &mut Shared, dtype: DType, count: usize) {
     expected[rank * len..(rank + 1) * len].copy_from_slice(&folded);
     assert!(bytes == expected, "reduce_scatter in place: {at}");
     let mut bytes = vec![0; len];
-    let buffers = Buffers::Apart { send: &wide[rank], recv: &mut bytes };
+    let buffers = Buffers::Split { input: &wide[rank], output: &mut bytes };
     shared.reduce_scatter(dtype, ReduceOp::Avg, buffers).unwrap();
     assert!(bytes == folded, "reduce_scatter: {at}");
 }
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-fn one_of_many(shared: &mut Shared, kind: u8, count: usize, skew: usize, seed: u64) {
+fn one_of_many(shared: &mut SharedGroup, kind: u8, count: usize, skew: usize, seed: u64) {
     let (world, rank) = (usize::from(shared.world()), usize::from(shared.local_rank()));
     let len = if kind < 4 { count } else { count / 4 * world };
     let tensors: Vec<_> = (0..world).map(|peer| tensor(DType::U8, len, seed * 16 + peer as u64)).collect();

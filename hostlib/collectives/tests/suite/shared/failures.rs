@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_collectives::shared::{Collective, Config, Handle, Shared, SharedError};
+use netfold_collectives::shared::{SharedCollective, SharedConfig, SharedError, SharedGroup, SharedHandle};
 use netfold_collectives::{DType, ReduceOp};
 use netfold_testkit::wait::eventually;
 
@@ -36,7 +36,7 @@ fn ranks_that_call_different_things_all_learn_it_and_go_on() {
                         0 => assert_eq!((other.dtype, own.dtype), (DType::U8, DType::I8)),
                         1 => assert_eq!((other.op, own.op), (ReduceOp::Sum, ReduceOp::Max)),
                         2 => assert_eq!(own.count, 39_999),
-                        _ => assert_eq!(own.collective, Collective::Barrier),
+                        _ => assert_eq!(own.collective, SharedCollective::Barrier),
                     }
                 }
                 other => panic!("round {round}: {other:?}"),
@@ -59,7 +59,7 @@ fn different_roots_differ() {
 
 #[test]
 fn wrong_arguments_are_told_at_once() {
-    let (mut shared, _handle) = Shared::create(config(3)).unwrap();
+    let (mut shared, _handle) = SharedGroup::create(config(3)).unwrap();
     let mut bytes = [0u8; 16];
     let mut other = [0u8; 12];
     let is_length = |result| matches!(result, Err(SharedError::Length { .. }));
@@ -156,76 +156,76 @@ fn a_rank_that_does_nothing_stalls_all() {
 
 #[test]
 fn nobody_waits_for_ever_for_those_who_do_not_join() {
-    let (mut zero, handle) = Shared::create(config(3).join_timeout(Duration::from_millis(100))).unwrap();
-    let mut one = Shared::join(&handle, 1).unwrap();
+    let (mut zero, handle) = SharedGroup::create(config(3).join_timeout(Duration::from_millis(100))).unwrap();
+    let mut one = SharedGroup::join(&handle, 1).unwrap();
     let result = zero.barrier();
     assert!(matches!(result, Err(SharedError::NotJoined { local_rank: 2, .. })), "{result:?}");
     let result = one.barrier();
     assert!(matches!(result, Err(SharedError::PeerLost { local_rank: 2 })), "{result:?}");
-    let result = Shared::join(&handle, 2);
+    let result = SharedGroup::join(&handle, 2);
     assert!(matches!(result, Err(SharedError::Open { .. })), "{result:?}");
 }
 
 #[test]
 fn seats_are_taken_once() {
-    let (_zero, handle) = Shared::create(config(3)).unwrap();
+    let (_zero, handle) = SharedGroup::create(config(3)).unwrap();
     for seat in [0, 3, 77] {
-        assert!(matches!(Shared::join(&handle, seat), Err(SharedError::Rank { .. })));
+        assert!(matches!(SharedGroup::join(&handle, seat), Err(SharedError::Rank { .. })));
     }
-    let one = Shared::join(&handle, 1).unwrap();
-    assert!(matches!(Shared::join(&handle, 1), Err(SharedError::Taken { local_rank: 1 })));
+    let one = SharedGroup::join(&handle, 1).unwrap();
+    assert!(matches!(SharedGroup::join(&handle, 1), Err(SharedError::AlreadyJoined { local_rank: 1 })));
     drop(one);
-    assert!(matches!(Shared::join(&handle, 1), Err(SharedError::Taken { local_rank: 1 })));
-    assert!(matches!(Shared::create(Config::new(0)), Err(SharedError::World { .. })));
-    assert!(matches!(Shared::create(Config::new(257)), Err(SharedError::World { .. })));
+    assert!(matches!(SharedGroup::join(&handle, 1), Err(SharedError::AlreadyJoined { local_rank: 1 })));
+    assert!(matches!(SharedGroup::create(SharedConfig::new(0)), Err(SharedError::World { .. })));
+    assert!(matches!(SharedGroup::create(SharedConfig::new(257)), Err(SharedError::World { .. })));
 }
 
 #[test]
 fn a_handle_of_something_else_is_refused() {
-    let (_zero, handle) = Shared::create(config(2)).unwrap();
+    let (_zero, handle) = SharedGroup::create(config(2)).unwrap();
     let bytes = handle.to_bytes();
     // The token, which the header must have.
     let mut bad = bytes.clone();
     bad[20] ^= 1;
-    let result = Shared::join(&Handle::from_bytes(&bad).unwrap(), 1);
-    assert!(matches!(result, Err(SharedError::Foreign { what: "wrong header", .. })), "{result:?}");
+    let result = SharedGroup::join(&SharedHandle::from_bytes(&bad).unwrap(), 1);
+    assert!(matches!(result, Err(SharedError::WrongSegment { what: "wrong header", .. })), "{result:?}");
     // Another number of ranks, hence another length.
     let mut bad = bytes.clone();
     bad[9] = 5;
-    let result = Shared::join(&Handle::from_bytes(&bad).unwrap(), 1);
-    assert!(matches!(result, Err(SharedError::Foreign { what: "wrong length", .. })), "{result:?}");
+    let result = SharedGroup::join(&SharedHandle::from_bytes(&bad).unwrap(), 1);
+    assert!(matches!(result, Err(SharedError::WrongSegment { what: "wrong length", .. })), "{result:?}");
     // A link is not followed, a file that others may open is not trusted.
     let mut bad = bytes.clone();
     let at = bad.len() - 1;
     bad[at] = if bad[at] == b'0' { b'1' } else { b'0' };
     let path = std::str::from_utf8(&bad[30..]).unwrap();
     std::os::unix::fs::symlink(std::str::from_utf8(&bytes[30..]).unwrap(), path).unwrap();
-    let result = Shared::join(&Handle::from_bytes(&bad).unwrap(), 1);
+    let result = SharedGroup::join(&SharedHandle::from_bytes(&bad).unwrap(), 1);
     std::fs::remove_file(path).unwrap();
     assert!(matches!(result, Err(SharedError::Open { .. })), "{result:?}");
     std::fs::write(path, vec![0; handle_len(&handle)]).unwrap();
-    let result = Shared::join(&Handle::from_bytes(&bad).unwrap(), 1);
+    let result = SharedGroup::join(&SharedHandle::from_bytes(&bad).unwrap(), 1);
     std::fs::remove_file(path).unwrap();
     assert!(
-        matches!(result, Err(SharedError::Foreign { what: "not a private file of this user", .. })),
+        matches!(result, Err(SharedError::WrongSegment { what: "not a private file of this user", .. })),
         "{result:?}"
     );
 }
 
-fn handle_len(handle: &Handle) -> usize {
+fn handle_len(handle: &SharedHandle) -> usize {
     let bytes = handle.to_bytes();
     std::fs::metadata(std::str::from_utf8(&bytes[30..]).unwrap()).unwrap().len() as usize
 }
 
 #[test]
 fn the_file_has_no_name_once_all_have_joined() {
-    let (zero, handle) = Shared::create(config(2)).unwrap();
+    let (zero, handle) = SharedGroup::create(config(2)).unwrap();
     let path = String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap();
     assert!(std::fs::exists(&path).unwrap());
-    let one = Shared::join(&handle, 1).unwrap();
+    let one = SharedGroup::join(&handle, 1).unwrap();
     assert!(!std::fs::exists(&path).unwrap());
     drop((zero, one));
-    let (zero, handle) = Shared::create(config(2)).unwrap();
+    let (zero, handle) = SharedGroup::create(config(2)).unwrap();
     let path = String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap();
     drop(zero);
     assert!(!std::fs::exists(&path).unwrap());
@@ -234,13 +234,13 @@ fn the_file_has_no_name_once_all_have_joined() {
 /// Another process of the same user may write anywhere: an error, no panic, no hang.
 #[test]
 fn a_damaged_segment_is_an_error() {
-    // Failure word; step, both descriptors, sleepers, and all of the control block of rank 1; everything before the areas.
+    // GroupFailure word; step, both descriptors, sleepers, and all of the control block of rank 1; everything before the areas.
     for (at, len) in [(128, 8), (4608, 4), (4608 + 16, 32), (4608 + 128, 4), (4608, 512), (0, 5120)] {
         for garbage in [0xffu8, 0x80, 0x55] {
-            let (mut zero, handle) = Shared::create(config(2)).unwrap();
+            let (mut zero, handle) = SharedGroup::create(config(2)).unwrap();
             let path = String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap();
             let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-            let one = Shared::join(&handle, 1).unwrap();
+            let one = SharedGroup::join(&handle, 1).unwrap();
             zero.set_stall_timeout(Duration::from_millis(100));
             zero.wait_joined().unwrap();
             file.write_all_at(&vec![garbage; len], at).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netfold_collectives::shared::{Config, Handle, Shared, SharedError};
+use netfold_collectives::shared::{SharedConfig, SharedError, SharedGroup, SharedHandle};
 use netfold_collectives::{DType, ReduceOp};
 use netfold_testkit::process::{self, Process};
 
@@ -22,13 +22,13 @@ fn child() {
     let rank: u16 = std::env::var("SHARED_RANK").unwrap().parse().unwrap();
     let hex = std::env::var("SHARED_HANDLE").unwrap();
     if part == "create" {
-        let (_zero, handle) = Shared::create(config(2)).unwrap();
+        let (_zero, handle) = SharedGroup::create(config(2)).unwrap();
         println!("\npath {}", String::from_utf8(handle.to_bytes()[30..].to_vec()).unwrap());
         std::thread::park();
     }
     let bytes: Vec<u8> =
         (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
-    let mut shared = Shared::join(&Handle::from_bytes(&bytes).unwrap(), rank).unwrap();
+    let mut shared = SharedGroup::join(&SharedHandle::from_bytes(&bytes).unwrap(), rank).unwrap();
     match part.as_str() {
         "sums" => sums(&mut shared),
         "until-error" => println!("\nerror {:?}", until_error(&mut shared)),
@@ -41,7 +41,7 @@ fn child() {
     }
 }
 
-fn sums(shared: &mut Shared) {
+fn sums(shared: &mut SharedGroup) {
     let world = shared.world();
     for count in [1usize, 5000, 200_000, 1_000_000] {
         let tensors: Vec<_> = (0..world).map(|rank| tensor(DType::F32, count, u64::from(rank))).collect();
@@ -52,7 +52,7 @@ fn sums(shared: &mut Shared) {
     }
 }
 
-fn until_error(shared: &mut Shared) -> SharedError {
+fn until_error(shared: &mut SharedGroup) -> SharedError {
     let mut bytes = vec![1; 3_000_000];
     loop {
         if let Err(error) = shared.all_reduce(DType::U8, ReduceOp::Max, &mut bytes[..]) {
@@ -84,7 +84,7 @@ fn ends_well(mut rank: Process) -> String {
 #[test]
 fn processes_get_the_same_sums() {
     for world in [2, 4, 5, 8] {
-        let (mut zero, handle) = Shared::create(Config::new(world)).unwrap();
+        let (mut zero, handle) = SharedGroup::create(SharedConfig::new(world)).unwrap();
         let others: Vec<_> = (1..world).map(|rank| start("sums", rank, &handle.to_bytes())).collect();
         sums(&mut zero);
         others.into_iter().map(ends_well).for_each(drop);
@@ -94,7 +94,7 @@ fn processes_get_the_same_sums() {
 #[test]
 fn a_killed_process_is_lost_to_all_in_bounded_time() {
     for (attempt, delay_us) in [0u64, 300, 3000, 20_000].into_iter().enumerate() {
-        let (mut zero, handle) = Shared::create(Config::new(4)).unwrap();
+        let (mut zero, handle) = SharedGroup::create(SharedConfig::new(4)).unwrap();
         let bytes = handle.to_bytes();
         let path = String::from_utf8(bytes[30..].to_vec()).unwrap();
         let mut others: Vec<_> = (1..4).map(|rank| start("until-error", rank, &bytes)).collect();
@@ -125,7 +125,7 @@ fn a_killed_process_is_lost_to_all_in_bounded_time() {
 #[test]
 fn a_stopped_process_stalls() {
     let (mut zero, handle) =
-        Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
+        SharedGroup::create(SharedConfig::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
     let mut other = start("until-error", 1, &handle.to_bytes());
     zero.barrier().unwrap_err(); // all-reduce there, barrier here: both are told
     let mut other_says = other.line_after("error ");
@@ -133,7 +133,7 @@ fn a_stopped_process_stalls() {
     drop((zero, other));
 
     let (mut zero, handle) =
-        Shared::create(Config::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
+        SharedGroup::create(SharedConfig::new(2).stall_timeout(Duration::from_millis(300))).unwrap();
     let other = start("until-error", 1, &handle.to_bytes());
     zero.wait_joined().unwrap();
     other.signal("STOP");
@@ -148,7 +148,7 @@ fn a_stopped_process_stalls() {
 
 #[test]
 fn children_of_a_killed_rank_do_not_keep_it_alive() {
-    let (mut zero, handle) = Shared::create(Config::new(2)).unwrap();
+    let (mut zero, handle) = SharedGroup::create(SharedConfig::new(2)).unwrap();
     let mut other = start("parent", 1, &handle.to_bytes());
     let grandchild: u64 = other.line_after("grandchild ").parse().unwrap();
     let mut bytes = [1; 10];
@@ -170,8 +170,8 @@ fn children_of_a_killed_rank_do_not_keep_it_alive() {
 
 #[test]
 fn a_child_of_fork_is_refused_and_harms_nobody() {
-    let (mut zero, handle) = Shared::create(config(2)).unwrap();
-    let mut one = Shared::join(&handle, 1).unwrap();
+    let (mut zero, handle) = SharedGroup::create(config(2)).unwrap();
+    let mut one = SharedGroup::join(&handle, 1).unwrap();
     let mut seat = Some(zero);
     let pid = forked(|| {
         let mut shared = seat.take().unwrap();
@@ -201,9 +201,9 @@ fn what_killed_groups_leave_is_removed_by_the_next() {
     let path = creator.line_after("path ");
     assert!(std::fs::exists(&path).unwrap());
     // Another group does not touch it as long as its creator lives.
-    drop(Shared::create(config(1)).unwrap());
+    drop(SharedGroup::create(config(1)).unwrap());
     assert!(std::fs::exists(&path).unwrap());
     drop(creator);
-    drop(Shared::create(config(1)).unwrap());
+    drop(SharedGroup::create(config(1)).unwrap());
     assert!(!std::fs::exists(&path).unwrap());
 }

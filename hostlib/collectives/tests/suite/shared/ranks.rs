@@ -3,19 +3,24 @@
 use std::thread;
 use std::time::Duration;
 
-use netfold_collectives::shared::{Config, Handle, Shared};
+use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 use netfold_collectives::{DType, ReduceOp};
 
 /// Runs `rank` on a thread for each seat of a group; returns what they return, in order of rank.
-pub(crate) fn group<T: Send>(config: Config, world: u16, rank: impl Fn(Shared) -> T + Sync) -> Vec<T> {
-    let (zero, handle) = Shared::create(config.join_timeout(Duration::from_secs(20))).unwrap();
+pub(crate) fn group<T: Send>(
+    config: SharedConfig,
+    world: u16,
+    rank: impl Fn(SharedGroup) -> T + Sync,
+) -> Vec<T> {
+    let (zero, handle) = SharedGroup::create(config.join_timeout(Duration::from_secs(20))).unwrap();
     let bytes = handle.to_bytes();
     thread::scope(|scope| {
         let (rank, bytes) = (&rank, &bytes);
         let others: Vec<_> = (1..world)
             .map(|local_rank| {
                 scope.spawn(move || {
-                    let mut shared = Shared::join(&Handle::from_bytes(bytes).unwrap(), local_rank).unwrap();
+                    let mut shared =
+                        SharedGroup::join(&SharedHandle::from_bytes(bytes).unwrap(), local_rank).unwrap();
                     shared.set_join_timeout(Duration::from_secs(20));
                     shared.set_stall_timeout(Duration::from_secs(20));
                     rank(shared)
@@ -29,8 +34,8 @@ pub(crate) fn group<T: Send>(config: Config, world: u16, rank: impl Fn(Shared) -
 }
 
 /// A short segment, so that small tensors take many.
-pub(crate) fn config(world: u16) -> Config {
-    Config::new(world).segment_bytes(4096).stall_timeout(Duration::from_secs(20))
+pub(crate) fn config(world: u16) -> SharedConfig {
+    SharedConfig::new(world).segment_bytes(4096).stall_timeout(Duration::from_secs(20))
 }
 
 /// Bytes that differ by seed and position, and are ordinary numbers in every type.

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::process::Command;
 
-use netfold_collectives::shared::{Config, Shared, SharedError};
+use netfold_collectives::shared::{SharedConfig, SharedError, SharedGroup};
 
 #[test]
 fn no_directory() {
-    let result = Shared::create(Config::new(2).directory("/nonexistent/netfold"));
+    let result = SharedGroup::create(SharedConfig::new(2).directory("/nonexistent/netfold"));
     assert!(matches!(result, Err(SharedError::Unavailable { .. })), "{result:?}");
 }
 
@@ -42,13 +42,13 @@ fn too_little_room() {
 
 fn inside() {
     let directory = std::env::var("SHARED_DIRECTORY").unwrap();
-    let result = Shared::create(Config::new(4).directory(&directory));
+    let result = SharedGroup::create(SharedConfig::new(4).directory(&directory));
     match result {
         Err(SharedError::Unavailable { source, .. }) => assert_eq!(source.kind(), ErrorKind::StorageFull),
         other => panic!("{other:?}"),
     }
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
     // A smaller one fits.
-    drop(Shared::create(Config::new(4).directory(&directory).segment_bytes(4096)).unwrap());
+    drop(SharedGroup::create(SharedConfig::new(4).directory(&directory).segment_bytes(4096)).unwrap());
     println!("\nno room: told");
 }

@@ -14,7 +14,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 const PENDING_MAX: usize = 256;
 
 /// A connection whose hello is incomplete.
-struct Pending<const N: usize> {
+struct PendingConnection<const N: usize> {
     stream: TcpStream,
     since: Instant,
     hello: [u8; N],
@@ -22,12 +22,12 @@ struct Pending<const N: usize> {
 }
 
 /// The listener, for hellos of `N` bytes.
-pub(crate) struct Reception<const N: usize> {
+pub(crate) struct Acceptor<const N: usize> {
     listener: TcpListener,
-    pending: VecDeque<Pending<N>>,
+    pending: VecDeque<PendingConnection<N>>,
 }
 
-impl<const N: usize> Reception<N> {
+impl<const N: usize> Acceptor<N> {
     pub(crate) fn new(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, pending: VecDeque::new() })
@@ -60,7 +60,7 @@ impl<const N: usize> Reception<N> {
                     if self.pending.len() == PENDING_MAX {
                         self.pending.pop_front();
                     }
-                    self.pending.push_back(Pending { stream, since: now, hello: [0; N], len: 0 });
+                    self.pending.push_back(PendingConnection { stream, since: now, hello: [0; N], len: 0 });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // A connection that broke before it was accepted is its own affair.
