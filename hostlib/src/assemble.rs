@@ -19,15 +19,16 @@ use crate::builder::Builder;
 use crate::communicator::{Communicator, HostThread, Parts};
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
-use crate::failover::Peers;
 use crate::host::{Fabric, HostEngine, SingleRank};
-use crate::join::{Attachment, spawn, start_trees};
+use crate::join::{Attachment, spawn};
 use crate::lower::OpContext;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathCell};
+use crate::peers::Peers;
 use crate::quantize::Rounding;
 use crate::shutdown::ShutdownState;
 use crate::split::InheritedConfig;
+use crate::start::start_trees;
 use crate::tree_set::TreeSet;
 
 use std::sync::Arc;

@@ -15,7 +15,6 @@
 //!   leaks one; a panicking thread drops what it holds.)
 #![expect(unsafe_code, reason = "hands memory of a caller to another thread until a ticket is settled")]
 
-use std::any::Any;
 use std::ptr::NonNull;
 
 use half::{bf16, f16};
@@ -25,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::element::Element;
 use crate::error::Error;
 use crate::report::OpReport;
-use crate::work::Completion;
+use crate::work::{Completion, MemoryOwner};
 
 /// Elements somewhere in memory, aligned for their type; see the module's argument.
 #[derive(Debug, Clone, Copy)]
@@ -93,9 +92,6 @@ pub(crate) enum ViewMut<'a> {
     I32(&'a mut [i32]),
     Bytes(&'a mut [u8]),
 }
-
-/// What owns memory that was given away.
-pub(crate) type MemoryOwner = Box<dyn Any + Send>;
 
 /// Part of a parcel's memory that its caller wants elsewhere when all has gone well.
 #[derive(Debug)]

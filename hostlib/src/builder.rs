@@ -12,16 +12,17 @@ use netfold_proto::{ConfigError, Tolerance};
 use netfold_wire::CLASSES_MAX;
 
 use crate::assemble::{Settings, assemble};
+use crate::coding::Coding;
 use crate::communicator::{Communicator, Parts};
 use crate::error::Error;
-use crate::join::{Attachment, Joiner, Middleware, Opener, Tuning, start_trees, wrap};
+use crate::join::{Attachment, Joiner, Middleware, Opener, Tuning, wrap};
 use crate::lower::OpContext;
 use crate::path::{Network, Path, PathCell};
 use crate::quantize::Rounding;
 use crate::session::Security;
 use crate::shutdown::ShutdownState;
 use crate::split::InheritedConfig;
-use crate::tensors::Coding;
+use crate::start::start_trees;
 
 /// Longest job name in bytes, as the control port takes it.
 const JOB_NAME_LEN_MAX: usize = 64;
@@ -686,6 +687,13 @@ impl Builder {
     /// Slots of all classes.
     fn all_slots(&self) -> u32 {
         self.slots.saturating_mul(u32::from(self.classes))
+    }
+}
+
+impl Communicator {
+    /// Starts to describe a communicator.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }
 

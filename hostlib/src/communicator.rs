@@ -15,7 +15,6 @@ use netfold_control::Mode;
 use netfold_proto::{DType, SpecError};
 
 use crate::buffer::{self, OpBuffer};
-use crate::builder::Builder;
 use crate::call::{Call, Collective};
 use crate::element::Element;
 use crate::error::Error;
@@ -85,11 +84,6 @@ pub(crate) struct HostThread {
 }
 
 impl Communicator {
-    /// Starts to describe a communicator.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { context, network, host, path, shutdown, inherited } = parts;
         Self { context, network, host, path, shutdown, inherited, owner: std::process::id(), closed: false }

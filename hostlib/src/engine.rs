@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::failover::{self, Peers};
-use crate::join::Joiner;
+use crate::failover;
+use crate::join::{Joiner, apply_dscp};
 use crate::mailbox::{Command, Mailbox};
 use crate::path::PathCell;
+use crate::peers::Peers;
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
 use crate::session::ControlConnection;
@@ -20,8 +21,7 @@ use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
 use crate::tensors::Submission;
 use crate::tree_set::CurrentControl;
-use netfold_control::Band;
-use netfold_io::{Capabilities, IoError, PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
 
 use liveness::LivenessMonitor;
 use segmentation::Segmentation;
@@ -440,17 +440,6 @@ impl Engine {
 
     fn post_stats(&self) {
         self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() });
-    }
-}
-
-/// Has IP headers say what the classes of a job's packets are to equipment that sees nothing else. Best effort: queues without it are
-/// those of a job that has no band.
-pub(crate) fn apply_dscp(io: &mut dyn PacketIo, band: &Band) {
-    match io.set_dscp(band.dscp()) {
-        Ok(()) => {}
-        // Rings in memory have no IP header.
-        Err(IoError::Unsupported(_)) => {}
-        Err(error) => log::warn!("packets have no DSCP: {error}"),
     }
 }
 

@@ -12,9 +12,8 @@ use netfold_control::{Mode, Refusal};
 use netfold_io::{CoreError, IoError};
 use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
 
-use crate::session::TlsFault;
-
 use crate::ReduceOp;
+use crate::tls_fault::TlsFault;
 
 /// Why a call failed. The message says the cause and what to do; [`Error::kind`] is for programs.
 ///

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::call::{Call, Collective};
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::failover::Peers;
 use crate::host::Fabric;
 use crate::leader::{NetworkStage, decode};
 use crate::lower;
+use crate::peers::Peers;
 use crate::tensors::{HalfFloat, in_binary32};
 
 /// Ranks of a part of the job, by their place in that part.

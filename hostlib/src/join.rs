@@ -5,23 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Admission, Congestion, Join, Mode, Refusal};
-use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, cores};
+use netfold_control::{Admission, Band, Congestion, Join, Mode, Refusal};
+use netfold_io::{Choice, IoError, Opening, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
 use netfold_wire::header;
 
-use crate::engine::{Engine, EngineContext, EngineTree, apply_dscp};
 use crate::error::Error;
-use crate::failover::Peers;
-use crate::mailbox::Mailbox;
-use crate::path::{PathCell, SwitchAttachment};
-use crate::report::ControlCounters;
-use crate::route::Route;
+use crate::path::SwitchAttachment;
 use crate::session::{Security, Session};
-use crate::session_events::SessionEvents;
-use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
-use crate::tree_set::{CurrentControl, TreeHandle, TreeSet};
 
 /// Shortest retransmission time-out over a transport that loses nothing.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(200);
@@ -292,67 +284,20 @@ impl Attachment {
     pub(crate) fn detach(self) {
         self.session.iter().for_each(|session| session.control().leave());
     }
+}
 
-    /// Starts the threads that work on it, as tree `index` of a tree set.
-    pub(crate) fn start(
-        self,
-        index: u8,
-        peers: Option<Box<dyn Peers>>,
-        (route, counters): (&Route, &ControlCounters),
-        (path, shutdown): (&PathCell, &ShutdownState),
-    ) -> Result<TreeHandle, Error> {
-        path.set_attached(self.describe(index), self.control);
-        let grace = self.grace();
-        let Self { io, streams, session, joiner, core, .. } = self;
-        let mailbox = Arc::new(Mailbox::new(io.waker()));
-        let control = session.as_ref().map(Session::control);
-        let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
-        last.set(control.clone(), grace);
-        let queue = Arc::clone(&mailbox);
-        shutdown.on_end(move |error| queue.fail(error.clone()));
-        let (route, session_events) = (route.clone(), events.clone());
-        let ties = EngineContext {
-            mailbox: Arc::clone(&mailbox),
-            control,
-            events,
-            peers,
-            path: path.clone(),
-            shutdown: shutdown.clone(),
-            tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
-        };
-        // Made by its own thread, which is on its core by then: memory lies where it was first written.
-        let engine = spawn("netfold-engine", move || {
-            if let Some(Err(error)) = core.map(cores::pin) {
-                // It could when it was asked for; slower is no reason to end the job.
-                log::warn!("tree {index}: {error}");
-            }
-            Engine::new(io, streams, ties).run();
-        })?;
-        if let Some(session) = session {
-            let counters = counters.clone();
-            spawn("netfold-control", move || session.run(&session_events, &counters))?;
-        }
-        Ok(TreeHandle { mailbox, engine: Some(engine), last, counters: counters.clone() })
+/// Has IP headers say what the classes of a job's packets are to equipment that sees nothing else. Best effort: queues without it are
+/// those of a job that has no band.
+pub(crate) fn apply_dscp(io: &mut dyn PacketIo, band: &Band) {
+    match io.set_dscp(band.dscp()) {
+        Ok(()) => {}
+        // Rings in memory have no IP header.
+        Err(IoError::Unsupported(_)) => {}
+        Err(error) => log::warn!("packets have no DSCP: {error}"),
     }
 }
 
-/// Starts the threads of all trees: all have peers, or none.
-pub(crate) fn start_trees(
-    attachments: Vec<Attachment>,
-    peers: Vec<Box<dyn Peers>>,
-    path: &PathCell,
-    shutdown: &ShutdownState,
-) -> Result<TreeSet, Error> {
-    let (route, counters) = (Route::new(attachments.len()), ControlCounters::default());
-    let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-    let mut peers = peers.into_iter();
-    let start = |(index, attachment): (u8, Attachment)| {
-        attachment.start(index, peers.next(), (&route, &counters), (path, shutdown))
-    };
-    let trees = (0..).zip(attachments).map(start).collect::<Result<Vec<_>, Error>>()?;
-    Ok(TreeSet::new(trees, route, lane_bytes))
-}
-
+/// Starts a named thread.
 pub(crate) fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,

@@ -7,9 +7,9 @@ use netfold_wire::LaneOp;
 
 use crate::buffer::OpBuffer;
 use crate::call::{Call, Collective};
+use crate::coding::{Coding, chunks, lanes_type};
 use crate::error::Error;
 use crate::quantize::Rounding;
-use crate::tensors::Coding;
 
 /// This rank's place in the job, as far as operations depend on it.
 #[derive(Debug, Clone, Copy)]
@@ -141,38 +141,6 @@ fn tolerance(call: &Call, context: &OpContext, coding: Coding) -> Tolerance {
             call.tolerance.unwrap_or(context.tolerance)
         }
         _ => Tolerance::NONE,
-    }
-}
-
-/// Data chunks of an operation in packets of `lane_bytes` bytes of lanes.
-pub(crate) fn chunks(descriptor: &Descriptor, coding: Coding, lane_bytes: usize) -> u64 {
-    let (elements, units) = (descriptor.elements, units(descriptor.dtype));
-    (elements * units).div_ceil(coding.chunk_elements(lane_size(descriptor.dtype), lane_bytes).max(1) as u64)
-}
-
-/// Elements that begin a chunk are multiples of this; `None` where chunks cut elements apart.
-pub(crate) fn cut(descriptor: &Descriptor, coding: Coding, lane_bytes: usize) -> Option<u64> {
-    let chunk = coding.chunk_elements(lane_size(descriptor.dtype), lane_bytes) as u64;
-    let units = units(descriptor.dtype);
-    (chunk > 0 && chunk.is_multiple_of(units)).then(|| chunk / units)
-}
-
-/// Bytes of what a switch's lanes take for an element.
-fn lane_size(dtype: DType) -> usize {
-    lanes_type(dtype).size().max(1)
-}
-
-/// How many of them an element is.
-pub(crate) fn units(dtype: DType) -> u64 {
-    (dtype.size() / lane_size(dtype)) as u64
-}
-
-/// The type as which a switch's lanes know the elements: itself, or bytes.
-fn lanes_type(dtype: DType) -> DType {
-    match dtype {
-        DType::None | DType::F32 | DType::F16 | DType::Bf16 | DType::I32 => dtype,
-        DType::U32 => DType::I32,
-        _ => DType::U8,
     }
 }
 

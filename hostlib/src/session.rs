@@ -29,7 +29,6 @@ pub(crate) use control::ControlConnection;
 use control::EndMode;
 use reader::{EventReader, Received};
 pub(crate) use security::Security;
-pub use security::TlsFault;
 
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 const LEASE: Duration = Duration::from_millis(LEASE_MS);

@@ -13,7 +13,8 @@ use netfold_proto::{
 use netfold_wire::Packet;
 
 use crate::error::Error;
-use crate::failover::{self, Peers};
+use crate::failover;
+use crate::peers::Peers;
 use crate::tensors::{Submission, Tensors};
 
 /// The streams of one rank.

@@ -10,63 +10,16 @@ pub(crate) use bytes::{HalfFloat, in_binary32};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use netfold_control::Mode;
 use netfold_proto::{Codec, OpId, OpSpec};
 
 use crate::buffer::{OpBuffer, View, ViewMut};
+use crate::coding::{self, Coding};
 use crate::error::Error;
-use crate::lower;
 use crate::mailbox::QueueItem;
-use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Lanes, Quantizer, Rounding, RoundingRng};
+use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Quantizer};
 use crate::report::OpReport;
 use crate::slot_positions::{Reconciliation, RetainedResults};
 use magnitude::Magnitudes;
-
-/// How the elements of an operation lie in the lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
-    /// Quantised in blocks, to the nearest or with draws of this rank's.
-    Blocks(Lanes, Option<RoundingRng>),
-    /// As they are.
-    Words,
-    /// As they are, and only to be received: this rank sends zeros.
-    WordsFromRoot,
-    /// As they are, and only to be sent: this rank is the root of a broadcast and has the result already.
-    WordsOfRoot,
-}
-
-impl Coding {
-    /// The coding of reductions in a mode.
-    pub(crate) fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::I32 => Self::Words,
-            Mode::Bfp32 => Self::Blocks(Lanes::Bfp32, None),
-            Mode::Bfp16 => Self::Blocks(Lanes::Bfp16, None),
-            Mode::Saturating => Self::Blocks(Lanes::Saturating, None),
-            Mode::Wide => Self::Blocks(Lanes::Wide, None),
-            Mode::Half => Self::Blocks(Lanes::Half, None),
-            Mode::Float => Self::Blocks(Lanes::Float, None),
-        }
-    }
-
-    /// The same with blocks rounded so by this rank.
-    pub(crate) fn rounded(self, rounding: Rounding, rank: u16) -> Self {
-        match (self, rounding) {
-            (Self::Blocks(lanes, _), Rounding::Stochastic { seed }) => {
-                Self::Blocks(lanes, Some(RoundingRng::new(seed, rank)))
-            }
-            (coding, _) => coding,
-        }
-    }
-
-    /// Elements of `element_bytes` bytes that one chunk of `lane_bytes` bytes of lanes carries.
-    pub(crate) fn chunk_elements(self, element_bytes: usize, lane_bytes: usize) -> usize {
-        match self {
-            Self::Blocks(lanes, _) => lane_bytes / lanes.element_bytes(),
-            Self::Words | Self::WordsFromRoot | Self::WordsOfRoot => lane_bytes / element_bytes,
-        }
-    }
-}
 
 /// An operation on its way to the worker.
 #[derive(Debug)]
@@ -80,7 +33,7 @@ pub(crate) struct Submission {
 impl Submission {
     /// Data chunks in packets of `lane_bytes` bytes of lanes. Tensors of too many are refused where they are submitted.
     pub(crate) fn chunks(&self, lane_bytes: usize) -> u32 {
-        let chunks = lower::chunks(&self.spec.descriptor, self.coding, lane_bytes);
+        let chunks = coding::chunks(&self.spec.descriptor, self.coding, lane_bytes);
         u32::try_from(chunks).unwrap_or(u32::MAX)
     }
 }

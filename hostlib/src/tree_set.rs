@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use netfold_proto::{Descriptor, OpSpec};
 
 use crate::buffer::OpBuffer;
+use crate::coding;
 use crate::error::Error;
-use crate::lower::{self, Lowered};
+use crate::lower::Lowered;
 use crate::mailbox::{Mailbox, Stop};
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
@@ -87,7 +88,7 @@ impl TreeSet {
         }
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let routed = self.route.assign();
-        let cut = lower::cut(&spec.descriptor, coding, self.lane_bytes);
+        let cut = coding::cut(&spec.descriptor, coding, self.lane_bytes);
         let parts =
             cut.map(|cut| parts(spec.descriptor.elements, cut, routed.trees.len())).unwrap_or_default();
         if parts.len() < 2 {
@@ -95,11 +96,11 @@ impl TreeSet {
             let tree = &self.trees[routed.trees[turn]];
             return tree.mailbox.submit(Submission { spec, coding, buffer, submitted });
         }
-        let units = lower::units(spec.descriptor.dtype) as usize;
+        let units = coding::units(spec.descriptor.dtype) as usize;
         let lens: Vec<usize> = parts.iter().map(|elements| *elements as usize * units).collect();
         for ((elements, buffer), tree) in parts.iter().zip(buffer.divide(&lens)).zip(&routed.trees) {
             let descriptor = Descriptor { elements: *elements, ..spec.descriptor };
-            let data_chunks = lower::chunks(&descriptor, coding, self.lane_bytes) as u32;
+            let data_chunks = coding::chunks(&descriptor, coding, self.lane_bytes) as u32;
             let spec = OpSpec { descriptor, data_chunks, ..spec };
             self.trees[*tree].mailbox.submit(Submission { spec, coding, buffer, submitted });
         }

@@ -1,13 +1,16 @@
 //! Operations in flight, as their callers see them.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::buffer::MemoryOwner;
 use crate::error::Error;
 use crate::report::OpReport;
+
+/// What owns memory that was given away.
+pub(crate) type MemoryOwner = Box<dyn Any + Send>;
 
 type Outcome = Result<OpReport, Error>;
 type Callback = Box<dyn FnOnce(&Outcome) + Send>;

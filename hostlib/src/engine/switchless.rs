@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{Engine, IDLE_WAIT, LivenessMonitor, Segmentation, TxBurst};
 use crate::error::Error;
-use crate::failover::{self, Peers, Proposal, RoundOutcome};
 use crate::mailbox::Command;
+use crate::peers::{self, Peers, Proposal, RoundOutcome};
 use crate::rejoin::{NewAttachment, Rejoin};
 use crate::report::Stats;
 use crate::tensors::Submission;
@@ -102,7 +102,7 @@ impl Engine {
             if op.is_some() {
                 self.mailbox.set_busy();
             }
-            match failover::negotiate(&Proposal { op, attachment }, peers) {
+            match peers::negotiate(&Proposal { op, attachment }, peers) {
                 Ok(RoundOutcome::Rejoin) => {
                     let new = state.rejoin.as_ref().and_then(Rejoin::take);
                     self.reroute(peers, false)?;
@@ -127,7 +127,7 @@ impl Engine {
             return Ok(());
         }
         let frozen = self.tree.route.freeze();
-        let from = failover::agree_on_max(frozen.next(), peers)?;
+        let from = peers::agree_on_max(frozen.next(), peers)?;
         frozen.set(usize::from(self.tree.index), excluded, from);
         Ok(())
     }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustls::ClientConnection;
 
 use super::WRITE_TIMEOUT;
-use super::security::{Security, TlsFault};
+use super::security::Security;
+use crate::tls_fault::TlsFault;
 
 /// Bytes of TLS records that are read at once.
 const RECORD_BYTES: usize = 4096;

@@ -8,7 +8,7 @@ use netfold_wire::LaneOp;
 
 use super::{PendingOp, Submission, Tensors};
 use crate::error::Error;
-use crate::failover::{self, Peers};
+use crate::peers::{self, Peers};
 use crate::slot_positions::{Reconciliation, RetainedResults};
 
 /// Bytes that are gathered, folded and scattered at a time: bounds the memory that it takes.
@@ -49,7 +49,7 @@ impl Tensors {
         let Some(pending) = self.pending.front_mut() else { return Ok(()) };
         let begins_here = reconciled.is_undone(pending.starts.0);
         if begins_here {
-            failover::check_same_op(pending.spec.descriptor, peers)?;
+            peers::check_same_op(pending.spec.descriptor, peers)?;
         }
         let undone = pending.undone(|position| reconciled.is_undone(position));
         // A barrier whose one result another rank has is over: all had come, and those that know do not come again.

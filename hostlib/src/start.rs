@@ -1,0 +1,79 @@
+//! Starts the threads that work on a job's attachments.
+
+use std::sync::Arc;
+
+use netfold_io::cores;
+
+use crate::engine::{Engine, EngineContext, EngineTree};
+use crate::error::Error;
+use crate::join::{Attachment, spawn};
+use crate::mailbox::Mailbox;
+use crate::path::PathCell;
+use crate::peers::Peers;
+use crate::report::ControlCounters;
+use crate::route::Route;
+use crate::session::Session;
+use crate::session_events::SessionEvents;
+use crate::shutdown::ShutdownState;
+use crate::tree_set::{CurrentControl, TreeHandle, TreeSet};
+
+impl Attachment {
+    /// Starts the threads that work on it, as tree `index` of a tree set.
+    pub(crate) fn start(
+        self,
+        index: u8,
+        peers: Option<Box<dyn Peers>>,
+        (route, counters): (&Route, &ControlCounters),
+        (path, shutdown): (&PathCell, &ShutdownState),
+    ) -> Result<TreeHandle, Error> {
+        path.set_attached(self.describe(index), self.control);
+        let grace = self.grace();
+        let Self { io, streams, session, joiner, core, .. } = self;
+        let mailbox = Arc::new(Mailbox::new(io.waker()));
+        let control = session.as_ref().map(Session::control);
+        let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
+        last.set(control.clone(), grace);
+        let queue = Arc::clone(&mailbox);
+        shutdown.on_end(move |error| queue.fail(error.clone()));
+        let (route, session_events) = (route.clone(), events.clone());
+        let ties = EngineContext {
+            mailbox: Arc::clone(&mailbox),
+            control,
+            events,
+            peers,
+            path: path.clone(),
+            shutdown: shutdown.clone(),
+            tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
+        };
+        // Made by its own thread, which is on its core by then: memory lies where it was first written.
+        let engine = spawn("netfold-engine", move || {
+            if let Some(Err(error)) = core.map(cores::pin) {
+                // It could when it was asked for; slower is no reason to end the job.
+                log::warn!("tree {index}: {error}");
+            }
+            Engine::new(io, streams, ties).run();
+        })?;
+        if let Some(session) = session {
+            let counters = counters.clone();
+            spawn("netfold-control", move || session.run(&session_events, &counters))?;
+        }
+        Ok(TreeHandle { mailbox, engine: Some(engine), last, counters: counters.clone() })
+    }
+}
+
+/// Starts the threads of all trees: all have peers, or none.
+pub(crate) fn start_trees(
+    attachments: Vec<Attachment>,
+    peers: Vec<Box<dyn Peers>>,
+    path: &PathCell,
+    shutdown: &ShutdownState,
+) -> Result<TreeSet, Error> {
+    let (route, counters) = (Route::new(attachments.len()), ControlCounters::default());
+    let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
+    let mut peers = peers.into_iter();
+    let start = |(index, attachment): (u8, Attachment)| {
+        attachment.start(index, peers.next(), (&route, &counters), (path, shutdown))
+    };
+    let trees = (0..).zip(attachments).map(start).collect::<Result<Vec<_>, Error>>()?;
+    Ok(TreeSet::new(trees, route, lane_bytes))
+}
