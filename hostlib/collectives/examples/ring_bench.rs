@@ -1,7 +1,7 @@
 //! All-reduces by threads over loopback: `cargo run --release -p netfold-collectives --example ring_bench [ranks] [bytes ...]`; or one
 //! rank of several hosts: `ring_bench join ADDRESS:PORT RANK RANKS [bytes ...]`, where rank 0 has the address.
 //!
-//! Prints for each size the median, least and greatest time of rank 0, the tensor bytes a second (algbw) and what crosses each
+//! Prints for each size the median, smallest and largest time of rank 0, the tensor bytes a second (algbw) and what crosses each
 //! link at that rate (busbw = algbw x 2 (n - 1) / n).
 
 use std::net::TcpListener;
@@ -53,7 +53,7 @@ fn bytes(args: &[String]) -> Result<Vec<usize>, std::num::ParseIntError> {
 fn bench(mesh: &mut Mesh, sizes: &[usize]) -> Result<(), MeshError> {
     if mesh.rank() == 0 {
         println!("{} ranks, f32 sum", mesh.world());
-        println!("     bytes  median us      least   greatest GB/s alg  GB/s bus");
+        println!("     bytes  median us        min        max GB/s alg  GB/s bus");
     }
     for &bytes in sizes {
         let mut tensor = vec![0; bytes / 4 * 4];

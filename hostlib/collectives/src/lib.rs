@@ -1,8 +1,8 @@
-//! What hosts do by themselves, for the Netfold host library: [`reduce`] folds byte buffers, [`mesh`] has collectives over TCP links
+//! Collectives that hosts do without a switch, for the Netfold host library: [`reduce`] reduces byte buffers, [`mesh`] has collectives over TCP links
 //! between all ranks of a job, and [`shared`] has collectives through shared memory among the ranks of one host.
 //!
-//! The three know nothing of switches. [`mesh`] is what a job falls back to; [`shared`] offers a trait,
-//! [`shared::Network`], by which a host's sum goes out and comes back.
+//! [`mesh`] is a job's fallback; [`shared`] has a trait,
+//! [`shared::Network`], which takes a host's sum and returns the global one.
 
 mod buffers;
 pub mod mesh;

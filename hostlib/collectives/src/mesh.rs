@@ -1,5 +1,5 @@
-//! TCP links between all ranks of a job, and collectives over them: what the host library falls back to without a switch, and
-//! how it does what the switch cannot.
+//! TCP links between all ranks of a job, and collectives over them: the host library's fallback without a switch, and its way to
+//! do what the switch cannot.
 //!
 //! Ranks find each other by an [`Exchange`] of small strings ([`TcpRendezvous`], or the caller's store by [`FnExchange`]), and
 //! make a [`Mesh`] of links. Its calls block; there is no thread and no asynchronous runtime.
@@ -28,14 +28,14 @@
 //! bounds the time by 2M(n - 1)/(nB). Up to 32 KiB recursive doubling takes the fewest hops. All links are driven at once
 //! and never block each other, so no order of calls can deadlock.
 //!
-//! # What is sure
+//! # Guarantees
 //!
 //! - The result has the same bits on every rank; integers are exact, floats as in [`reduce`](crate::reduce).
-//! - A call ends on all ranks or on none, but for ranks that fail after the last byte they owed.
-//! - Ranks that call different things get [`MeshError::Mismatch`], all of them; nothing of one call enters another.
+//! - A call completes on all ranks or on none, except for ranks that fail after sending their last byte.
+//! - If ranks make different calls, every rank gets [`MeshError::Mismatch`]; data of one call never enters another.
 //! - A rank that is lost is [`MeshError::PeerLost`] on all others: at once when its process ends, within
-//!   [`MeshConfig::keepalive_timeout`] when its host does, within [`MeshConfig::stall_timeout`] when it merely stops.
-//! - A stranger cannot join, and cannot hold up those who can.
+//! [`MeshConfig::keepalive_timeout`] when its host fails, within [`MeshConfig::stall_timeout`] when it merely stops.
+//! - An unauthenticated connection cannot join, and cannot delay the ranks.
 #![forbid(unsafe_code)]
 
 mod abort;

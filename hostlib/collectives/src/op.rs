@@ -1,8 +1,8 @@
-//! What to compute.
+//! The reductions.
 
 use core::fmt;
 
-/// How the tensors of all ranks become one.
+/// The reduction of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]

@@ -1,4 +1,4 @@
-//! Element-wise reductions of byte buffers: what a host computes when it folds tensors itself.
+//! Element-wise reductions of byte buffers: what a host computes when it reduces tensors itself.
 //!
 //! Buffers are bytes in native byte order and of any alignment, because they come from sockets, shared memory and foreign
 //! languages. No I/O, no threads, no allocation. One loop for each element type and operation, which the compiler
@@ -27,7 +27,7 @@
 //! - *binary16, bfloat16*: computed in binary32 and rounded to nearest even, at every step. 24 bits are at least twice 11 (8)
 //!   bits and 2 more, so sums and products round as if once (Figueroa 1995, "When is double rounding innocuous?"), except products
 //!   and quotients among bfloat16's subnormals and quotients by numbers beyond 11 (8) bits, which may be off by one part in 2^13
-//!   of a unit more than half a unit in the last place. So u = 2^-11 (2^-8): callers that fold many ranks of such types lose
+//!   of a unit more than half a unit in the last place. So u = 2^-11 (2^-8): callers that reduce many ranks of such types lose
 //!   log2(n) bits in the worst case.
 //! - *Minimum, maximum* are those of IEEE 754-2019: NaN if either is NaN (as in PyTorch and NumPy), and -0 below +0.
 //! - *NaN*: any NaN that a step computes is the canonical quiet one, positive and without payload. Sums, products, minima and
@@ -55,13 +55,13 @@ pub enum ReduceError {
     /// The operation is not defined on this type; see [`supports`].
     #[error("{op} of {dtype} elements is not defined; convert the tensor or choose another operation")]
     Unsupported {
-        /// What was asked for.
+        /// The operation.
         op: ReduceOp,
-        /// On which elements.
+        /// The element type.
         dtype: DType,
     },
     /// Buffers of different lengths, in bytes.
-    #[error("buffers of {into} and {from} bytes cannot be folded; they must have the same length")]
+    #[error("buffers of {into} and {from} bytes cannot be reduced; they must have the same length")]
     Length {
         /// Length of the output.
         into: usize,
@@ -69,7 +69,7 @@ pub enum ReduceError {
         from: usize,
     },
     /// A buffer that does not hold whole elements.
-    #[error("{len} bytes are no whole number of {dtype} elements")]
+    #[error("{len} bytes are not a whole number of {dtype} elements")]
     Ragged {
         /// Length of the buffer in bytes.
         len: usize,
@@ -92,7 +92,7 @@ pub const fn supports(op: ReduceOp, dtype: DType) -> bool {
 }
 
 /// `into[i] = into[i] op from[i]`, elements of `dtype` in native byte order, any alignment. [`ReduceOp::Avg`] adds: see
-/// [`finish`]. The arithmetic is on the crate's page.
+/// [`finish`]. The module's page defines the arithmetic.
 ///
 /// # Errors
 ///
@@ -152,7 +152,7 @@ pub fn divide(dtype: DType, bytes: &mut [u8], by: u32) -> Result<(), ReduceError
     Ok(())
 }
 
-/// What remains to be done once the tensors of `ranks` ranks are folded: divides for [`ReduceOp::Avg`], otherwise nothing.
+/// The last step once the tensors of `ranks` ranks are reduced: divides for [`ReduceOp::Avg`], otherwise nothing.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Collectives among the ranks of one host, through a segment of shared memory.
 //!
-//! Ranks are processes, or threads. Rank 0 makes a group ([`SharedGroup::create`]) and passes the [`SharedHandle`]'s bytes to the others by
-//! whatever means they have; these [`SharedGroup::join`]. Then all call the same collectives in the same order, each from one thread.
-//! No network here: [`Network`] is where a host's fold goes out and comes back.
+//! Ranks are processes, or threads. Rank 0 makes a group ([`SharedGroup::create`]) and passes the [`SharedHandle`]'s bytes to the others
+//! over any channel; these [`SharedGroup::join`]. Then all call the same collectives in the same order, each from one thread.
+//! There is no network code here: [`Network`] takes a host's sum and returns the global one.
 //!
 //! ```
 //! use netfold_collectives::shared::{SharedConfig, SharedHandle, SharedGroup};
@@ -28,13 +28,13 @@
 //! through slots in cache-sized segments: each rank folds its part of each, and copies the whole. Ranks wait by yielding, then
 //! by sleeping on a futex, because there may be more of them than processors.
 //!
-//! # What can happen to a group
+//! # Failures
 //!
-//! - A rank that ends, by whatever cause, is noticed within about 0.1 s by those that wait for it: the kernel drops its lock on
-//!   a byte of the file, and its process descriptor says so. All ranks then get [`SharedError::PeerLost`].
+//! - A rank that ends, for any reason, is detected within about 0.1 s by those that wait for it: the kernel drops its lock on
+//!   a byte of the file, and its process descriptor becomes readable. All ranks then get [`SharedError::PeerLost`].
 //! - The file has no name once all have joined, so nothing is left behind. If all ranks are killed before that, the next group
-//!   that is made in the directory removes it.
-//! - Memory is allocated when the group is made; a lack of it is an error then and never a signal later.
+//!   made in the directory removes it.
+//! - Memory is allocated when the group is made; a lack of it is an error then, never a signal later.
 //! - Other processes of the same user that write to the segment can make results wrong, but indexes and lengths are never
 //!   read from it.
 //! - A child of fork cannot use its parent's group ([`SharedError::Forked`]), and does not keep it alive.

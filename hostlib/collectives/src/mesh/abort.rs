@@ -20,7 +20,7 @@ impl MeshAborter {
     /// Aborts.
     pub fn abort(&self) {
         self.0.aborted.store(true, Ordering::Release);
-        // Only a counter at its limit refuses, and then the wake_fd rings already.
+        // The write fails only when the counter is at its limit, and then the descriptor is readable already.
         let _ = rustix::io::write(&self.0.wake_fd, &1u64.to_ne_bytes());
     }
 
@@ -29,11 +29,11 @@ impl MeshAborter {
     }
 }
 
-/// What a blocked call looks at.
+/// What a blocked call polls.
 #[derive(Debug)]
 pub(crate) struct AbortSignal {
     aborted: AtomicBool,
-    /// Readable from the first abort on; nobody reads it.
+    /// Readable from the first abort on; never read.
     wake_fd: OwnedFd,
 }
 

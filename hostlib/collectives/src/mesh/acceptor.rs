@@ -1,5 +1,5 @@
-//! A listener that lets nobody hold it up: connections introduce themselves with a hello of fixed size, all of them are read side by
-//! side, and those that say nothing are dropped.
+//! A listener that no connection can block: each sends a hello of fixed size, all pending ones are read concurrently, and those that
+//! send nothing are dropped.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long a connection may take over its hello.
+/// How long a connection may take to send its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that have not said hello. When more come, the oldest is dropped.
+/// Connections whose hello is incomplete. When there are more, the oldest is dropped.
 const PENDING_MAX: usize = 256;
 
 /// A connection whose hello is incomplete.
@@ -33,14 +33,14 @@ impl<const N: usize> Acceptor<N> {
         Ok(Self { listener, pending: VecDeque::new() })
     }
 
-    /// The next connection that has said a whole hello, with blocking calls; `None` when `until` comes first.
+    /// The next connection with a complete hello, in blocking mode; `None` when `until` comes first.
     pub(crate) fn next(&mut self, until: Instant) -> io::Result<Option<(TcpStream, [u8; N])>> {
         loop {
             let now = Instant::now();
             self.accept(now)?;
-            if let Some(met) = self.read(now) {
-                met.0.set_nonblocking(false)?;
-                return Ok(Some(met));
+            if let Some(complete) = self.read(now) {
+                complete.0.set_nonblocking(false)?;
+                return Ok(Some(complete));
             }
             if now >= until {
                 return Ok(None);
@@ -50,7 +50,7 @@ impl<const N: usize> Acceptor<N> {
     }
 
     fn accept(&mut self, now: Instant) -> io::Result<()> {
-        // As many as may wait: a flood does not keep this from reading.
+        // Bounded, so that a flood of connections does not prevent reading.
         for _ in 0..PENDING_MAX {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -63,7 +63,7 @@ impl<const N: usize> Acceptor<N> {
                     self.pending.push_back(PendingConnection { stream, since: now, hello: [0; N], len: 0 });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A connection that broke before it was accepted is its own affair.
+                // A connection that was reset before it was accepted does not concern the others.
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -1,4 +1,4 @@
-//! What a rank asks for: compared between ranks before any of their data is used.
+//! A call as ranks compare it before any of their data is used.
 
 use core::fmt;
 
@@ -12,12 +12,12 @@ pub enum MeshCollective {
     AllReduce,
     /// The root ends with the reduction of all ranks' tensors.
     Reduce {
-        /// Who ends with it.
+        /// The rank that ends with it.
         root: u16,
     },
     /// Every rank ends with the root's tensor.
     Broadcast {
-        /// Whose tensor.
+        /// The rank whose tensor it is.
         root: u16,
     },
     /// Every rank ends with all ranks' tensors, in order of ranks.
@@ -26,7 +26,7 @@ pub enum MeshCollective {
     ReduceScatter,
     /// Every rank ends with its own part of all ranks' tensors, in order of ranks.
     AllToAll,
-    /// No rank passes before all have come.
+    /// No rank returns before all have called.
     Barrier,
     /// Small strings, gathered on every rank: [`Mesh::all_gather_bytes`](crate::mesh::Mesh::all_gather_bytes).
     Agreement,
@@ -52,7 +52,7 @@ impl MeshCollective {
         matches!(self, Self::AllReduce | Self::Reduce { .. } | Self::ReduceScatter)
     }
 
-    /// The rank that is special, if one is.
+    /// The root, if the collective has one.
     pub const fn root(self) -> Option<u16> {
         match self {
             Self::Reduce { root } | Self::Broadcast { root } => Some(root),

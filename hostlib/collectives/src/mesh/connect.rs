@@ -1,4 +1,4 @@
-//! Making the links: everyone listens, everyone tells everyone where and by which token, and the higher rank of each pair
+//! Making the links: every rank listens and announces its address and a token to all, and the higher rank of each pair
 //! connects to the lower one.
 
 use std::io;
@@ -28,7 +28,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 type Token = [u8; TOKEN];
 
-/// What a rank tells the others about itself.
+/// What a rank announces to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Introduction {
     token: Token,
@@ -85,8 +85,8 @@ pub(crate) fn connect(exchange: &mut dyn Exchange, config: &MeshConfig) -> Resul
     if rank >= world {
         return Err(MeshError::NoSuchRank { rank, world });
     }
-    // A first round, because an exchange may know only then which way the others are, and to begin the time for connecting
-    // when all are there.
+    // A first round, because an exchange may know the route to the others only then, and to start the connect timeout
+    // when all are present.
     exchange.all_gather(&[])?;
     let ip = config.listen_on.or(exchange.local_ip()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let wanted = SocketAddr::new(ip, 0);
@@ -97,12 +97,12 @@ pub(crate) fn connect(exchange: &mut dyn Exchange, config: &MeshConfig) -> Resul
     let addr = listener.local_addr().map_err(failed)?;
     let mine = Introduction { token, addr, host: config.host.clone().unwrap_or_else(HostId::detect) };
     let all = exchange.all_gather(&mine.to_bytes())?;
-    let mut met = Vec::with_capacity(all.len());
+    let mut introductions = Vec::with_capacity(all.len());
     for (rank, bytes) in (0..world).zip(&all) {
-        met.push(Introduction::from_bytes(bytes).ok_or(MeshError::Introduction { rank })?);
+        introductions.push(Introduction::from_bytes(bytes).ok_or(MeshError::Introduction { rank })?);
     }
-    let hosts = met.iter().map(|one| one.host.clone()).collect();
-    let connector = Connector { rank, met, config, until: Instant::now() + config.connect_timeout };
+    let hosts = introductions.iter().map(|one| one.host.clone()).collect();
+    let connector = Connector { rank, introductions, config, until: Instant::now() + config.connect_timeout };
     let streams = connector.link(listener)?;
     let mut links = Vec::with_capacity(streams.len());
     for stream in streams {
@@ -113,7 +113,7 @@ pub(crate) fn connect(exchange: &mut dyn Exchange, config: &MeshConfig) -> Resul
 
 struct Connector<'a> {
     rank: u16,
-    met: Vec<Introduction>,
+    introductions: Vec<Introduction>,
     config: &'a MeshConfig,
     until: Instant,
 }
@@ -121,13 +121,13 @@ struct Connector<'a> {
 impl Connector<'_> {
     fn no_link(&self, rank: usize) -> MeshError {
         let waited = self.config.connect_timeout;
-        MeshError::Link { rank: rank as u16, addr: self.met[rank].addr, waited }
+        MeshError::Link { rank: rank as u16, addr: self.introductions[rank].addr, waited }
     }
 
-    /// Says hello to all lower ranks, welcomes all higher ones, and then waits for the lower ones' welcome: in this order
-    /// nobody waits in a circle.
+    /// Sends a hello to all lower ranks, welcomes all higher ones, and then waits for the lower ones' welcome: in this order
+    /// ranks cannot deadlock.
     fn link(&self, listener: TcpListener) -> Result<Vec<Option<TcpStream>>, MeshError> {
-        let (me, world) = (usize::from(self.rank), self.met.len());
+        let (me, world) = (usize::from(self.rank), self.introductions.len());
         let mut streams: Vec<Option<TcpStream>> = (0..world).map(|_| None).collect();
         for (lower, stream) in streams.iter_mut().enumerate().take(me) {
             *stream = Some(self.call(lower)?);
@@ -139,34 +139,34 @@ impl Connector<'_> {
             };
             let rank = usize::from(u16::from_le_bytes([hello[HELLO - 8], hello[HELLO - 7]]));
             let known = rank > me && rank < world && streams[rank].is_none();
-            // Strangers are dropped without a word.
+            // Unauthenticated connections are dropped silently.
             if !known || hello != self.hello(me, rank) {
                 continue;
             }
             let mut welcome = [0; WELCOME];
             welcome[..8].copy_from_slice(&MAGIC);
-            welcome[8..].copy_from_slice(&self.met[rank].token);
+            welcome[8..].copy_from_slice(&self.introductions[rank].token);
             if write_by(&stream, &welcome, self.until).is_ok() {
                 streams[rank] = Some(stream);
             }
         }
         for (lower, stream) in streams.iter().enumerate().take(me) {
             let mut welcome = [0; WELCOME];
-            let heard = stream.as_ref().map(|stream| read_by(stream, &mut welcome, self.until));
-            let is_welcome = welcome[..8] == MAGIC && welcome[8..] == self.met[me].token;
-            if !matches!(heard, Some(Ok(()))) || !is_welcome {
+            let received = stream.as_ref().map(|stream| read_by(stream, &mut welcome, self.until));
+            let is_welcome = welcome[..8] == MAGIC && welcome[8..] == self.introductions[me].token;
+            if !matches!(received, Some(Ok(()))) || !is_welcome {
                 return Err(self.no_link(lower));
             }
         }
         Ok(streams)
     }
 
-    /// What `from` says to `to`.
+    /// The hello that `from` sends to `to`.
     fn hello(&self, to: usize, from: usize) -> [u8; HELLO] {
         let mut hello = [0; HELLO];
         hello[..8].copy_from_slice(&MAGIC);
-        hello[8..8 + TOKEN].copy_from_slice(&self.met[to].token);
-        hello[8 + TOKEN..8 + 2 * TOKEN].copy_from_slice(&self.met[from].token);
+        hello[8..8 + TOKEN].copy_from_slice(&self.introductions[to].token);
+        hello[8 + TOKEN..8 + 2 * TOKEN].copy_from_slice(&self.introductions[from].token);
         hello[HELLO - 8..HELLO - 6].copy_from_slice(&(from as u16).to_le_bytes());
         hello
     }
@@ -178,7 +178,7 @@ impl Connector<'_> {
             if remaining.is_zero() {
                 return Err(self.no_link(rank));
             }
-            let stream = TcpStream::connect_timeout(&self.met[rank].addr, remaining);
+            let stream = TcpStream::connect_timeout(&self.introductions[rank].addr, remaining);
             if let Ok(stream) = stream
                 && write_by(&stream, &hello, self.until).is_ok()
             {
@@ -189,7 +189,7 @@ impl Connector<'_> {
     }
 }
 
-/// Options of a link: small messages leave at once, a host that is gone is noticed, and nothing blocks.
+/// Options of a link: small messages leave at once, a lost host is detected, and nothing blocks.
 fn prepare(stream: TcpStream, config: &MeshConfig) -> Result<Link, MeshError> {
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and what to do about them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::mesh::call::MeshCall;
 
-/// Why ranks could not exchange small strings. The exchange is of no more use.
+/// Why ranks could not exchange small strings. The exchange is unusable afterwards.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -23,7 +23,7 @@ pub enum ExchangeError {
         /// Most that one rank may give.
         max: usize,
     },
-    /// Rank or world size make no sense together.
+    /// The rank is not below the world size.
     #[error("rank {rank} of {world} does not exist; ranks count from 0")]
     Rank {
         /// The rank given.
@@ -31,7 +31,7 @@ pub enum ExchangeError {
         /// Number of ranks given.
         world: u16,
     },
-    /// A job's name that no hello can carry.
+    /// A job's name that does not fit into a hello.
     #[error("a job's name has 1 to {max} bytes, not {len}")]
     JobName {
         /// Length of the name in bytes.
@@ -46,57 +46,57 @@ pub enum ExchangeError {
     Listen {
         /// Where.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Nobody listens where rank 0 should.
+    /// Rank 0 is not listening at the rendezvous address.
     #[error("no rendezvous at {addr} within {waited:?}; start rank 0 there, or correct the address")]
     Unreachable {
         /// The rendezvous address.
         addr: SocketAddr,
         /// How long this rank tried.
         waited: Duration,
-        /// What the last attempt met.
+        /// The last attempt's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Ranks that have not come.
+    /// Ranks that have not connected.
     #[error(
-        "ranks {ranks:?} did not come within {waited:?}; see whether they started and reach the rendezvous"
+        "ranks {ranks:?} did not connect within {waited:?}; check that they started and can reach the rendezvous"
     )]
     Missing {
-        /// Who.
+        /// The missing ranks.
         ranks: Vec<u16>,
         /// How long this rank waited.
         waited: Duration,
     },
-    /// The rendezvous does not want this rank.
+    /// The rendezvous refused this rank.
     #[error("the rendezvous at {addr} refused rank {rank}: {why}")]
     Refused {
         /// The rendezvous address.
         addr: SocketAddr,
-        /// The rank that asked.
+        /// This rank.
         rank: u16,
         /// Why.
         why: Refusal,
     },
     /// Something else listens at the rendezvous address.
-    #[error("what answers at {addr} is no rendezvous of this version; correct the address")]
+    #[error("the listener at {addr} is not a rendezvous of this version; correct the address")]
     NotRendezvous {
         /// The rendezvous address.
         addr: SocketAddr,
     },
     /// A rank left, or the connection to it broke.
-    #[error("rank {rank} is gone during an exchange; start the job again")]
+    #[error("rank {rank} was lost during an exchange; start the job again")]
     Lost {
-        /// Who; rank 0 when a rank lost the rendezvous.
+        /// The lost rank; 0 when a rank lost the rendezvous.
         rank: u16,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A caller's exchange answered nonsense.
+    /// A caller's exchange returned a wrong number of strings.
     #[error(
         "an exchange among {world} ranks gave {got} strings; it must give each rank's, in order of ranks"
     )]
@@ -107,10 +107,10 @@ pub enum ExchangeError {
         got: usize,
     },
     /// A caller's exchange failed.
-    #[error("the exchange that was given failed")]
+    #[error("the caller's exchange failed")]
     Callback(#[source] Arc<dyn std::error::Error + Send + Sync>),
-    /// A mesh that serves as exchange failed.
-    #[error("the mesh that serves as exchange failed")]
+    /// The mesh used for the exchange failed.
+    #[error("the mesh used for the exchange failed")]
     Mesh(#[source] Arc<MeshError>),
 }
 
@@ -118,43 +118,43 @@ pub enum ExchangeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is another job's.
-    #[error("it serves another job; give every rank the same job name, or the job another address")]
+    /// The rendezvous belongs to another job.
+    #[error("it serves another job; use the same job name on every rank, or another address")]
     OtherJob,
     /// Ranks disagree about their number.
     #[error("it expects {world} ranks; start every rank with the same world size")]
     OtherWorld {
-        /// What rank 0 was told.
+        /// Rank 0's world size.
         world: u16,
     },
-    /// There is such a rank already.
-    #[error("a rank of this number is there already; give each process its own")]
+    /// The rank is already connected.
+    #[error("this rank is already connected; give each process its own rank")]
     Duplicate,
-    /// No rank of that world.
+    /// Not a rank of that world.
     #[error("there is no such rank; ranks are 1 and up to the world size")]
     NoSuchRank,
 }
 
-/// How a peer was found lost.
+/// How the loss of a peer was detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its end of the connection is closed: the process ended or dropped its mesh.
+    /// Its end of the connection closed: the process ended or dropped its mesh.
     #[error("its connection closed")]
     Closed,
     /// The connection broke.
     #[error("its connection broke ({0})")]
     Broken(io::ErrorKind),
-    /// Nothing moved for as long as the configuration allows.
-    #[error("nothing moved for {0:?}")]
+    /// No bytes were transferred for the stall timeout.
+    #[error("no data for {0:?}")]
     Stalled(Duration),
-    /// Another rank said so.
-    #[error("rank {by} reports it")]
+    /// Another rank reported it.
+    #[error("reported by rank {by}")]
     Reported {
-        /// Who said so.
+        /// The reporting rank.
         by: u16,
     },
-    /// It gave up by itself: aborted, or out of time.
+    /// It gave up by itself: aborted, or timed out.
     #[error("it gave up")]
     GaveUp,
 }
@@ -163,7 +163,7 @@ pub enum Loss {
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum MeshError {
-    /// The ranks could not tell each other their addresses.
+    /// The ranks could not exchange their addresses.
     #[error("ranks could not exchange their addresses")]
     Exchange(#[from] ExchangeError),
     /// No socket to listen on.
@@ -171,7 +171,7 @@ pub enum MeshError {
     Listen {
         /// Where.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
@@ -187,13 +187,13 @@ pub enum MeshError {
         /// How long this rank tried.
         waited: Duration,
     },
-    /// What a rank told about itself makes no sense.
-    #[error("rank {rank} introduced itself wrongly; run the same version on every rank")]
+    /// A rank's introduction is malformed.
+    #[error("rank {rank} sent a malformed introduction; run the same version on every rank")]
     Introduction {
         /// Which rank.
         rank: u16,
     },
-    /// The system would not give what a mesh needs.
+    /// A system call that a mesh needs failed.
     #[error("the system refused a socket or an event descriptor")]
     System(#[source] Arc<io::Error>),
     /// Ranks called different collectives. No tensor was mixed, but outputs are undefined.
@@ -205,32 +205,32 @@ pub enum MeshError {
         rank: u16,
         /// What this rank called.
         mine: MeshCall,
-        /// What the other one called.
+        /// What that rank called.
         theirs: MeshCall,
     },
-    /// A rank is gone.
+    /// A rank was lost.
     #[error("rank {rank} is lost: {why}; make a new mesh of the ranks that remain")]
     PeerLost {
-        /// Who.
+        /// The rank.
         rank: u16,
-        /// How that was found.
+        /// How that was detected.
         why: Loss,
     },
-    /// A peer sent what no peer sends.
-    #[error("rank {rank} broke the protocol ({what}); run the same version on every rank")]
+    /// A peer violated the protocol.
+    #[error("rank {rank} violated the protocol ({what}); run the same version on every rank")]
     Protocol {
-        /// Who.
+        /// The rank.
         rank: u16,
         /// How.
         what: &'static str,
     },
-    /// An [`MeshAborter`](crate::mesh::MeshAborter) was pulled on this rank.
+    /// An [`MeshAborter`](crate::mesh::MeshAborter) was used on this rank.
     #[error("aborted on this rank; make a new mesh")]
     Aborted,
     /// The deadline of the call passed.
-    #[error("out of time waiting for rank {rank}; make a new mesh, or allow more time")]
+    #[error("timed out waiting for rank {rank}; make a new mesh, or allow more time")]
     Deadline {
-        /// Who was waited for.
+        /// The rank that this one waited for.
         rank: u16,
     },
     /// The mesh failed before.
@@ -278,7 +278,7 @@ pub enum MeshError {
 }
 
 impl MeshError {
-    /// Whether the mesh is still good: the call was refused before anything was sent.
+    /// Whether the mesh remains usable: the call was refused before anything was sent.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! How ranks tell each other small things before they have links.
+//! How ranks exchange small strings before they have links.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,11 +22,11 @@ pub trait Exchange: Send {
     ///
     /// # Errors
     ///
-    /// [`ExchangeError`]: strings longer than [`EXCHANGE_MAX`]; ranks that did not come in time or have left.
+    /// [`ExchangeError`]: strings longer than [`EXCHANGE_MAX`]; ranks that did not take part in time or have left.
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, ExchangeError>;
 
-    /// The address of this host through which the other ranks were reached, if the exchange knows: where a mesh listens
-    /// unless it is told otherwise.
+    /// The address of this host through which the other ranks were reached, if the exchange knows: where a mesh listens by
+    /// default.
     fn local_ip(&self) -> Option<IpAddr> {
         None
     }
@@ -50,10 +50,10 @@ impl<E: Exchange + ?Sized> Exchange for Box<E> {
     }
 }
 
-/// What a caller's exchange may fail with.
+/// An error of a caller's all-gather callback.
 pub type CallbackError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An exchange by a closure: over a store, MPI, or whatever the ranks have in common already.
+/// An exchange by a callback: over a store, MPI, or any other channel that the ranks have.
 pub struct FnExchange<F> {
     rank: u16,
     world: u16,

@@ -1,5 +1,5 @@
-//! Moves the bytes of one plan over the links, in both directions of all of them at once, so that no order of calls on the
-//! ranks can make them wait for each other in a circle.
+//! Transfers the bytes of one plan over the links, in both directions of all of them at once, so that no order of calls on the
+//! ranks can deadlock them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::mesh::link::{Link, OutFrame, ReadOutcome};
 use crate::mesh::memory::Memory;
 use crate::mesh::plan::{Gate, MeshPlan, Offset};
 
-/// Least bytes worth a frame of their own while more are to come.
+/// Smallest frame while more bytes are to come.
 const FRAME_MIN: usize = 64 * 1024;
-/// Reads from one link before the others have their turn.
+/// Reads from one link before the other links are served.
 const READS_MAX: usize = 4;
-/// How long a failing rank takes to tell the others.
+/// How long a failing rank tries to send its failure to the others.
 const FAILURE_SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it then waits for them to have heard it: a connection that is closed with bytes unread is reset, and what was
-/// said last may be lost.
+/// How long it then waits for them to receive it: a connection that is closed with bytes unread is reset, and the last bytes
+/// sent may be lost.
 const FAILURE_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests;
 /// What limits a call in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Without any byte for so long, a peer is lost.
+    /// A peer that transfers no byte for so long is lost.
     pub(crate) stall: Duration,
     /// The call fails when it is not done by then.
     pub(crate) deadline: Option<Instant>,
@@ -53,12 +53,12 @@ pub(crate) struct Flow<'a> {
     left: usize,
 }
 
-/// What the bytes at hand were good for.
+/// What became of the bytes that were received.
 enum Progress {
     Moved,
     /// More bytes are needed.
     More,
-    /// They have to wait.
+    /// They cannot be used yet.
     Stall,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Runs the call to its end. On an error every peer was told, and no link is of use any more.
+    /// Runs the call to its end. On an error every peer was notified, and no link is usable any more.
     pub(crate) fn run(mut self, limits: Limits, abort: &AbortSignal) -> Result<(), MeshError> {
         let result = self.pump(limits, abort);
         if let Err(error) = &result {
@@ -150,7 +150,7 @@ impl<'a> Flow<'a> {
         (if done { len } else { progress.min(len) }, done)
     }
 
-    /// Sends to one peer what may be sent; whether anything was.
+    /// Sends to one peer what may be sent. Returns whether anything was.
     fn pump_out(&mut self, peer: usize) -> Result<bool, MeshError> {
         let mut moved = false;
         loop {
@@ -162,8 +162,8 @@ impl<'a> Flow<'a> {
             let Some(link) = &mut self.links[peer] else { return Ok(false) };
             if !begun {
                 let (ready, remaining) = (open.saturating_sub(self.sent[index]), send.len - self.sent[index]);
-                let worth = if send.len == 0 { end } else { ready > 0 && ready >= FRAME_MIN.min(remaining) };
-                if !worth {
+                let is_due = if send.len == 0 { end } else { ready > 0 && ready >= FRAME_MIN.min(remaining) };
+                if !is_due {
                     return Ok(moved);
                 }
                 let call = (!link.call_sent).then_some(self.call);
@@ -191,7 +191,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// A peer takes nothing any more: perhaps it said why.
+    /// A send to a peer failed. The peer may have sent the reason.
     fn broken(&mut self, peer: usize, kind: io::ErrorKind) -> MeshError {
         if let Some(link) = &mut self.links[peer] {
             link.readable = true;
@@ -205,7 +205,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Uses what has come from one peer; whether anything had.
+    /// Uses what was received from one peer. Returns whether there was anything.
     fn pump_in(&mut self, peer: usize) -> Result<bool, MeshError> {
         let mut moved = false;
         let mut reads = 0;
@@ -237,7 +237,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Reads from one peer: straight to where bytes go if they are to be stored, otherwise beside.
+    /// Reads from one peer: straight to the destination if the bytes are stored as they are, otherwise into the staging buffer.
     fn take(&mut self, peer: usize) -> Result<ReadOutcome, MeshError> {
         let Some(link) = &self.links[peer] else { return Ok(ReadOutcome::Nothing) };
         let direct = if link.body_left > 0 && link.staged().is_empty() {
@@ -258,7 +258,7 @@ impl<'a> Flow<'a> {
         Ok(got)
     }
 
-    /// Notes that so many bytes of the current frame have been used.
+    /// Records that `len` bytes of the current frame have been used.
     fn account(&mut self, peer: usize, len: usize) {
         let Some(link) = &mut self.links[peer] else { return };
         let index = link.arrivals[link.arrival_at];
@@ -271,7 +271,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Uses some of the bytes that have come from one peer.
+    /// Uses some of the bytes received from one peer.
     fn digest(&mut self, peer: usize) -> Result<Progress, MeshError> {
         let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         if link.body_left > 0 {
@@ -286,7 +286,7 @@ impl<'a> Flow<'a> {
             if link.is_member && !link.is_done() {
                 return Err(MeshError::Protocol { rank, what: "the next operation before this one's end" });
             }
-            // The next operation, or its failure: the current one may still end well.
+            // The next operation, or its failure: the current one may still succeed.
             link.stalled = true;
             return Ok(Progress::Stall);
         }
@@ -316,7 +316,7 @@ impl<'a> Flow<'a> {
         self.begin_data(peer, head.len).map_err(|what| MeshError::Protocol { rank, what })
     }
 
-    /// A data frame of so many bytes begins: compared with what the plan expects next.
+    /// A data frame of `len` bytes begins: compared with what the plan expects next.
     fn begin_data(&mut self, peer: usize, len: usize) -> Result<Progress, &'static str> {
         let Some(link) = &self.links[peer] else { return Ok(Progress::More) };
         if !link.call_seen {
@@ -330,10 +330,10 @@ impl<'a> Flow<'a> {
         if arrival.with.is_some() && !len.is_multiple_of(self.call.dtype.size().max(1)) {
             return Err("a piece of an element");
         }
-        let is_shut = len == 0 && !self.open(arrival.after, 0).1;
+        let is_closed = len == 0 && !self.open(arrival.after, 0).1;
         let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
-        link.stalled = is_shut;
-        if is_shut {
+        link.stalled = is_closed;
+        if is_closed {
             return Ok(Progress::Stall);
         }
         link.consume(HEAD);
@@ -355,7 +355,7 @@ impl<'a> Flow<'a> {
         let len = at_hand.min(open) / element * element;
         let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         if len == 0 {
-            // Behind a shut gate nothing more is read than fits.
+            // Behind a closed gate no more is read than fits.
             link.stalled = open < element && (at_hand >= element || link.is_full() || open == 0);
             return Ok(if link.stalled { Progress::Stall } else { Progress::More });
         }
@@ -377,7 +377,7 @@ impl<'a> Flow<'a> {
         Ok(Progress::Moved)
     }
 
-    /// What another rank's failure means here.
+    /// The error on this rank for another rank's failure.
     fn peer_failure(&self, by: u16, failure: MeshFailure) -> MeshError {
         match failure {
             MeshFailure::Mismatch { one, other } => {
@@ -396,7 +396,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Whom this rank waits for.
+    /// The peer that this rank waits for.
     fn awaited(&self) -> u16 {
         let links = || self.links.iter().enumerate().filter_map(|(peer, link)| Some((peer, link.as_ref()?)));
         let waits = links().find(|(_, link)| {
@@ -410,7 +410,7 @@ impl<'a> Flow<'a> {
         peer.map_or(self.rank, |(peer, _)| peer as u16)
     }
 
-    /// Sleeps until a link can move, the call is aborted, or its time is over.
+    /// Sleeps until a link is ready, the call is aborted, or a timeout expires.
     fn wait(
         &mut self,
         limits: Limits,
@@ -471,18 +471,18 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// Tells every peer why this rank gives up: finishes the frame that is on its way, then the failure. What comes meanwhile
+    /// Sends every peer the failure of this rank: finishes the frame under way, then sends the failure. What arrives meanwhile
     /// is dropped, so that two failing ranks never wait for each other.
     fn send_failure(&mut self, failure: MeshFailure) {
         let mut bytes = [0; HEAD + FAILURE];
         bytes[HEAD..].copy_from_slice(&failure.to_bytes());
-        let mut told: Vec<Option<usize>> =
+        let mut progress: Vec<Option<usize>> =
             self.links.iter().map(|link| link.is_some().then_some(0)).collect();
         let mut until = Instant::now() + FAILURE_SEND_TIMEOUT;
-        let mut all_told = None;
-        let mut waste = vec![0; 64 * 1024];
+        let mut all_sent = None;
+        let mut discarded = vec![0; 64 * 1024];
         loop {
-            for (peer, at) in told.iter_mut().enumerate() {
+            for (peer, at) in progress.iter_mut().enumerate() {
                 let (Some(link), Some(sent)) = (&mut self.links[peer], *at) else { continue };
                 let pushed = match &link.frame {
                     Some(frame) => link.push(self.memory.read(frame.body, frame.len)),
@@ -500,8 +500,8 @@ impl<'a> Flow<'a> {
                 }
             }
             let now = Instant::now();
-            if told.iter().all(Option::is_none) {
-                until = until.min(*all_told.get_or_insert(now) + FAILURE_DRAIN_TIMEOUT);
+            if progress.iter().all(Option::is_none) {
+                until = until.min(*all_sent.get_or_insert(now) + FAILURE_DRAIN_TIMEOUT);
                 if self.links.iter().flatten().all(|link| link.closed.is_some()) {
                     return;
                 }
@@ -509,13 +509,13 @@ impl<'a> Flow<'a> {
             if now >= until {
                 return;
             }
-            self.wait_for_room(&told, &mut waste, until - now);
+            self.wait_writable(&progress, &mut discarded, until - now);
         }
     }
 
-    fn wait_for_room(&mut self, told: &[Option<usize>], waste: &mut [u8], sleep: Duration) {
+    fn wait_writable(&mut self, progress: &[Option<usize>], discarded: &mut [u8], sleep: Duration) {
         let mut fds = Vec::with_capacity(self.links.len());
-        for (link, at) in self.links.iter().zip(told) {
+        for (link, at) in self.links.iter().zip(progress) {
             let Some(link) = link else { continue };
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::OUT, at.is_some());
@@ -529,15 +529,15 @@ impl<'a> Flow<'a> {
         drop(fds);
         for link in self.links.iter_mut().flatten() {
             link.writable = true;
-            link.read_into(waste);
+            link.read_into(discarded);
         }
     }
 }
 
-/// How long a rank that waits for others keeps looking before it sleeps: waking it takes longer than small messages do.
+/// How long a waiting rank polls before it sleeps: waking it takes longer than a small message.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// What to tell the others about an error of this rank.
+/// The failure to send to the others for an error of this rank.
 fn failure_of(error: &MeshError, rank: u16) -> MeshFailure {
     match error {
         MeshError::Mismatch { rank: other, mine, theirs } => {

@@ -1,4 +1,4 @@
-//! What travels on a link: frames of an 8-byte head and a body, little-endian.
+//! The bytes on a link: frames of an 8-byte head and a body, little-endian.
 //!
 //! | bytes | head |
 //! |---|---|
@@ -48,7 +48,7 @@ impl Head {
         [kind, 0, seq_low, seq_high, a, b, c, d]
     }
 
-    /// `None` when no rank sends such a head.
+    /// `None` when the head is invalid.
     pub(crate) fn from_bytes(bytes: &[u8; HEAD]) -> Option<Self> {
         let [kind, 0, seq_low, seq_high, a, b, c, d] = *bytes else { return None };
         let (kind, expected) = match kind {
@@ -63,12 +63,12 @@ impl Head {
     }
 }
 
-/// Why a rank gives up, told to all others.
+/// Why a rank gives up, as sent to all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MeshFailure {
-    /// Two ranks called different things.
+    /// Two ranks made different calls.
     Mismatch { one: (u16, MeshCall), other: (u16, MeshCall) },
-    /// A rank is gone.
+    /// A rank was lost.
     Lost { rank: u16 },
     /// The sender gave up by itself.
     GaveUp { rank: u16 },
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_the_wire() {
+    fn frames_encode_and_decode() {
         for kind in [Kind::Call, Kind::Data, Kind::Failure] {
             let len = match kind {
                 Kind::Call => MeshCall::LEN,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_wrong_length_are_no_frames() {
+    fn bodies_of_wrong_length_are_refused() {
         let head = Head { kind: Kind::Data, seq: 0, len: FRAME_MAX + 1 };
         assert_eq!(Head::from_bytes(&head.to_bytes()), None);
         let head = Head { kind: Kind::Call, seq: 0, len: MeshCall::LEN - 1 };

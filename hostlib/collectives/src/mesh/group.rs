@@ -23,25 +23,25 @@ use crate::{DType, ReduceOp};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MeshConfig {
-    /// The address of this host to listen on and to tell the others. `None`: the one through which the exchange reached
+    /// The address of this host to listen on and to announce to the others. `None`: the one through which the exchange reached
     /// them if it knows ([`Exchange::local_ip`]), otherwise loopback.
     pub listen_on: Option<IpAddr>,
     /// This rank's host. `None`: [`HostId::detect`].
     pub host: Option<HostId>,
-    /// For all links together, once all ranks are there.
+    /// For all links together, once all ranks are present.
     pub connect_timeout: Duration,
-    /// Without any byte in either direction for so long, a call gives up on the rank it waits for. Longer than the slowest rank's
-    /// longest pause between calls (evaluation, checkpoints); processes that end and hosts that die are noticed at once, or
+    /// A call that transfers no byte in either direction for so long fails. Choose it longer than the slowest rank's
+    /// longest pause between calls (evaluation, checkpoints); processes that end are detected at once, hosts that fail
     /// after [`MeshConfig::keepalive_timeout`].
     pub stall_timeout: Duration,
-    /// A host that does not answer for so long is lost, by TCP's own means; at least 3 s.
+    /// A host that does not answer TCP keepalives for so long is lost; at least 3 s.
     pub keepalive_timeout: Duration,
     /// Socket buffers in bytes. `None`: the system's, which grow with need.
     pub socket_buffer_bytes: Option<usize>,
 }
 
 impl Default for MeshConfig {
-    /// 30 s to connect, 5 minutes of silence, 15 s for dead hosts.
+    /// 30 s to connect, 5 minutes without data, 15 s for unreachable hosts.
     fn default() -> Self {
         Self {
             listen_on: None,
@@ -57,9 +57,9 @@ impl Default for MeshConfig {
 /// TCP links from this rank to all others, and collectives over them.
 ///
 /// Calls block, and are made from one thread at a time, the same ones in the same order on every rank; [`Mesh::aborter`] ends
-/// them from elsewhere. Every call compares with its peers what was called before any data is used: a difference is
-/// [`MeshError::Mismatch`] on every rank. After an error that is no refusal ([`MeshError::is_refusal`]) outputs are
-/// undefined, every peer was told, and the mesh is unusable.
+/// them from elsewhere. Every rank compares its call with its peers' before any data is used: a difference is
+/// [`MeshError::Mismatch`] on every rank. After an error that is not a refusal ([`MeshError::is_refusal`]) outputs are
+/// undefined, every peer was notified, and the mesh is unusable.
 ///
 /// Buffers are bytes of elements in native order, of any alignment. Results have the same bits on every rank. A child process
 /// made by `fork` cannot use its parent's mesh, and may drop it without harm.
@@ -126,7 +126,7 @@ impl Mesh {
         self.ip
     }
 
-    /// Ends calls from other threads.
+    /// Aborts calls from other threads.
     pub fn aborter(&self) -> MeshAborter {
         self.aborter.clone()
     }
@@ -141,12 +141,12 @@ impl Mesh {
         self.links.iter().flatten().map(|link| link.bytes_out).sum()
     }
 
-    /// Whether another rank has begun a call that this one has not joined. Does not block; a connection that has ended is no call.
+    /// Whether another rank has begun a call that this one has not joined. Does not block; a closed connection is not a call.
     pub fn is_called(&self) -> bool {
         self.failed.is_none() && self.links.iter().flatten().any(Link::has_unread_bytes)
     }
 
-    /// Any collective but [`MeshCollective::Agreement`]. The other methods are this with fewer arguments; sizes are told there. `op` counts
+    /// Any collective but [`MeshCollective::Agreement`]. The other methods are this with fewer arguments and document the sizes. `op` matters
     /// only where something is reduced.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ impl Mesh {
         self.run(MeshCollective::ReduceScatter, dtype, op, Buffers::Split { input, output })
     }
 
-    /// Gives part i of `input` to rank i, and gathers what the others give into `output`, in order of ranks.
+    /// Sends part i of `input` to rank i, and gathers the others' parts for this rank into `output`, in order of ranks.
     ///
     /// # Errors
     ///
@@ -306,13 +306,13 @@ impl Mesh {
         if collective != MeshCollective::Barrier && !supports(op, dtype) {
             return Err(ReduceError::Unsupported { op, dtype }.into());
         }
-        let Some(place) = members.iter().position(|member| *member == self.rank) else {
+        let Some(index) = members.iter().position(|member| *member == self.rank) else {
             return Err(MeshError::NoSuchRank { rank: self.rank, world: world as u16 });
         };
-        let sized = size(collective, (dtype, op), (place, world), &buffers)?;
+        let sized = size(collective, (dtype, op), (index, world), &buffers)?;
         let shape = Shape {
             world,
-            rank: place,
+            rank: index,
             count: sized.call.count as usize,
             element: dtype.size(),
             in_place: buffers.is_in_place(),
@@ -358,11 +358,11 @@ struct Fitting {
 fn size(
     collective: MeshCollective,
     (dtype, op): (DType, ReduceOp),
-    (place, world): (usize, usize),
+    (index, world): (usize, usize),
     buffers: &Buffers<'_>,
 ) -> Result<Fitting, MeshError> {
     let element = dtype.size().max(1);
-    let is_root = collective.root().is_none_or(|root| usize::from(root) == place);
+    let is_root = collective.root().is_none_or(|root| usize::from(root) == index);
     // How often the tensor of `count` elements fits into input and output.
     let (inputs, outputs) = match collective {
         MeshCollective::AllGather | MeshCollective::Agreement => (1, world),
@@ -402,7 +402,7 @@ fn size(
     {
         return Err(MeshError::Size { which: "output", call, len: output, expected: outputs * whole });
     }
-    let own = place * whole;
+    let own = index * whole;
     Ok(match collective {
         MeshCollective::AllGather | MeshCollective::Agreement => {
             Fitting { call, input_at: own, output_at: 0 }
@@ -429,10 +429,10 @@ mod tests {
     use crate::mesh::exchange::FnExchange;
 
     #[test]
-    fn a_forked_child_is_refused_and_the_parent_goes_on() {
+    fn a_forked_child_is_refused_and_the_parent_continues() {
         let mut exchange = FnExchange::new(0, 1, |mine: &[u8]| Ok(vec![mine.to_vec()])).unwrap();
         let mut mesh = Mesh::connect(&mut exchange, MeshConfig::default()).unwrap();
-        // To a child, the process that made the mesh is another one.
+        // For a child, the process that made the mesh is another one.
         let parent = std::mem::replace(&mut mesh.pid, 1);
         let error = mesh.barrier().unwrap_err();
         assert!(matches!(error, MeshError::Forked { .. }) && error.is_refusal());

@@ -10,8 +10,8 @@ pub const HOST_ID_VARIABLE: &str = "NETFOLD_HOST_ID";
 /// Longest identity in bytes.
 pub(crate) const HOST_ID_MAX: usize = 256;
 
-/// What two processes have in common when they can share memory and reach each other by loopback: the boot of the kernel, and the
-/// namespaces of network and of inter-process communication.
+/// Identifies processes that can share memory and reach each other by loopback: the boot of the kernel, and the
+/// network and IPC namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(String);
 
@@ -32,7 +32,7 @@ impl HostId {
             }
             _ => {
                 let mut number = [0; 8];
-                // Without random bytes the process's number has to do.
+                // Without random bytes the process id alone is used.
                 let _ = rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty());
                 let number = u64::from_ne_bytes(number);
                 Self::named(&format!("process {} {number:016x}", std::process::id()))
@@ -40,7 +40,7 @@ impl HostId {
         }
     }
 
-    /// A host by a name of the caller's; longer ones than 256 bytes are cut.
+    /// A host with a name of the caller's; names longer than 256 bytes are truncated.
     pub fn named(name: &str) -> Self {
         let end = (0..=name.len().min(HOST_ID_MAX)).rev().find(|end| name.is_char_boundary(*end));
         Self(name[..end.unwrap_or(0)].to_owned())
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_between_characters() {
+    fn long_names_are_truncated_between_characters() {
         let name = "\u{e9}".repeat(200);
         assert_eq!(HostId::named(&name).as_str(), "\u{e9}".repeat(128));
         assert_eq!(HostId::named(&format!("a{name}")).as_str().len(), 255);

@@ -1,4 +1,4 @@
-//! One end of a connection: the frame that is being sent, the bytes that have come.
+//! One end of a connection: the frame being sent, the bytes received.
 
 use std::io::{self, IoSlice, Read};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use crate::mesh::call::MeshCall;
 use crate::mesh::frame::{FAILURE, HEAD, Head, Kind};
 use crate::mesh::plan::Offset;
 
-/// Bytes read at a time: a piece that is folded while it is in the second-level cache.
+/// Bytes read at a time: reduced while they are in the second-level cache.
 const STAGING: usize = 128 * 1024;
 /// Heads of a call and of data, and the call.
 const PREFIX_MAX: usize = HEAD + MeshCall::LEN + HEAD;
@@ -46,7 +46,7 @@ pub(crate) struct Link {
     pub(crate) stream: TcpStream,
     /// Operations begun on this link, modulo 2^16.
     pub(crate) seq: u16,
-    /// Whether the current operation is one of this link's.
+    /// Whether the peer takes part in the current operation.
     pub(crate) is_member: bool,
     pub(crate) call_sent: bool,
     pub(crate) call_seen: bool,
@@ -64,15 +64,15 @@ pub(crate) struct Link {
     /// The socket may have bytes; it may take bytes.
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// What has come cannot be used yet: it belongs to the next operation, or a gate is shut.
+    /// The bytes received cannot be used yet: they belong to the next operation, or a gate is closed.
     pub(crate) stalled: bool,
-    /// Nothing more will come.
+    /// Nothing more will be received.
     pub(crate) closed: Option<io::ErrorKind>,
-    /// All bytes ever handed to the system.
+    /// All bytes handed to the system so far.
     pub(crate) bytes_out: u64,
 }
 
-/// What reading gave.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
     Bytes(usize),
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    /// Forgets the last operation; what has come stays.
+    /// Forgets the last operation; received bytes stay.
     pub(crate) fn begin(&mut self, is_member: bool) {
         self.is_member = is_member;
         self.seq = self.seq.wrapping_add(u16::from(is_member));
@@ -121,12 +121,12 @@ impl Link {
         self.send_at == self.sends.len() && self.arrival_at == self.arrivals.len()
     }
 
-    /// What has come and not been used.
+    /// Bytes received and not used.
     pub(crate) fn staged(&self) -> &[u8] {
         &self.staging[self.begin..self.end]
     }
 
-    /// Whether bytes have come that no operation has used.
+    /// Whether bytes were received that no operation has used.
     pub(crate) fn has_unread_bytes(&self) -> bool {
         self.begin < self.end || self.stream.peek(&mut [0]).is_ok_and(|len| len > 0)
     }
@@ -139,12 +139,12 @@ impl Link {
         }
     }
 
-    /// A head and what follows, once `body` bytes of it are there.
+    /// The head of a frame, once it is complete.
     pub(crate) fn head(&self) -> Option<&[u8; HEAD]> {
         self.staged().first_chunk()
     }
 
-    /// The body behind the head, once it is there.
+    /// The body behind the head, once it is complete.
     pub(crate) fn body<const N: usize>(&self) -> Option<&[u8; N]> {
         self.staged().get(HEAD..)?.first_chunk()
     }
@@ -153,7 +153,7 @@ impl Link {
         self.begin == 0 && self.end == self.staging.len()
     }
 
-    /// Reads what there is room for.
+    /// Reads what the staging buffer has room for.
     pub(crate) fn fill(&mut self) -> ReadOutcome {
         if self.begin > 0 {
             self.staging.copy_within(self.begin..self.end, 0);
@@ -165,23 +165,23 @@ impl Link {
         }
         let wanted = room.len();
         let result = (&self.stream).read(room);
-        let got = self.judge(result, wanted);
-        if let ReadOutcome::Bytes(len) = got {
+        let outcome = self.classify(result, wanted);
+        if let ReadOutcome::Bytes(len) = outcome {
             self.end += len;
         }
-        got
+        outcome
     }
 
-    /// Reads straight to where bytes go.
+    /// Reads straight into the destination.
     pub(crate) fn read_into(&mut self, into: &mut [u8]) -> ReadOutcome {
         if self.closed.is_some() {
             return ReadOutcome::Nothing;
         }
         let result = (&self.stream).read(into);
-        self.judge(result, into.len())
+        self.classify(result, into.len())
     }
 
-    fn judge(&mut self, result: io::Result<usize>, wanted: usize) -> ReadOutcome {
+    fn classify(&mut self, result: io::Result<usize>, wanted: usize) -> ReadOutcome {
         match result {
             Ok(0) => {
                 self.closed = Some(io::ErrorKind::UnexpectedEof);
@@ -206,7 +206,7 @@ impl Link {
         }
     }
 
-    /// Sends of the current frame, whose body is `bytes`, what the socket takes. `Ok(true)` when the frame is out.
+    /// Sends as much of the current frame, whose body is `bytes`, as the socket takes. `Ok(true)` when the frame is complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let Some(frame) = &mut self.frame else { return Ok(true) };
         loop {
@@ -236,7 +236,7 @@ impl Link {
         }
     }
 
-    /// Sends bytes of a failure from `at` on; gives the new `at`, or `None` when the link takes nothing any more.
+    /// Sends bytes of a failure from `at` on; returns the new `at`, or `None` when the link is closed.
     pub(crate) fn push_failure(&self, bytes: &[u8; HEAD + FAILURE], at: usize) -> Option<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match rustix::net::send(&self.stream, &bytes[at..], flags) {

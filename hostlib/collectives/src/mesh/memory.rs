@@ -1,10 +1,10 @@
-//! The buffers of a call, and the pieces that messages read and write.
+//! The memory of a call, and the pieces that messages read and write.
 
 use crate::mesh::plan::{Area, Offset};
 use crate::reduce::{ReduceError, finish, reduce, reduce_from};
 use crate::{Buffers, DType, ReduceOp};
 
-/// The memory that a plan's places name.
+/// The memory that a plan's offsets refer to.
 pub(crate) struct Memory<'a> {
     pub(crate) buffers: Buffers<'a>,
     /// Where input and output begin in a single buffer.
@@ -15,29 +15,29 @@ pub(crate) struct Memory<'a> {
 
 impl Memory<'_> {
     /// Bytes to send.
-    pub(crate) fn read(&self, place: Offset, len: usize) -> &[u8] {
-        let (memory, at) = match (place.area, &self.buffers) {
-            (Area::Scratch, _) => (&*self.scratch, place.at),
-            (Area::Input, Buffers::InPlace(buffer)) => (&**buffer, place.at + self.input_at),
-            (Area::Output, Buffers::InPlace(buffer)) => (&**buffer, place.at + self.output_at),
-            (Area::Input, Buffers::Split { input, .. }) => (*input, place.at),
-            (Area::Output, Buffers::Split { output, .. }) => (&**output, place.at),
+    pub(crate) fn read(&self, offset: Offset, len: usize) -> &[u8] {
+        let (memory, at) = match (offset.area, &self.buffers) {
+            (Area::Scratch, _) => (&*self.scratch, offset.at),
+            (Area::Input, Buffers::InPlace(buffer)) => (&**buffer, offset.at + self.input_at),
+            (Area::Output, Buffers::InPlace(buffer)) => (&**buffer, offset.at + self.output_at),
+            (Area::Input, Buffers::Split { input, .. }) => (*input, offset.at),
+            (Area::Output, Buffers::Split { output, .. }) => (&**output, offset.at),
         };
         &memory[at..at + len]
     }
 
-    /// Where bytes that come go. The input of a call with two buffers is never written: no plan names it.
-    pub(crate) fn write(&mut self, place: Offset, len: usize) -> &mut [u8] {
-        let (memory, at) = match (place.area, &mut self.buffers) {
-            (Area::Scratch, _) => (&mut *self.scratch, place.at),
-            (Area::Input, Buffers::InPlace(buffer)) => (&mut **buffer, place.at + self.input_at),
-            (Area::Output, Buffers::InPlace(buffer)) => (&mut **buffer, place.at + self.output_at),
-            (_, Buffers::Split { output, .. }) => (&mut **output, place.at),
+    /// Where received bytes go. The input of a call with two buffers is never written: no plan does so.
+    pub(crate) fn write(&mut self, offset: Offset, len: usize) -> &mut [u8] {
+        let (memory, at) = match (offset.area, &mut self.buffers) {
+            (Area::Scratch, _) => (&mut *self.scratch, offset.at),
+            (Area::Input, Buffers::InPlace(buffer)) => (&mut **buffer, offset.at + self.input_at),
+            (Area::Output, Buffers::InPlace(buffer)) => (&mut **buffer, offset.at + self.output_at),
+            (_, Buffers::Split { output, .. }) => (&mut **output, offset.at),
         };
         &mut memory[at..at + len]
     }
 
-    /// Copies between places, which may be the same.
+    /// Copies between offsets, which may be the same.
     pub(crate) fn copy(&mut self, from: Offset, into: Offset, len: usize) {
         let in_place = self.buffers.is_in_place();
         match (from.area, into.area) {
@@ -72,10 +72,10 @@ impl Memory<'_> {
     /// Copies between two of the buffers.
     fn copy_across(&mut self, from: Offset, into: Offset, len: usize) {
         let (input_at, output_at) = (self.input_at, self.output_at);
-        let within = |place: Offset, single: bool| match (place.area, single) {
-            (Area::Input, true) => place.at + input_at,
-            (Area::Output, true) => place.at + output_at,
-            _ => place.at,
+        let within = |offset: Offset, single: bool| match (offset.area, single) {
+            (Area::Input, true) => offset.at + input_at,
+            (Area::Output, true) => offset.at + output_at,
+            _ => offset.at,
         };
         let single = self.buffers.is_in_place();
         let (at, to) = (within(from, single), within(into, single));
@@ -122,14 +122,14 @@ impl Memory<'_> {
         reduce(op, dtype, self.write(into, len), incoming)
     }
 
-    /// What a complete fold still lacks: an average's division.
+    /// The last step of a reduction: an average's division.
     pub(crate) fn finish(
         &mut self,
         (op, dtype): (ReduceOp, DType),
-        place: Offset,
+        offset: Offset,
         len: usize,
         ranks: u32,
     ) -> Result<(), ReduceError> {
-        finish(op, dtype, self.write(place, len), ranks)
+        finish(op, dtype, self.write(offset, len), ranks)
     }
 }

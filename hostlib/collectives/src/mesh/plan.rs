@@ -1,11 +1,11 @@
-//! Who sends what to whom, and when: pure functions of the call, the number of ranks, the rank and the size.
+//! Which rank sends what to which, and when: pure functions of the call, the number of ranks, the rank and the size.
 //!
 //! A [`MeshPlan`] lists messages. Those to one peer leave in the order of the list, those from one peer arrive in the order of
-//! the list, and everything else runs side by side. A [`Gate`] lets a message's bytes pass only as far as another one's have,
-//! so that a ring forwards a chunk while it still arrives.
+//! the list, and everything else runs concurrently. A [`Gate`] lets a message's bytes pass only as far as another one's have,
+//! so that a ring forwards a piece while it is still arriving.
 //!
 //! Every rank of every plan either sends a message to the next rank that is behind no gate, or exchanges with a partner that
-//! its count and operation do not influence (recursive doubling). So ranks that called different things always hear of it.
+//! its count and operation do not influence (recursive doubling). So ranks that made different calls always detect it.
 
 mod large;
 mod small;
@@ -14,7 +14,7 @@ mod tests;
 
 use crate::mesh::call::MeshCollective;
 
-/// Up to how many bytes a tensor takes the way of fewest hops instead of fewest bytes.
+/// Largest tensor in bytes that takes the fewest hops instead of the fewest bytes.
 pub(crate) const SMALL_MAX: usize = 32 * 1024;
 
 /// A memory that messages come from or go to.
@@ -25,7 +25,7 @@ pub(crate) enum Area {
     Scratch,
 }
 
-/// The begin of a range of bytes.
+/// The start of a range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) area: Area,
@@ -69,7 +69,7 @@ pub(crate) struct Arrival {
     pub(crate) from: u16,
     pub(crate) into: Offset,
     pub(crate) len: usize,
-    /// Folded with what is there before it goes to `into`; stored as it is when `None`.
+    /// Reduced with what is there before it goes to `into`; stored as it is when `None`.
     pub(crate) with: Option<Offset>,
     /// The fold is complete: an average divides now.
     pub(crate) last: bool,
@@ -87,7 +87,7 @@ pub(crate) struct MeshPlan {
     pub(crate) scratch: usize,
 }
 
-/// Where a rank is, and how much each rank brings.
+/// The position of a rank, and how much each rank contributes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) world: usize,
@@ -196,7 +196,7 @@ impl MeshPlan {
     }
 
     /// The first round of a barrier by dissemination (Hensgen, Finkel and Manber 1988): always arrival 0, and before any other
-    /// message to the next rank, so that ranks that called different things hear of it whatever else they wait for.
+    /// message to the next rank, so that ranks that made different calls detect it whatever else they wait for.
     fn first_token(&mut self, shape: &Shape) {
         self.send(shape.after(1), scratch(0), 0, Gate::Open);
         self.store(shape.before(1), scratch(0), 0, Gate::Open);
@@ -204,10 +204,10 @@ impl MeshPlan {
 
     /// The other rounds, each behind the one before. A rank has all tokens only when every rank has begun.
     fn other_tokens(&mut self, shape: &Shape) {
-        let (mut distance, mut heard) = (2, 0);
+        let (mut distance, mut previous) = (2, 0);
         while distance < shape.world {
-            self.send(shape.after(distance), scratch(0), 0, Gate::Arrived(heard));
-            heard = self.store(shape.before(distance), scratch(0), 0, Gate::Arrived(heard));
+            self.send(shape.after(distance), scratch(0), 0, Gate::Arrived(previous));
+            previous = self.store(shape.before(distance), scratch(0), 0, Gate::Arrived(previous));
             distance *= 2;
         }
     }

@@ -27,8 +27,8 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An [`Exchange`] through rank 0 at a known address.
 ///
-/// Whoever connects must name the job and the number of ranks, and bring a rank that is not there yet; others are refused, told
-/// why, and disturb nobody. Anyone who can reach the address and knows the job's name may take part: on a network that is not
+/// A connecting rank must name the job and the number of ranks, and have a rank that is not connected yet; others are refused with
+/// the reason, and do not disturb the rest. Any process that can reach the address and knows the job's name may take part: on a network that is not
 /// trusted, use an exchange that authenticates.
 #[derive(Debug)]
 pub struct TcpRendezvous {
@@ -127,8 +127,8 @@ impl TcpRendezvous {
         hello
     }
 
-    /// Whether rank 0 wants who said this hello; `None` for what is no hello.
-    fn judge(&self, hello: &[u8; HELLO]) -> Option<(u16, Option<Refusal>)> {
+    /// Whether rank 0 accepts the sender of this hello; `None` for an invalid hello.
+    fn check_hello(&self, hello: &[u8; HELLO]) -> Option<(u16, Option<Refusal>)> {
         let name_len = usize::from(hello[12]);
         if hello[..8] != MAGIC || name_len > JOB_NAME_MAX {
             return None;
@@ -151,7 +151,7 @@ impl TcpRendezvous {
     fn assemble(&mut self, until: Instant) -> Result<(), ExchangeError> {
         loop {
             let Role::Server { acceptor: Some(waiting), clients } = &mut self.role else { return Ok(()) };
-            // Who came and died since is missing, too.
+            // A rank that connected and was lost since is missing, too.
             clients.iter_mut().for_each(|client| *client = client.take().filter(is_connected));
             let missing: Vec<u16> =
                 (1..self.world).filter(|rank| clients[usize::from(*rank)].is_none()).collect();
@@ -161,26 +161,26 @@ impl TcpRendezvous {
                 }
                 return Ok(());
             }
-            let met = waiting
+            let next = waiting
                 .next(until)
                 .map_err(|source| ExchangeError::Listen { addr: self.addr, source: Arc::new(source) })?;
-            let Some((stream, hello)) = met else {
+            let Some((stream, hello)) = next else {
                 return Err(ExchangeError::Missing { ranks: missing, waited: self.timeout });
             };
-            let Some((rank, mut refusal)) = self.judge(&hello) else { continue };
+            let Some((rank, mut refusal)) = self.check_hello(&hello) else { continue };
             let Role::Server { clients, .. } = &mut self.role else { return Ok(()) };
             if refusal.is_none() && clients[usize::from(rank)].as_ref().is_some_and(is_connected) {
                 refusal = Some(Refusal::Duplicate);
             }
-            let told = write_by(&stream, &welcome(refusal, self.world), Instant::now() + ATTEMPT_TIMEOUT);
-            if refusal.is_none() && told.is_ok() {
+            let sent = write_by(&stream, &welcome(refusal, self.world), Instant::now() + ATTEMPT_TIMEOUT);
+            if refusal.is_none() && sent.is_ok() {
                 let _ = stream.set_nodelay(true);
                 clients[usize::from(rank)] = Some(stream);
             }
         }
     }
 
-    /// Another rank: finds rank 0.
+    /// Another rank: connects to rank 0.
     fn join(&mut self, until: Instant) -> Result<(), ExchangeError> {
         if !matches!(self.role, Role::Client(None)) {
             return Ok(());
@@ -204,12 +204,12 @@ impl TcpRendezvous {
         }
     }
 
-    /// One attempt: an inner error is worth another one.
+    /// One attempt: after an inner error another one is made.
     fn attempt(&self, until: Instant) -> Result<io::Result<TcpStream>, ExchangeError> {
         let by = until.min(Instant::now() + ATTEMPT_TIMEOUT).max(Instant::now() + Duration::from_millis(1));
         let connected = (|| {
             let stream = TcpStream::connect_timeout(&self.addr, by - Instant::now())?;
-            // A connection to a port in the ephemeral range may meet itself.
+            // A connection to a port in the ephemeral range may connect to itself.
             if stream.local_addr()? == self.addr {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
@@ -253,7 +253,7 @@ fn welcome(refusal: Option<Refusal>, world: u16) -> [u8; WELCOME] {
     bytes
 }
 
-/// Whether the other end is still there, as far as is known.
+/// Whether the other end is still connected, as far as is known.
 fn is_connected(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
         return false;

@@ -1,4 +1,4 @@
-//! An exchange over a mesh, so that groups of its ranks can have meshes of their own.
+//! An exchange over a mesh, so that subgroups of its ranks can have meshes of their own.
 
 use std::net::IpAddr;
 use std::sync::Arc;

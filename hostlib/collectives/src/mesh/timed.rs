@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 fn remaining(until: Instant) -> io::Result<Duration> {
     let now = Instant::now();
-    // The system takes a timeout of zero for none.
+    // The system treats a timeout of zero as none.
     (until > now).then(|| until - now).ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-fn is_worth_another(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn read_by(mut stream: &TcpStream, into: &mut [u8], until: Instant) -
         match stream.read(&mut into[len..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(more) => len += more,
-            Err(error) if is_worth_another(&error) => {}
+            Err(error) if is_retryable(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn write_by(stream: &TcpStream, bytes: &[u8], until: Instant) -> io::
         stream.set_write_timeout(Some(remaining(until)?))?;
         match rustix::net::send(stream, &bytes[len..], rustix::net::SendFlags::NOSIGNAL) {
             Ok(more) => len += more,
-            Err(error) if is_worth_another(&error.into()) => {}
+            Err(error) if is_retryable(&error.into()) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -54,7 +54,7 @@ fn store(dtype: DType, value: Value) -> Vec<u8> {
     }
 }
 
-/// IEEE 754-2019 minimum and maximum, said another way than the kernel.
+/// IEEE 754-2019 minimum and maximum, written differently from the kernel.
 fn extreme(a: f64, b: f64, largest: bool) -> f64 {
     if a.is_nan() || b.is_nan() {
         return f64::NAN;
@@ -85,7 +85,7 @@ fn step(op: ReduceOp, a: Value, b: Value) -> Value {
     }
 }
 
-/// bfloat16 has binary32's range, so products among its subnormals round twice; the crate's page says so.
+/// bfloat16 has binary32's range, so products among its subnormals round twice; as documented.
 fn may_round_twice(op: ReduceOp, dtype: DType, result: &[u8]) -> bool {
     let Value::Real(value) = load(dtype, result) else { return false };
     dtype == DType::Bf16 && op == ReduceOp::Product && value.abs() <= f64::from(f32::MIN_POSITIVE)
@@ -129,7 +129,7 @@ fn every_pair() -> impl Iterator<Item = (ReduceOp, DType)> {
     pairs.filter(|(op, dtype)| supports(*op, *dtype))
 }
 
-/// Bytes that are often extreme: zeros, ones and the patterns of infinities and NaN appear more than by chance.
+/// Bytes that are often extreme: zeros, ones and the patterns of infinities and NaN are more frequent than in uniform random data.
 fn bytes(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => any::<u8>(), 1 => Just(0), 1 => Just(0xff), 1 => Just(0x7f), 1 => Just(0x80), 1 => Just(0x7c)];
     proptest::collection::vec(byte, 0..len_max)
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn reduces_as_plain_arithmetic_does(mut a in bytes(1500), mut b in bytes(1500)) {
+    fn reduces_like_plain_arithmetic(mut a in bytes(1500), mut b in bytes(1500)) {
         let len = a.len().min(b.len()) / 8 * 8;
         a.truncate(len);
         b.truncate(len);
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn divides_as_plain_arithmetic_does(mut a in bytes(1200), by in prop_oneof![1u32..40, Just(65_535), any::<u32>()]) {
+    fn divides_like_plain_arithmetic(mut a in bytes(1200), by in prop_oneof![1u32..40, Just(65_535), any::<u32>()]) {
         a.truncate(a.len() / 8 * 8);
         prop_assume!(by > 0);
         for dtype in DType::ALL.iter().copied().filter(|dtype| *dtype != DType::None) {
@@ -185,7 +185,7 @@ fn expect_quotient(dtype: DType, before: &[u8], by: u32, after: &[u8]) {
             let divisor = if dtype == DType::F64 { f64::from(by) } else { f64::from(by as f32) };
             let expected = store(dtype, Value::Real(value / divisor));
             if matches!(dtype, DType::F16 | DType::Bf16) {
-                // Rounded by way of binary32: a tie may fall to the other side.
+                // Rounded through binary32: a tie may go to the other side.
                 let as_integer = |bytes: &[u8]| i32::from(i16::from_ne_bytes(bytes.try_into().unwrap()));
                 let off = (as_integer(after) - as_integer(&expected)).abs();
                 assert!(off <= 1, "{dtype}: {value} / {by}");
@@ -229,7 +229,7 @@ fn an_average_of_16_bit_floats_by_a_world_of_32_is_the_nearest() {
 }
 
 #[test]
-fn nan_comes_through_and_zeros_have_signs() {
+fn nan_propagates_and_zeros_have_signs() {
     let f = |x: f32| x.to_ne_bytes();
     for (op, a, b, expected) in [
         (ReduceOp::Min, f32::NAN, 1.0, f32::NAN),
@@ -253,7 +253,7 @@ fn signed_averages_truncate_toward_zero() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_nothing_written() {
+fn invalid_arguments_are_refused_and_nothing_written() {
     let mut four = [1u8; 4];
     let unsupported = ReduceError::Unsupported { op: ReduceOp::BitXor, dtype: DType::F32 };
     assert_eq!(reduce(ReduceOp::BitXor, DType::F32, &mut four, &[1; 4]), Err(unsupported));

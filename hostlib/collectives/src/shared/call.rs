@@ -1,29 +1,29 @@
-//! What a rank says about the collective that it calls, so that all can compare.
+//! A call as each rank publishes it, so that all can compare.
 
 use std::fmt;
 
 use crate::{DType, ReduceOp};
 
-/// What ranks do together.
+/// A collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum SharedCollective {
-    /// Every rank ends with the fold of all.
+    /// Every rank ends with the reduction of all tensors.
     AllReduce = 1,
-    /// The root ends with the fold of all.
+    /// The root ends with the reduction of all tensors.
     Reduce = 2,
     /// Every rank ends with the root's tensor.
     Broadcast = 3,
     /// Every rank ends with all tensors, in order of rank.
     AllGather = 4,
-    /// Rank `r` ends with part `r` of the fold of all.
+    /// Rank `r` ends with part `r` of the reduction of all tensors.
     ReduceScatter = 5,
     /// Rank `r` ends with part `r` of every rank's tensor.
     AllToAll = 6,
-    /// Nobody passes before all have come.
+    /// No rank returns before all have called.
     Barrier = 7,
-    /// An all-reduce whose fold the leader takes over the network.
+    /// An all-reduce whose local sum the leader reduces over the network.
     Hierarchical = 8,
 }
 
@@ -80,7 +80,7 @@ impl SharedCall {
         [word, self.count]
     }
 
-    /// `None` when no rank could have written this.
+    /// `None` when the words are no valid call.
     pub(crate) fn from_words([word, count]: [u64; 2]) -> Option<Self> {
         let byte = |at: u32| (word >> at & 0xff) as u8;
         Some(Self {

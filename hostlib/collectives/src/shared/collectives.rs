@@ -1,4 +1,4 @@
-//! The collectives as callers see them.
+//! The collectives' public methods.
 
 use crate::shared::call::{SharedCall, SharedCollective};
 use crate::shared::error::SharedError;
@@ -7,14 +7,14 @@ use crate::shared::hierarchy::Network;
 use crate::shared::plan::SharedPlan;
 use crate::{Buffers, DType, ReduceOp};
 
-/// Lengths up to which every rank folds everything itself, for 2 ranks; shared out among more.
+/// Length up to which every rank reduces everything itself, for 2 ranks; less for more ranks.
 const FLAT_FOLD_BYTES_MAX: usize = 64 << 10;
 
-/// All return [`SharedError`]: `Length`, `Unsupported`, `Root` before anything happens on this rank alone; `Mismatch` on every
+/// All return [`SharedError`]: `Length`, `Unsupported`, `Root` on this rank alone, before anything happens; `Mismatch` on every
 /// rank; others, on every rank and for good, within about a second of the cause. Buffers hold elements of `dtype` in native
-/// byte order, at any alignment. Results have the same bits on every rank: elements are folded in order of rank, from the left.
+/// byte order, at any alignment. Results have the same bits on every rank: elements are reduced in order of rank, from the left.
 impl SharedGroup {
-    /// Every rank ends with the fold of all ranks' tensors. `Avg` divides by the number of local ranks.
+    /// Every rank ends with the reduction of all ranks' tensors. `Avg` divides by the number of local ranks.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl SharedGroup {
         self.call(SharedCollective::AllReduce, dtype, op, 0, buffers.into(), None)
     }
 
-    /// Local rank `root` ends with the fold of all ranks' tensors; other ranks' outputs are left alone, and may be empty.
+    /// Local rank `root` ends with the reduction of all ranks' tensors; other ranks' outputs are left alone, and may be empty.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl SharedGroup {
         self.call(SharedCollective::Reduce, dtype, op, root, buffers.into(), None)
     }
 
-    /// Every rank ends with the tensor of local rank `root`. Other ranks' inputs are not looked at, and may be empty.
+    /// Every rank ends with the tensor of local rank `root`. Other ranks' inputs are not read, and may be empty.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl SharedGroup {
         self.call(SharedCollective::AllGather, dtype, ReduceOp::Sum, 0, buffers.into(), None)
     }
 
-    /// Rank `r` ends with part `r` of the fold of all ranks' tensors: the input is `world` times the output. In place, other
+    /// Rank `r` ends with part `r` of the reduction of all ranks' tensors: the input is `world` times the output. In place, other
     /// parts are left alone.
     ///
     /// # Errors
@@ -107,12 +107,12 @@ impl SharedGroup {
         self.call(SharedCollective::Barrier, DType::U8, ReduceOp::Sum, 0, Buffers::InPlace(&mut []), None)
     }
 
-    /// An all-reduce among the ranks of many hosts: the fold of this host's ranks is handed to `network` on the leader (local
-    /// rank 0), segment by segment, and what comes back is the result on every rank. Folding, network and copying go on at
+    /// An all-reduce among the ranks of many hosts: the sum of this host's ranks is passed to `network` on the leader (local
+    /// rank 0), segment by segment, and what it returns is the result on every rank. Reduction, network and copying run at
     /// the same time, with up to 5 segments on the network.
     ///
-    /// `Avg` is folded as a sum and not divided: only the network knows how many ranks there are. On ranks other than the
-    /// leader `network` is not called; pass anything. Other collectives: [`reduce`](Self::reduce) to rank 0, the
+    /// `Avg` is reduced as a sum and not divided: only the network knows how many ranks there are. On ranks other than the
+    /// leader `network` is not called; any value will do. Other collectives: [`reduce`](Self::reduce) to rank 0, the
     /// network, [`broadcast`](Self::broadcast) from rank 0.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl SharedGroup {
             SharedCollective::Hierarchical => 0,
             _ => layout.small_bytes,
         };
-        let seat = (self.rank, layout.world);
-        let mut plan = SharedPlan::new(call, seat, buffers, layout.segment_bytes, flat)?;
+        let member = (self.rank, layout.world);
+        let mut plan = SharedPlan::new(call, member, buffers, layout.segment_bytes, flat)?;
         self.run(&mut plan, network)
     }
 }

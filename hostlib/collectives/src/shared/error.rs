@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and what to do about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::{DType, ReduceOp};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SharedError {
-    /// The number of ranks is none that a group can have.
+    /// The number of ranks is out of range.
     #[error("a host's group cannot have {world} ranks; 1 to 256 are possible")]
     World {
         /// What was asked for.
@@ -31,36 +31,36 @@ pub enum SharedError {
         /// Ranks of the group.
         world: u16,
     },
-    /// The segment cannot be had here: do without shared memory.
+    /// The segment cannot be allocated here: do without shared memory.
     #[error("no shared memory of {len_bytes} bytes in {directory}: use another path, or give it more room")]
     Unavailable {
-        /// Where it was to be.
+        /// The directory for the segment.
         directory: PathBuf,
         /// How much was asked for.
         len_bytes: usize,
-        /// What the system said; `StorageFull` when there is too little room.
+        /// The system's error; `StorageFull` when there is too little room.
         #[source]
         source: io::Error,
     },
     /// The segment that a handle names cannot be opened; are the ranks on one host, in one mount namespace?
     #[error("cannot open the shared segment {path}")]
     Open {
-        /// Where the handle says it is.
+        /// The path in the handle.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// These bytes are no handle.
+    /// The bytes are not a valid handle.
     #[error("bad handle: {what}")]
     Handle {
         /// What is wrong with them.
         what: &'static str,
     },
-    /// The file that a handle names is not the segment that it means.
-    #[error("{path} is not the segment that was offered: {what}")]
+    /// The file at the handle's path is not the segment that the handle describes.
+    #[error("{path} is not the segment of the handle: {what}")]
     WrongSegment {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         what: &'static str,
@@ -71,7 +71,7 @@ pub enum SharedError {
         /// The rank.
         local_rank: u16,
     },
-    /// Ranks call different things. Nothing was done; the group goes on.
+    /// Ranks made different calls. Nothing was done; the group remains usable.
     #[error(
         "ranks call different collectives: {mine} here, {theirs} on local rank {local_rank}; call the same in the same order"
     )]
@@ -84,9 +84,9 @@ pub enum SharedError {
         theirs: SharedCall,
     },
     /// A buffer is not as long as the call needs.
-    #[error("a buffer of {found} bytes where {expected}")]
+    #[error("a buffer has {found} bytes, but {expected}")]
     Length {
-        /// What would do.
+        /// The length needed.
         expected: &'static str,
         /// Its length.
         found: usize,
@@ -99,8 +99,8 @@ pub enum SharedError {
         /// The element type.
         dtype: DType,
     },
-    /// A root that is no rank.
-    #[error("root {root} is no local rank among {world}")]
+    /// A root that is not a local rank.
+    #[error("root {root} is not one of {world} local ranks")]
     Root {
         /// What was asked for.
         root: u16,
@@ -118,17 +118,17 @@ pub enum SharedError {
         waited: Duration,
     },
     /// A rank ended, left or aborted: make a new group of the others.
-    #[error("local rank {local_rank} is gone; make a new group of the others")]
+    #[error("local rank {local_rank} was lost; make a new group of the others")]
     PeerLost {
         /// The rank.
         local_rank: u16,
     },
-    /// A rank lives but did nothing for too long.
+    /// A rank's process runs but made no progress for the stall timeout.
     #[error(
         "local rank {local_rank} has not called or finished in time; make a new group, or allow more time"
     )]
     Stalled {
-        /// The rank that was waited for.
+        /// The rank that this one waited for.
         local_rank: u16,
     },
     /// [`SharedAborter::abort`](crate::shared::SharedAborter::abort) was called on this rank.
@@ -137,13 +137,13 @@ pub enum SharedError {
     /// The network stage of the leader failed; it is the same on every rank.
     #[error("the network stage of the leader failed: {}", String::from_utf8_lossy(.message))]
     Network {
-        /// What the leader's [`Network`](crate::shared::Network) said, at most 1024 bytes.
+        /// The error of the leader's [`Network`](crate::shared::Network), at most 1024 bytes.
         message: Vec<u8>,
     },
-    /// Someone wrote to the segment who must not.
+    /// A process wrote invalid data to the segment.
     #[error("the shared segment is damaged at local rank {local_rank}; make a new group")]
     Corrupt {
-        /// Whose words make no sense.
+        /// The rank whose words are invalid.
         local_rank: u16,
     },
     /// A child of fork used its parent's group.
@@ -152,7 +152,7 @@ pub enum SharedError {
 }
 
 impl SharedError {
-    /// Whether the group is of no use any more.
+    /// Whether the group is unusable.
     pub const fn is_fatal(&self) -> bool {
         !matches!(
             self,

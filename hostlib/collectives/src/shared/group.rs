@@ -1,4 +1,4 @@
-//! A group's life: creation, joining, waiting for each other, failing together.
+//! The life cycle of a group: creation, joining, waiting for each other, failing together.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -38,13 +38,13 @@ impl SharedConfig {
         }
     }
 
-    /// Where the file is made for the moment until all have joined: a tmpfs that all ranks see.
+    /// Where the file has a name until all have joined: a tmpfs that all ranks see.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = directory.into();
         self
     }
 
-    /// Length of the segments in which tensors pass through, in bytes (default 256 KiB); rounded, bounded, and less when there
+    /// Length of the segments in which tensors are processed, in bytes (default 256 KiB); rounded, bounded, and less when there
     /// are many ranks.
     pub fn segment_bytes(mut self, segment_bytes: usize) -> Self {
         self.segment_bytes = segment_bytes;
@@ -57,14 +57,14 @@ impl SharedConfig {
         self
     }
 
-    /// How long a rank waits for one that lives but does nothing (default 300 s). A rank that is gone is noticed at once.
+    /// How long a rank waits for one whose process runs but makes no progress (default 300 s). A rank that ends is detected at once.
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         self.stall_timeout = timeout;
         self
     }
 }
 
-/// One rank's seat in a group of ranks of one host. Every collective is called by all ranks, in the same order, and blocks
+/// One rank's membership of a group of ranks of one host. Every collective is called by all ranks, in the same order, and blocks
 /// until this rank's part is done.
 #[derive(Debug)]
 pub struct SharedGroup {
@@ -73,7 +73,7 @@ pub struct SharedGroup {
     pub(crate) rank: u16,
     file: File,
     path: PathBuf,
-    /// What this rank has done: the number of steps that it has published. Equal on all ranks between operations.
+    /// The number of steps that this rank has published. Equal on all ranks between operations.
     pub(crate) step: u32,
     /// Operations begun; their parity chooses descriptors and small inputs.
     pub(crate) operations: u32,
@@ -84,11 +84,11 @@ pub struct SharedGroup {
     processes: Vec<Option<OwnedFd>>,
     join_timeout: Duration,
     stall_timeout: Duration,
-    busy: Duration,
+    yield_timeout: Duration,
     spins: u32,
 }
 
-/// Ends a group's calls from any thread.
+/// Aborts a group's calls from any thread.
 #[derive(Debug, Clone)]
 pub struct SharedAborter {
     state: Arc<GroupState>,
@@ -107,10 +107,10 @@ impl SharedAborter {
 }
 
 impl SharedGroup {
-    /// Makes a group and takes its rank 0, the leader. The handle goes to the other ranks; see [`SharedGroup::join`]. Nobody is
-    /// waited for: the first collective does that.
+    /// Makes a group and takes its rank 0, the leader. The handle goes to the other ranks; see [`SharedGroup::join`]. Does not
+    /// wait for them: the first collective does.
     ///
-    /// The file has a name only until all have joined, or this rank gives up. All memory is allocated here.
+    /// The file has a name only until all have joined, or this rank's join timeout. All memory is allocated here.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ impl SharedGroup {
 
     /// Takes `local_rank` (not 0) of the group that `handle` names.
     ///
-    /// The file must be a regular one of this user that nobody else may open, of the right length, and begin with the header
-    /// that the handle announces.
+    /// The file must be a regular one that only this user may open, of the right length, and begin with the header
+    /// that the handle describes.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl SharedGroup {
 
     fn new(layout: Layout, rank: u16, file: File, mapping: Mapping, path: PathBuf) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // Spinning helps only if whoever is waited for runs meanwhile.
+        // Spinning helps only if the awaited rank runs meanwhile.
         let spins = if usize::from(layout.world) <= cores { SPINS } else { 0 };
         Self {
             state: Arc::new(GroupState::new(mapping, layout)),
@@ -194,12 +194,12 @@ impl SharedGroup {
             processes: Vec::new(),
             join_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),
-            busy: BUSY,
+            yield_timeout: YIELD_TIMEOUT,
             spins,
         }
     }
 
-    /// Says who sits here, then that somebody does.
+    /// Publishes the identity of this process, then that it has joined.
     fn register(&mut self) {
         let mapping = &self.state.mapping;
         mapping.word(Layout::process(self.rank)).store(std::process::id(), Ordering::Relaxed);
@@ -236,7 +236,7 @@ impl SharedGroup {
         self.stall_timeout = timeout;
     }
 
-    /// A way to end this rank's calls from another thread.
+    /// Aborts this rank's calls from another thread.
     pub fn aborter(&self) -> SharedAborter {
         SharedAborter { state: Arc::clone(&self.state), rank: self.rank }
     }
@@ -258,7 +258,7 @@ impl SharedGroup {
                 self.state.fail(GroupFailure::Lost(absent), &[]);
                 return Err(SharedError::NotJoined { local_rank: absent, waited: self.join_timeout });
             }
-            sys::futex_wait(self.state.mapping.word(Layout::joined(absent)), 0, SLICE);
+            sys::futex_wait(self.state.mapping.word(Layout::joined(absent)), 0, CHECK_INTERVAL);
         }
         self.unlink();
         self.processes = (0..self.layout.world).map(|peer| self.process_of(peer)).collect();
@@ -273,11 +273,11 @@ impl SharedGroup {
 
     /// Takes the name from the file; idempotent, as names are never used twice.
     fn unlink(&self) {
-        // Gone already is as good, and there is nobody to tell of anything else.
+        // A missing file is fine, and other errors cannot be reported to anyone.
         let _ = fs::remove_file(&self.path);
     }
 
-    /// The descriptor of a peer's process, if it is another one in this namespace.
+    /// The descriptor of a peer's process, if it is another process in this namespace.
     fn process_of(&self, peer: u16) -> Option<OwnedFd> {
         let mapping = &self.state.mapping;
         let pid = mapping.word(Layout::process(peer)).load(Ordering::Relaxed);
@@ -285,17 +285,17 @@ impl SharedGroup {
         if here && pid != std::process::id() { sys::process(pid) } else { None }
     }
 
-    /// Whether a peer's process is gone or has given up its seat.
+    /// Whether a peer's process has ended or left the group.
     ///
     /// The kernel drops the lock when the last copy of the descriptor is closed. Children of fork have copies, so the
-    /// process itself is asked, too, where it can be seen.
+    /// process itself is checked, too, where it is visible.
     fn is_lost(&self, peer: u16) -> bool {
         let ended =
             self.processes.get(usize::from(peer)).and_then(Option::as_ref).is_some_and(sys::has_ended);
         ended || !sys::is_locked(&self.file, Layout::lock(peer), 1).unwrap_or(true)
     }
 
-    /// Says that this rank has done one more step.
+    /// Publishes that this rank has done one more step.
     pub(crate) fn publish(&mut self) {
         self.step = self.step.wrapping_add(1);
         let mapping = &self.state.mapping;
@@ -331,11 +331,11 @@ impl SharedGroup {
         Ok(seen.wrapping_sub(target).cast_signed() >= 0)
     }
 
-    /// Whether `peer` has done `target` steps, or why nobody waits for it any more. What a peer did before the group failed counts:
-    /// of two ranks that call different things, the one that is told first may have left when the other looks.
+    /// Whether `peer` has done `target` steps, or why no rank waits for it any more. What a peer did before the group failed counts:
+    /// of two ranks that make different calls, the one that detects it first may have left when the other checks.
     fn reached_or_failed(&self, peer: u16, target: u32) -> Result<bool, SharedError> {
         let fine = self.state.check(self.rank);
-        // Looked at after the failure, which comes after a rank's last step.
+        // Read after the failure word, which is written after a rank's last step.
         let seen = self.state.mapping.word(Layout::step(peer)).load(Ordering::Acquire);
         if self.has_reached(peer, seen, target)? { Ok(true) } else { fine.map(|()| false) }
     }
@@ -360,7 +360,7 @@ impl SharedGroup {
                     return Ok(());
                 }
             }
-            if start.elapsed() >= self.busy {
+            if start.elapsed() >= self.yield_timeout {
                 return self.sleep_for(peer, target);
             }
         }
@@ -373,13 +373,16 @@ impl SharedGroup {
             if self.reached_or_failed(peer, target)? {
                 return Ok(());
             }
-            let seen =
-                self.state.sleep(peer, |seen| !self.has_reached(peer, seen, target).unwrap_or(true), SLICE);
+            let seen = self.state.sleep(
+                peer,
+                |seen| !self.has_reached(peer, seen, target).unwrap_or(true),
+                CHECK_INTERVAL,
+            );
             if self.has_reached(peer, seen, target)? {
                 return Ok(());
             }
             if self.is_lost(peer) {
-                // Its last words count, should they have come between the look and the end.
+                // A step that it published between the check and its end counts.
                 if self.has_reached(peer, word.load(Ordering::Acquire), target)? {
                     return Ok(());
                 }
@@ -407,26 +410,26 @@ impl Drop for SharedGroup {
     }
 }
 
-/// How long a sleeper sleeps before it looks whether those it waits for still live.
-const SLICE: Duration = Duration::from_millis(50);
+/// How long a waiting rank sleeps before it checks whether the awaited process still runs.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks at a peer's step before yielding, if there are processors enough: some microseconds, because the scheduler may have
+/// Checks of a peer's step before yielding, if there are processors enough: some microseconds, because the scheduler may have
 /// put both on one.
 const SPINS: u32 = 150;
 
-/// How long a waiter keeps yielding before it sleeps: some context switches. Longer is no faster, and since Linux 6.18 a
-/// yield forfeits the rest of the slice, so that whoever else wants the processor gets it for milliseconds.
-const BUSY: Duration = Duration::from_micros(50);
+/// How long a waiting rank keeps yielding before it sleeps: some context switches. Longer is no faster, and since Linux 6.18 a
+/// yield forfeits the rest of the time slice, so that another runnable thread gets the processor for milliseconds.
+const YIELD_TIMEOUT: Duration = Duration::from_micros(50);
 
-/// Steps between ranks that nobody but a stray writer can cause.
+/// Distance in steps between ranks that only a corrupted segment can show.
 const STEPS_APART_MAX: u32 = 1 << 24;
 
-/// The name of this process's namespace of process ids; 0 when it has none that can be told.
+/// The id of this process's PID namespace; 0 when it is unknown.
 fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
 
-/// An unnamed file of full length with its header, locked for rank 0 before anybody can see it, then named.
+/// An unnamed file of full length with its header, locked for rank 0 before it is visible, then named.
 fn new_segment(handle: &SharedHandle, directory: &Path) -> io::Result<(File, Mapping)> {
     let file = OpenOptions::new()
         .read(true)
@@ -471,15 +474,15 @@ fn open_existing(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Removes what groups left behind whose ranks were all killed before they had all joined: files of this user, named as
-/// ours, on which nobody holds a lock. A segment in use is locked from before it has a name.
+/// Removes the files of groups whose ranks were all killed before they had all joined: files of this user, with names like
+/// ours, that are not locked. A segment in use is locked before it has a name.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_ours(path)) {
         let Ok(file) = open_existing(&path) else { continue };
         let ours = file.metadata().is_ok_and(|found| found.is_file() && found.uid() == sys::user());
         if ours && matches!(sys::is_locked(&file, 0, 0), Ok(false)) {
-            // Another rank may have been quicker.
+            // Another rank may have removed it first.
             let _ = fs::remove_file(&path);
         }
     }

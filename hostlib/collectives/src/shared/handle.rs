@@ -1,4 +1,4 @@
-//! What rank 0 tells the others so that they find the segment.
+//! The handle by which the other ranks find rank 0's segment.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ const FIXED: usize = 4 + 4 + 2 + 4 + 16;
 const PATH_BYTES_MAX: usize = 512;
 pub(crate) const PREFIX: &str = "netfold-";
 
-/// Names a segment: pass its bytes to the other ranks of the host, who hand them to [`SharedGroup::join`](crate::shared::SharedGroup::join).
+/// Names a segment: pass its bytes to the other ranks of the host, which use them in [`SharedGroup::join`](crate::shared::SharedGroup::join).
 ///
-/// Bytes, big-endian: `NFSH`, version (4), world (2), segment length (4), token (16), path (the rest, at most 512). Whoever
-/// has them and runs as the same user may join.
+/// Bytes, big-endian: `NFSH`, version (4), world (2), segment length (4), token (16), path (the rest, at most 512). A process
+/// of the same user that has them may join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedHandle {
     pub(crate) layout: Layout,
@@ -39,7 +39,7 @@ impl SharedHandle {
     ///
     /// # Errors
     ///
-    /// [`SharedError::Handle`]: these bytes come from another version, or are none of ours.
+    /// [`SharedError::Handle`]: the bytes come from another version, or are not a handle.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SharedError> {
         let bad = |what| SharedError::Handle { what };
         let (fixed, path) = bytes.split_at_checked(FIXED).ok_or(bad("too short"))?;
@@ -48,10 +48,10 @@ impl SharedHandle {
         let (world, fixed) = fixed.split_at(2);
         let (segment_bytes, token) = fixed.split_at(4);
         if magic != MAGIC {
-            return Err(bad("does not begin as a handle does"));
+            return Err(bad("wrong magic bytes"));
         }
         if number(version) != u64::from(VERSION) {
-            return Err(bad("of another version; all ranks need the same Netfold"));
+            return Err(bad("another version; all ranks need the same Netfold"));
         }
         let world = number(world) as u16;
         let segment_bytes = number(segment_bytes) as usize;
@@ -67,7 +67,7 @@ impl SharedHandle {
         }
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
         if !path.is_absolute() || !is_ours(&path) {
-            return Err(bad("path that no rank would have chosen"));
+            return Err(bad("not a path of a segment"));
         }
         let token = token.try_into().map_err(|_| bad("too short"))?;
         Ok(Self { layout, token, path })
@@ -75,7 +75,7 @@ impl SharedHandle {
 
     /// The name of a new segment in `directory`.
     pub(crate) fn path_in(directory: &Path, token: &[u8; 16]) -> PathBuf {
-        // The token is the proof of having the handle, so the public name is only half of it, mixed.
+        // The token proves possession of the handle, so the public name reveals only half of it, mixed.
         let name: String =
             (0..8).map(|i| format!("{:02x}", token[i] ^ token[i + 8].rotate_left(3))).collect();
         directory.join(format!("{PREFIX}{name}"))
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_back() {
+    fn a_handle_encodes_and_decodes() {
         assert_eq!(SharedHandle::from_bytes(&handle().to_bytes()).unwrap(), handle());
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn malformed_handles_are_refused() {
         let good = handle().to_bytes();
         for len in 0..good.len() {
             assert!(SharedHandle::from_bytes(&good[..len]).is_err(), "{len} bytes");

@@ -1,5 +1,5 @@
-//! The stage of an all-reduce that goes beyond this host.
-#![expect(unsafe_code, reason = "the network's engine works on shared memory that is its own for a while")]
+//! The stage of an all-reduce beyond this host.
+#![expect(unsafe_code, reason = "the network's engine has exclusive use of shared memory for a while")]
 
 use std::ops::Range;
 use std::slice;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::shared::state::GroupState;
 
-/// A folded segment of this host, in shared memory, to be replaced by the fold of all hosts.
+/// A segment of this host's sum, in shared memory, to be replaced by the sum of all hosts.
 ///
-/// The memory stays mapped as long as this object lives, whatever becomes of the group.
+/// The memory stays mapped as long as this object exists, even if the group fails.
 #[derive(Debug)]
 pub struct Segment {
     state: Arc<GroupState>,
@@ -45,7 +45,7 @@ impl Segment {
     /// Only between [`Network::start`] and the return of [`Network::finish`] or [`Network::abandon`] for this segment: before
     /// and after, other processes write here. Only one such slice at a time.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: in bounds and mapped as long as `self` lives; exclusive by the caller's word.
+        // SAFETY: in bounds and mapped as long as `self` lives; exclusive by the function's contract.
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.range.len()) }
     }
 }
@@ -54,24 +54,24 @@ impl Segment {
 /// [`hierarchical_all_reduce`](crate::shared::SharedGroup::hierarchical_all_reduce). SharedCall on the leader's thread alone.
 ///
 /// Segments come in order: `start(0)`, `start(1)`, ... and `finish(0)`, `finish(1)`, ... with up to 5 started and not finished.
-/// From `start` until `finish` returns, a segment's memory belongs to the network: nobody else reads or writes it, so an
+/// From `start` until `finish` returns, a segment's memory belongs to the network: no other process reads or writes it, so an
 /// engine thread may.
 pub trait Network {
-    /// Hands over a folded segment. Should return without waiting for the network.
+    /// Takes a reduced segment. Should return without waiting for the network.
     ///
     /// # Errors
     ///
     /// Any message; all local ranks then fail with [`SharedError::Network`](crate::shared::SharedError::Network).
     fn start(&mut self, index: usize, segment: Segment) -> Result<(), Vec<u8>>;
 
-    /// Waits until segment `index` holds the global result; then nothing of the network touches it any more. Must have a bound on
-    /// its time below the [stall timeout](crate::shared::SharedConfig::stall_timeout) of the other ranks.
+    /// Waits until segment `index` holds the global result; then the network does not touch it any more. Must return in less than
+    /// the [stall timeout](crate::shared::SharedConfig::stall_timeout) of the other ranks.
     ///
     /// # Errors
     ///
     /// As [`start`](Self::start).
     fn finish(&mut self, index: usize) -> Result<(), Vec<u8>>;
 
-    /// The operation has failed, here or there. Returns when no segment that was started is touched any more.
+    /// The operation has failed, on this rank or another. Returns when no started segment is touched any more.
     fn abandon(&mut self);
 }

@@ -1,4 +1,4 @@
-//! What lies where in the segment.
+//! The layout of the segment.
 //!
 //! ```text
 //! page 0    header: magic, version, world, sizes, token; the failure word; the leader's message
@@ -11,14 +11,14 @@
 /// Inputs of large operations that each rank keeps at a time: twice [`LEAD`].
 pub(crate) const SLOTS: usize = 8;
 
-/// Segments that a rank may be ahead of the others. With 4 ranks on 2 busy processors 4 were up to twice as fast as 2; alone on
-/// them they were the same.
+/// Segments that a rank may be ahead of the others. With 4 ranks on 2 busy processors 4 were up to twice as fast as 2; on idle
+/// processors they were equal.
 pub(crate) const LEAD: usize = 4;
 
 /// Segments that may be on the network at a time.
 pub(crate) const IN_FLIGHT: usize = 4;
 
-/// Folded segments kept at a time: three times [`LEAD`] and those on the network.
+/// Reduced segments kept at a time: three times [`LEAD`] and those on the network.
 pub(crate) const RESULTS: usize = 3 * LEAD + IN_FLIGHT;
 
 /// First bytes of every segment.
@@ -63,7 +63,7 @@ impl Layout {
         Self { world, segment_bytes, small_bytes: segment_bytes.min(64 << 10) }
     }
 
-    /// Where things are in the header.
+    /// Offsets in the header.
     pub(crate) const MAGIC_AT: usize = 0;
     pub(crate) const VERSION_AT: usize = 8;
     pub(crate) const WORLD_AT: usize = 12;
@@ -76,7 +76,7 @@ impl Layout {
         HEADER + usize::from(rank) * CONTROL
     }
 
-    /// The 32-bit word that counts what a rank has done.
+    /// The 32-bit word with a rank's step.
     pub(crate) fn step(rank: u16) -> usize {
         Self::control(rank)
     }
@@ -86,7 +86,7 @@ impl Layout {
         Self::control(rank) + 16 + (parity & 1) * 16 + (word & 1) * 8
     }
 
-    /// The 32-bit word that counts who may sleep on a rank's step.
+    /// The 32-bit word that counts the ranks that may sleep on a rank's step.
     pub(crate) fn sleepers(rank: u16) -> usize {
         Self::control(rank) + LINE
     }
@@ -101,12 +101,12 @@ impl Layout {
         Self::control(rank) + 2 * LINE + 4
     }
 
-    /// The 64-bit name of the namespace in which that id is one.
+    /// The 64-bit id of the PID namespace of that process id.
     pub(crate) fn namespace(rank: u16) -> usize {
         Self::control(rank) + 2 * LINE + 8
     }
 
-    /// The byte of the file on which a rank holds a lock as long as it lives.
+    /// The byte of the file that a rank holds locked as long as its process runs.
     pub(crate) fn lock(rank: u16) -> u64 {
         Self::control(rank) as u64
     }
@@ -126,7 +126,7 @@ impl Layout {
         self.small(self.world, 0) + (usize::from(rank) * SLOTS + index % SLOTS) * self.segment_bytes
     }
 
-    /// The folded segment `index`.
+    /// The reduced segment `index`.
     pub(crate) fn result(self, index: usize) -> usize {
         self.slot(self.world, 0) + (index % RESULTS) * self.segment_bytes
     }

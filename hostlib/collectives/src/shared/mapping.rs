@@ -1,4 +1,4 @@
-//! The mapped segment: words that every rank may touch at any time, and areas that are handed from rank to rank.
+//! The mapped segment: words that every rank may access at any time, and areas whose ownership passes from rank to rank.
 #![expect(unsafe_code, reason = "memory shared with other processes is reached through raw pointers")]
 
 use std::fs::File;
@@ -21,7 +21,7 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping is memory, tied to no thread; words are atomics, and areas are reached by unsafe functions whose
-// callers answer for who else has them.
+// callers guarantee exclusive or read-only access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -65,10 +65,10 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Nobody writes to the area as long as the result lives, and whoever wrote to it before did so before a release that
+    /// No rank writes to the area as long as the result lives, and every earlier write happened before a release that
     /// this thread has acquired.
     pub(crate) unsafe fn area(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: in bounds, mapped as long as `self` lives, bytes have no invalid values; the caller answers for the rest.
+        // SAFETY: in bounds, mapped as long as `self` lives, bytes have no invalid values; the caller guarantees the rest.
         unsafe { slice::from_raw_parts(self.at(offset, len, 1), len) }
     }
 
@@ -76,11 +76,11 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes the area as long as the result lives, and whoever did before is ordered before this
+    /// No other rank reads or writes the area as long as the result lives, and every earlier access is ordered before this
     /// thread by a release that it has acquired.
-    #[expect(clippy::mut_from_ref, reason = "the caller answers for exclusive access: ranks take turns")]
+    #[expect(clippy::mut_from_ref, reason = "the caller guarantees exclusive access: ranks take turns")]
     pub(crate) unsafe fn area_mut(&self, offset: usize, len: usize) -> &mut [u8] {
-        // SAFETY: as in `area`; exclusive by the caller's word.
+        // SAFETY: as in `area`; exclusive by the function's contract.
         unsafe { slice::from_raw_parts_mut(self.at(offset, len, 1), len) }
     }
 }

@@ -1,7 +1,7 @@
-//! When who may touch which area.
+//! Which rank may access which area, and when.
 //!
-//! Every rank counts its steps, and publishes the count with release order; whoever has acquired it sees all that was
-//! written before. Steps of an operation are the same on all ranks, so that counts alone say who is where. One operation of
+//! Every rank counts its steps, and publishes the count with release order; a rank that has acquired it sees all that was
+//! written before. Steps of an operation are the same on all ranks, so that counts alone give each rank's position. One operation of
 //! `n` segments, shown for LEAD = 2 (shorter operations go ahead less):
 //!
 //! ```text
@@ -15,11 +15,11 @@
 //! - *Results.* `consume(j)` happens at iteration `j + 1` and overwrites segment `j - RESULTS`, which others drained at
 //!   iteration `j - RESULTS + LEAD + 1` (through the network: `j - RESULTS + 2 LEAD + IN_FLIGHT + 1`); all have done iteration
 //!   `j + 1 - LEAD`, and RESULTS is 3 LEAD + IN_FLIGHT.
-//! - *Between operations.* Results: a rank arrives at the next operation only when it has drained the last one, and nobody
-//!   consumes before all have arrived. Slots: the first are filled before that, so an operation that ends with others still
-//!   consuming notes the step at which they are through, and the next waits for it.
+//! - *Between operations.* Results: a rank arrives at the next operation only when it has drained the last one, and no rank
+//! consumes before all have arrived. Slots: the first are filled before that, so an operation that ends with others still
+//!   consuming records the step at which they are done, and the next waits for it.
 //! - *Small inputs* are of two kinds, for odd and even operations. A rank fills one when all have arrived at the operation
-//!   before, so nobody is reading the one before that.
+//!   before, so no rank is reading the one before that.
 //! - *The network* has a result from `start` to `finish`, between the iterations at which all have consumed it and at which it is
 //!   drained.
 #![expect(unsafe_code, reason = "areas of the mapping change hands by the rules above")]
@@ -98,7 +98,7 @@ impl Lags {
 }
 
 impl SharedGroup {
-    /// Runs a plan to its end.
+    /// Executes a plan.
     pub(crate) fn run(
         &mut self,
         plan: &mut SharedPlan<'_>,
@@ -130,7 +130,7 @@ impl SharedGroup {
         Ok(())
     }
 
-    /// Folds the small inputs of `parity` into the caller's output.
+    /// Reduces the small inputs of `parity` into the caller's output.
     fn consume_flat(&self, plan: &mut SharedPlan<'_>, parity: usize) {
         let area = Area::Small { parity };
         // All have arrived, hence filled; this rank's next step is that of the next operation.
@@ -162,7 +162,7 @@ impl SharedGroup {
         mut network: Option<&mut (dyn Network + 'n)>,
     ) -> Result<(), SharedError> {
         let segments = plan.segments();
-        // Usually long since true.
+        // Usually true already.
         self.wait_all(self.slots_free_at)?;
         for index in 0..lags.lead.min(segments) {
             self.fill(plan, index, Area::Slot { index });
@@ -224,7 +224,7 @@ impl SharedGroup {
         self.operations as usize & 1
     }
 
-    /// Says what this rank calls, waits until all have, and compares.
+    /// Publishes what this rank calls, waits until all have, and compares.
     fn arrive(&mut self, call: SharedCall) -> Result<(), SharedError> {
         let parity = self.parity();
         for (index, word) in call.to_words().into_iter().enumerate() {
@@ -261,8 +261,8 @@ impl SharedGroup {
 
     fn fill(&self, plan: &SharedPlan<'_>, index: usize, area: Area) {
         let (at, len) = Filled::place(self.layout, area, self.rank);
-        // SAFETY: only this rank writes its slots and small inputs, and the rules above say that nobody reads what was in
-        // them any more.
+        // SAFETY: only this rank writes its slots and small inputs, and by the rules above no rank reads what was in them
+        // any more.
         plan.fill(index, unsafe { self.state.mapping.area_mut(at, len) });
     }
 
@@ -271,7 +271,7 @@ impl SharedGroup {
         let part: Range<usize> =
             if plan.drains() { plan.part(self.rank, plan.range(index).len()) } else { 0..0 };
         let at = self.layout.result(index) + part.start;
-        // SAFETY: parts of ranks are disjoint; the rules above say that what was there has been drained by all.
+        // SAFETY: parts of ranks are disjoint; by the rules above what was there has been drained by all.
         let result = unsafe { mapping.area_mut(at, part.len()) };
         plan.consume(index, &Filled { mapping, layout: self.layout, area: Area::Slot { index } }, result);
     }
@@ -279,12 +279,12 @@ impl SharedGroup {
     fn drain(&self, plan: &mut SharedPlan<'_>, index: usize) {
         let (at, len) = (self.layout.result(index), plan.range(index).len());
         // SAFETY: all parts of this segment were folded (and came back from the network) before steps that this rank has
-        // waited for, and nobody writes here again before this rank's arrival at a later iteration.
+        // waited for, and no rank writes here again before this rank's arrival at a later iteration.
         plan.drain(index, unsafe { self.state.mapping.area(at, len) });
     }
 }
 
-/// Short operations gain nothing from going ahead.
+/// The lead for an operation: short ones gain nothing from running ahead.
 fn lead(segments: usize) -> usize {
     (segments / 2).clamp(1, LEAD)
 }

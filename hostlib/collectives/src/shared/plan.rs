@@ -1,5 +1,5 @@
-//! What a collective does with each segment: which bytes a rank puts into its slot, what it makes of all ranks' slots, and
-//! what it takes from the result. No synchronisation here; [`pipeline`](crate::shared::pipeline) says when each is allowed.
+//! What a collective does with each segment: which bytes a rank puts into its slot, what it computes from all ranks' slots, and
+//! what it takes from the result. No synchronisation here; [`pipeline`](crate::shared::pipeline) decides when each is allowed.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub(crate) struct SharedPlan<'a> {
     total: usize,
     /// Bytes of `total` a segment.
     stride: usize,
-    /// All ranks' inputs lie there whole, and every rank makes its result itself.
+    /// Every rank has all inputs at once, and computes its result by itself.
     flat: bool,
     input_at: usize,
     output_at: usize,
@@ -98,7 +98,7 @@ impl<'a> SharedPlan<'a> {
         start..(start + self.stride).min(self.total)
     }
 
-    /// The bytes of a segment of `len` that `rank` folds for all.
+    /// The bytes of a segment of `len` that `rank` reduces for all.
     pub(crate) fn part(&self, rank: u16, len: usize) -> Range<usize> {
         let part = len.div_ceil(usize::from(self.world)).next_multiple_of(LINE);
         let start = (usize::from(rank) * part).min(len);
@@ -121,7 +121,7 @@ impl<'a> SharedPlan<'a> {
         }
     }
 
-    /// Puts this rank's share of segment `index` into its slot.
+    /// Copies this rank's input of segment `index` into its slot.
     pub(crate) fn fill(&self, index: usize, slot: &mut [u8]) {
         let range = self.range(index);
         let len = range.len();
@@ -129,7 +129,7 @@ impl<'a> SharedPlan<'a> {
             SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
                 if !self.flat =>
             {
-                // What this rank folds itself it takes from the tensor.
+                // The part that this rank reduces itself is read from the tensor.
                 let mine = self.part(self.rank, len);
                 let input = self.input(range);
                 copy(&mut slot[..mine.start], &input[..mine.start]);
@@ -148,7 +148,7 @@ impl<'a> SharedPlan<'a> {
         }
     }
 
-    /// Makes of all ranks' slots what this rank has to: its part of `result`, or its own output.
+    /// Computes this rank's part of `result`, or its own output, from all ranks' slots.
     pub(crate) fn consume(&mut self, index: usize, inputs: &dyn Inputs, result: &mut [u8]) {
         let range = self.range(index);
         let len = range.len();
@@ -258,7 +258,7 @@ fn total(call: &SharedCall, rank: u16, parts: usize, buffers: &Buffers<'_>) -> R
         (SharedCollective::AllToAll, Buffers::Split { input, output }) if input.len() == output.len() => {
             split(input.len())
         }
-        // Only the root has both.
+        // Only the root has both buffers.
         (SharedCollective::Reduce, Buffers::Split { input, .. }) if !is_root => Ok(input.len()),
         (SharedCollective::Broadcast, Buffers::Split { output, .. }) if !is_root => Ok(output.len()),
         (_, Buffers::Split { input, output }) if input.len() == output.len() => Ok(input.len()),
@@ -277,12 +277,12 @@ fn copy(to: &mut [u8], from: &[u8]) {
 
 const COPY_BLOCK_BYTES: usize = 1 << 10;
 
-/// Folding in rank order.
+/// Reduction in order of rank.
 struct Fold {
     op: ReduceOp,
     dtype: DType,
     world: u16,
-    /// Whether averages are divided here.
+    /// Whether averages are divided by the number of local ranks.
     divides: bool,
 }
 

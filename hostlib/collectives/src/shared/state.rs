@@ -1,4 +1,4 @@
-//! What a rank and its aborters share: the mapping, and how a group fails as one.
+//! The state that a rank and its aborters share: the mapping, and the failure of the group.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::shared::mapping::Mapping;
 use crate::shared::sys;
 
 /// Why a group has failed, as in its failure word: code in bits 0..8, rank in 8..24, length of the message in 32..64; 0 is no
-/// failure. The first one stays.
+/// failure. The first failure stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupFailure {
     Lost(u16),
@@ -31,7 +31,7 @@ impl GroupState {
         Self { mapping, aborted: AtomicBool::new(false), layout }
     }
 
-    /// Fails the group, unless it has failed before, and wakes everybody. Only rank 0 has messages.
+    /// Fails the group, unless it has failed before, and wakes all ranks. Only rank 0 has messages.
     pub(crate) fn fail(&self, failure: GroupFailure, message: &[u8]) {
         let (code, rank) = match failure {
             GroupFailure::Lost(rank) => (1u64, rank),
@@ -48,7 +48,7 @@ impl GroupState {
         }
         let word = code | u64::from(rank) << 8 | (message.len() as u64) << 32;
         let failure = self.mapping.long(Layout::FAILURE_AT);
-        // Failing to be the first is fine: all ranks then report the first one's reason.
+        // If another failure was first, all ranks report that one.
         let _ = failure.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
         for rank in 0..self.layout.world {
             sys::futex_wake(self.mapping.word(Layout::step(rank)));
@@ -88,8 +88,8 @@ impl GroupState {
         bytes
     }
 
-    /// Sleeps until `peer` publishes, at most `slice`, unless `awaited` says no of what it has published. Returns what it
-    /// has published then.
+    /// Sleeps until `peer` publishes a step, at most `slice`, if `awaited` returns true for its current step. Returns the step
+    /// published then.
     pub(crate) fn sleep(&self, peer: u16, awaited: impl Fn(u32) -> bool, slice: Duration) -> u32 {
         let word = self.mapping.word(Layout::step(peer));
         let sleepers = self.mapping.word(Layout::sleepers(peer));

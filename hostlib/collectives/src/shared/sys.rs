@@ -1,4 +1,4 @@
-//! The system calls that the standard library does not have, each behind a safe function.
+//! System calls that the standard library does not have, each behind a safe function.
 #![expect(unsafe_code, reason = "futexes, record locks, pidfds and file allocation exist only as C calls")]
 
 use std::ffi::CString;
@@ -22,13 +22,13 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const time) };
 }
 
-/// Wakes everyone who sleeps on `word`, in any process.
+/// Wakes all threads that sleep on `word`, in any process.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: only the address of `word` matters; nothing is read or written.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// Gives `file` its length and all its memory, so that no later access can fail for want of it.
+/// Allocates the full length of `file`, so that no later access can fail for lack of memory.
 pub(crate) fn allocate(file: &File, len: usize) -> io::Result<()> {
     let len = libc::off_t::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     loop {
@@ -62,7 +62,7 @@ fn lock(kind: i32, at: u64, len: u64) -> libc::flock {
     lock
 }
 
-/// Takes the lock on byte `at` for the open file description of `file`; `false` when someone else has it.
+/// Takes the lock on byte `at` for the open file description of `file`; `false` when another one has it.
 pub(crate) fn lock_byte(file: &File, at: u64) -> io::Result<bool> {
     let request = lock(libc::F_WRLCK, at, 1);
     // SAFETY: `request` lives through the call; the kernel only reads it.
@@ -95,7 +95,7 @@ pub(crate) fn process(pid: u32) -> Option<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    // SAFETY: the call above returned this descriptor just now, so nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -107,13 +107,13 @@ pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     rc == 1 && entry.revents & libc::POLLIN != 0
 }
 
-/// The user whose files this process may own.
+/// The effective user id.
 pub(crate) fn user() -> u32 {
     // SAFETY: has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// 16 bytes that nobody can guess.
+/// 16 random bytes.
 pub(crate) fn token() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     // SAFETY: the pointer and the length describe `bytes`, which lives through the call.
@@ -138,7 +138,7 @@ pub(crate) fn map(file: &File, len: usize) -> io::Result<ptr::NonNull<u8>> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the range was mapped just now. A child of fork must not see it: it would be a rank without a seat.
+    // SAFETY: the range was mapped just now. A child of fork must not see it: it is not a member.
     unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
     ptr::NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }

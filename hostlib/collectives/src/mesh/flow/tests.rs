@@ -1,4 +1,4 @@
-//! A call whose one peer sends anything.
+//! A call whose only peer sends arbitrary bytes.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -23,8 +23,8 @@ fn call() -> MeshCall {
     }
 }
 
-/// Rank 0 of two calls; the peer says `bytes` and closes.
-fn meet(bytes: &[u8]) -> Result<(), MeshError> {
+/// Rank 0 of two makes a call; the peer sends `bytes` and closes.
+fn run_against(bytes: &[u8]) -> Result<(), MeshError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
@@ -53,16 +53,16 @@ fn good_call() -> Vec<u8> {
 }
 
 #[test]
-fn a_peer_that_keeps_the_protocol_is_understood() {
+fn a_peer_that_follows_the_protocol_is_accepted() {
     // Both messages are half the tensor; one of them in two frames.
     let half = vec![0; 2 * COUNT];
     let (begin, end) = half.split_at(400);
     let frames = [begin, end, &half].map(|body| frame(Kind::Data, 1, body));
-    meet(&[good_call(), frames.concat()].concat()).unwrap();
+    run_against(&[good_call(), frames.concat()].concat()).unwrap();
 }
 
 #[test]
-fn breaches_are_named() {
+fn protocol_violations_are_reported() {
     let data = |len| frame(Kind::Data, 1, &vec![0; len]);
     for (what, bytes) in [
         ("no frame", vec![9; 8]),
@@ -76,17 +76,17 @@ fn breaches_are_named() {
         ("a piece of an element", [good_call(), data(6)].concat()),
         ("more data than planned", [good_call(), data(2 * COUNT), data(2 * COUNT), data(4)].concat()),
     ] {
-        match meet(&bytes) {
-            Err(MeshError::Protocol { rank: 1, what: said }) => assert_eq!(said, what),
-            // The call was over when the surplus came.
+        match run_against(&bytes) {
+            Err(MeshError::Protocol { rank: 1, what: reported }) => assert_eq!(reported, what),
+            // The call was complete when the surplus arrived.
             Ok(()) => assert_eq!(what, "more data than planned"),
             other => panic!("{what}: {other:?}"),
         }
     }
     let other = MeshCall { count: 3, ..call() };
-    let error = meet(&frame(Kind::Call, 1, &other.to_bytes())).unwrap_err();
+    let error = run_against(&frame(Kind::Call, 1, &other.to_bytes())).unwrap_err();
     assert!(matches!(error, MeshError::Mismatch { rank: 1, theirs, .. } if theirs == other), "{error}");
-    assert!(matches!(meet(&good_call()), Err(MeshError::PeerLost { rank: 1, why: Loss::Closed })));
+    assert!(matches!(run_against(&good_call()), Err(MeshError::PeerLost { rank: 1, why: Loss::Closed })));
 }
 
 fn piece() -> impl Strategy<Value = Vec<u8>> {
@@ -110,8 +110,8 @@ proptest! {
 
     #[test]
     fn anything_else_ends_in_an_error(pieces in proptest::collection::vec(piece(), 0..6)) {
-        // Only whole elements that make up both messages end well.
-        if meet(&pieces.concat()).is_ok() {
+        // A call succeeds only with whole elements for both messages.
+        if run_against(&pieces.concat()).is_ok() {
             prop_assert!(pieces.concat().len() >= 4 * COUNT);
         }
     }

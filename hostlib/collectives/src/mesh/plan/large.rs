@@ -45,7 +45,7 @@ pub(super) fn reduce_scatter(plan: &mut MeshPlan, shape: &Shape) {
     }
 }
 
-/// Everyone's part goes round once.
+/// Every rank's part goes round once.
 pub(super) fn all_gather(plan: &mut MeshPlan, shape: &Shape) {
     let (next, previous, len) = (shape.after(1), shape.before(1), shape.bytes());
     plan.copies.push((input(0), output(shape.rank * len), len));
@@ -94,7 +94,7 @@ pub(super) fn broadcast(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     }
 }
 
-/// Straight to everyone, each rank beginning with its successor.
+/// Directly to every rank, each beginning with its successor.
 pub(super) fn all_to_all(plan: &mut MeshPlan, shape: &Shape) {
     let (n, len) = (shape.world, shape.bytes());
     // In place, arrivals overwrite what has still to be sent.

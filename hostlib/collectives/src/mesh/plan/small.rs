@@ -2,7 +2,7 @@
 
 use super::{Gate, MeshPlan, Shape, input, output, scratch};
 
-/// Recursive doubling: log2(n) exchanges of the whole tensor. Ranks beyond a power of two hand theirs to a neighbour first and
+/// Recursive doubling: log2(n) exchanges of the whole tensor. Ranks beyond a power of two send theirs to an adjacent rank first and
 /// get the result from it. Folds commute to the bit, so both sides of an exchange compute the same.
 pub(super) fn all_reduce(plan: &mut MeshPlan, shape: &Shape) {
     let (n, rank, len) = (shape.world, shape.rank, shape.bytes());
@@ -13,7 +13,7 @@ pub(super) fn all_reduce(plan: &mut MeshPlan, shape: &Shape) {
         plan.store(rank - 1, output(0), len, Gate::Open);
         return;
     }
-    // Each round's value has a place of its own, because the one before is still being sent.
+    // Each round's value has memory of its own, because the one before is still being sent.
     plan.scratch = rounds * len;
     let mut mine = (scratch(0), Gate::Open);
     let position = if rank < 2 * extra {
@@ -37,7 +37,7 @@ pub(super) fn all_reduce(plan: &mut MeshPlan, shape: &Shape) {
     }
 }
 
-/// Straight to the root, which folds in order of distance.
+/// Directly to the root, which reduces in order of distance.
 pub(super) fn reduce(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     let len = shape.bytes();
     if shape.rank != root {
@@ -71,7 +71,7 @@ pub(super) fn broadcast(plan: &mut MeshPlan, shape: &Shape, root: usize) {
     }
 }
 
-/// Straight to everyone.
+/// Directly to every rank.
 pub(super) fn all_gather(plan: &mut MeshPlan, shape: &Shape) {
     let len = shape.bytes();
     plan.copies.push((input(0), output(shape.rank * len), len));

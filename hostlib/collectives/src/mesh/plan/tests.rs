@@ -1,5 +1,5 @@
 //! Plans against a direct model: all ranks' plans run in one process, their messages cut and interleaved at random, and the
-//! outputs are compared with what each collective promises.
+//! outputs are compared with each collective's definition.
 
 use std::collections::VecDeque;
 
@@ -26,22 +26,22 @@ struct Rank {
 }
 
 impl Rank {
-    fn memory(&mut self, place: Offset) -> (&mut Vec<u8>, usize) {
-        match place.area {
-            Area::Scratch => (&mut self.scratch, place.at),
-            Area::Input if !self.in_place => (&mut self.input, place.at),
-            Area::Input => (&mut self.output, place.at + self.input_at),
-            Area::Output => (&mut self.output, place.at + self.output_at),
+    fn memory(&mut self, offset: Offset) -> (&mut Vec<u8>, usize) {
+        match offset.area {
+            Area::Scratch => (&mut self.scratch, offset.at),
+            Area::Input if !self.in_place => (&mut self.input, offset.at),
+            Area::Input => (&mut self.output, offset.at + self.input_at),
+            Area::Output => (&mut self.output, offset.at + self.output_at),
         }
     }
 
-    fn read(&mut self, place: Offset, from: usize, len: usize) -> Vec<u8> {
-        let (memory, at) = self.memory(place);
+    fn read(&mut self, offset: Offset, from: usize, len: usize) -> Vec<u8> {
+        let (memory, at) = self.memory(offset);
         memory[at + from..at + from + len].to_vec()
     }
 
-    fn write(&mut self, place: Offset, from: usize, bytes: &[u8]) {
-        let (memory, at) = self.memory(place);
+    fn write(&mut self, offset: Offset, from: usize, bytes: &[u8]) {
+        let (memory, at) = self.memory(offset);
         memory[at + from..at + from + bytes.len()].copy_from_slice(bytes);
     }
 
@@ -177,20 +177,20 @@ fn sizes(collective: MeshCollective, shape: &Shape) -> (usize, usize, usize, usi
     }
 }
 
-/// What rank `rank` brings as its element `at`.
-fn brought(rank: usize, at: usize) -> u16 {
+/// What rank `rank` contributes as its element `at`.
+fn contributed(rank: usize, at: usize) -> u16 {
     (rank * 7919 + at * 31 + 1) as u16
 }
 
 fn expected(collective: MeshCollective, shape: &Shape, at: usize) -> u16 {
     let (n, count) = (shape.world, shape.count);
-    let sum = |at: usize| (0..n).fold(0u16, |sum, rank| sum.wrapping_add(brought(rank, at)));
+    let sum = |at: usize| (0..n).fold(0u16, |sum, rank| sum.wrapping_add(contributed(rank, at)));
     match collective {
         MeshCollective::AllReduce | MeshCollective::Reduce { .. } => sum(at),
-        MeshCollective::Broadcast { root } => brought(usize::from(root), at),
-        MeshCollective::AllGather => brought(at / count, at % count),
+        MeshCollective::Broadcast { root } => contributed(usize::from(root), at),
+        MeshCollective::AllGather => contributed(at / count, at % count),
         MeshCollective::ReduceScatter => sum(shape.rank * count + at),
-        MeshCollective::AllToAll => brought(at / count, shape.rank * count + at % count),
+        MeshCollective::AllToAll => contributed(at / count, shape.rank * count + at % count),
         MeshCollective::Barrier | MeshCollective::Agreement => 0,
     }
 }
@@ -201,7 +201,7 @@ fn model(collective: MeshCollective, world: usize, count: usize, in_place: bool,
         .map(|rank| {
             let plan = MeshPlan::new(collective, shape(rank));
             let (inputs, outputs, input_at, output_at) = sizes(collective, &shape(rank));
-            let input: Vec<u8> = (0..inputs).flat_map(|at| brought(rank, at).to_ne_bytes()).collect();
+            let input: Vec<u8> = (0..inputs).flat_map(|at| contributed(rank, at).to_ne_bytes()).collect();
             let mut output = vec![0xee; ELEMENT * if in_place { inputs.max(outputs) } else { outputs }];
             let (input_at, output_at) = (ELEMENT * input_at, ELEMENT * output_at);
             if in_place {
@@ -234,7 +234,7 @@ fn check(collective: MeshCollective, world: usize, count: usize, in_place: bool,
     model.expect_done();
     for (number, rank) in model.ranks.iter().enumerate() {
         let what =
-            format!("{collective:?} of {count}, rank {number} of {world}, in place {in_place}, seed {seed}");
+            format!("{collective:?} of {count}, rank {number} of {world}, in offset {in_place}, seed {seed}");
         let (_, outputs, _, _) = sizes(collective, &shape(number));
         if collective.root().is_some_and(|root| {
             matches!(collective, MeshCollective::Reduce { .. }) && usize::from(root) != number
@@ -279,7 +279,7 @@ fn collectives(world: usize) -> Vec<MeshCollective> {
 }
 
 #[test]
-fn small_plans_keep_their_promise_for_every_world_up_to_17() {
+fn small_plans_are_correct_for_every_world_up_to_17() {
     for world in 1..=17 {
         for collective in collectives(world) {
             for count in [0, 1, world - 1, world, 3 * world + 1] {
@@ -292,7 +292,7 @@ fn small_plans_keep_their_promise_for_every_world_up_to_17() {
 }
 
 #[test]
-fn large_plans_keep_their_promise_for_every_world_up_to_17() {
+fn large_plans_are_correct_for_every_world_up_to_17() {
     for world in 1..=17 {
         for collective in collectives(world) {
             let parted = matches!(collective, MeshCollective::ReduceScatter | MeshCollective::AllToAll);
@@ -305,7 +305,7 @@ fn large_plans_keep_their_promise_for_every_world_up_to_17() {
 }
 
 #[test]
-fn chains_of_reductions_reuse_their_slots_in_time() {
+fn chains_of_reductions_reuse_their_slots_safely() {
     // Twelve segments through four slots.
     for seed in 0..3 {
         check(MeshCollective::Reduce { root: 1 }, 4, 12 * 128 * 1024 - 5, false, seed);
@@ -347,7 +347,7 @@ fn no_rank_ends_before_every_rank_has_begun() {
 }
 
 #[test]
-fn a_ring_moves_the_least_bytes_there_are() {
+fn a_ring_transfers_the_minimum_of_bytes() {
     let (world, count) = (5, 50_000);
     let model = check(MeshCollective::AllReduce, world, count, true, 3);
     for (rank, wires) in model.wires.iter().enumerate() {
@@ -357,7 +357,7 @@ fn a_ring_moves_the_least_bytes_there_are() {
 }
 
 #[test]
-fn everyone_but_recursive_doubling_tells_the_next_rank_at_once() {
+fn every_plan_but_recursive_doubling_sends_to_the_next_rank_at_once() {
     for world in 2..=17 {
         for collective in collectives(world) {
             for count in [1, 40_000] {

@@ -24,7 +24,7 @@ fn element(dtype: DType, random: &mut SmallRng) -> Vec<u8> {
     }
 }
 
-/// What a rank brings, the same wherever it is computed.
+/// The tensor of a rank, a function of its arguments alone.
 fn tensor(dtype: DType, rank: u16, count: usize) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(u64::from(rank) << 32 | count as u64);
     let mut bytes = vec![0; count * dtype.size()];
@@ -196,7 +196,7 @@ fn all_ranks_have_the_same_bits_whatever_the_values() {
 }
 
 #[test]
-fn a_ring_moves_the_bytes_it_must_and_few_more() {
+fn a_ring_transfers_few_bytes_more_than_the_bound() {
     let (world, len) = (4u16, 1 << 20);
     for sent in meshes(world, MeshConfig::default(), move |mut mesh| {
         let mut tensor = vec![0; len];
@@ -226,7 +226,7 @@ fn strings_of_different_lengths() {
 }
 
 #[test]
-fn groups_have_meshes_of_their_own() {
+fn subgroups_have_meshes_of_their_own() {
     meshes(5, MeshConfig::default(), |mut mesh| {
         // Twice, with calls on the whole mesh between, so that counts of operations on links drift apart.
         for _ in 0..2 {
@@ -246,13 +246,13 @@ fn groups_have_meshes_of_their_own() {
 }
 
 #[test]
-fn ranks_on_one_host_know_each_other() {
+fn local_ranks_are_those_of_the_host() {
     let all = meshes(3, MeshConfig::default(), |mesh| mesh.local_ranks());
     assert_eq!(all, vec![vec![0, 1, 2]; 3]);
 }
 
 #[test]
-fn ranks_that_come_late_are_waited_for() {
+fn stragglers_are_awaited() {
     meshes(3, MeshConfig::default(), |mut mesh| {
         if mesh.rank() == 1 {
             // The others have begun, as far as they get, before this rank does.

@@ -1,4 +1,4 @@
-//! Disagreement, death, silence, abort, strangers: a typed error on every rank, in bounded time.
+//! Disagreement, death, silence, abort, intruders: a typed error on every rank, in bounded time.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -12,9 +12,6 @@ use netfold_collectives::mesh::{
 use netfold_collectives::{Buffers, DType, ReduceOp};
 
 use crate::mesh::group::{HANG, Memory, meshes, ranks};
-
-/// More than enough for what must happen at once.
-const PROMPT: Duration = Duration::from_secs(5);
 
 fn call(
     mesh: &mut Mesh,
@@ -52,15 +49,13 @@ fn pairs() -> Vec<Pair> {
 }
 
 #[test]
-fn different_calls_are_told_to_every_rank() {
+fn a_mismatch_is_reported_on_every_rank() {
     for world in [2, 3, 4, 5] {
         for pair in pairs() {
             let results = meshes(world, MeshConfig::default(), move |mut mesh| {
                 let (collective, dtype, op, len) = pair[usize::from(mesh.rank() == world - 1)];
                 let len = len / usize::from(world) * usize::from(world) * 4;
-                let before = Instant::now();
                 let error = call(&mut mesh, collective, dtype, op, len).unwrap_err();
-                assert!(before.elapsed() < PROMPT);
                 (error, call(&mut mesh, collective, dtype, op, len).unwrap_err())
             });
             for (rank, (error, later)) in results.into_iter().enumerate() {
@@ -79,7 +74,7 @@ fn different_calls_are_told_to_every_rank() {
 }
 
 #[test]
-fn a_rank_that_goes_is_named_on_every_other() {
+fn a_rank_that_leaves_is_reported_on_every_other() {
     for world in [2, 3, 4, 8] {
         for len in [64, 16 << 20] {
             let results = meshes(world, MeshConfig::default(), move |mut mesh| {
@@ -87,10 +82,8 @@ fn a_rank_that_goes_is_named_on_every_other() {
                 if mesh.rank() == 1 {
                     return None;
                 }
-                let before = Instant::now();
                 let error =
                     call(&mut mesh, MeshCollective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap_err();
-                assert!(before.elapsed() < PROMPT);
                 Some(error)
             });
             for error in results.into_iter().flatten() {
@@ -101,22 +94,22 @@ fn a_rank_that_goes_is_named_on_every_other() {
 }
 
 #[test]
-fn a_rank_that_dies_amid_a_call_is_named_on_every_other() {
+fn a_rank_that_aborts_during_a_call_is_reported_on_every_other() {
     for collective in
         [MeshCollective::AllReduce, MeshCollective::Broadcast { root: 0 }, MeshCollective::ReduceScatter]
     {
         let results = meshes(4, MeshConfig::default(), move |mut mesh| {
             let aborter = mesh.aborter();
             let (begun, begins) = mpsc::channel();
-            let killer = thread::spawn(move || {
-                let is_killer: bool = begins.recv().unwrap();
-                if is_killer {
+            let aborting_thread = thread::spawn(move || {
+                let aborts: bool = begins.recv().unwrap();
+                if aborts {
                     thread::sleep(Duration::from_millis(30));
                     aborter.abort();
                 }
             });
             begun.send(mesh.rank() == 2).unwrap();
-            // Until it fails: whatever the time the abort takes to come, it meets a call.
+            // Until it fails: the abort interrupts some call, whenever it arrives.
             let before = Instant::now();
             let error = loop {
                 if let Err(error) = call(&mut mesh, collective, DType::F32, ReduceOp::Sum, 8 << 20) {
@@ -124,7 +117,7 @@ fn a_rank_that_dies_amid_a_call_is_named_on_every_other() {
                 }
                 assert!(before.elapsed() < HANG);
             };
-            killer.join().unwrap();
+            aborting_thread.join().unwrap();
             error
         });
         for (rank, error) in results.iter().enumerate() {
@@ -144,23 +137,21 @@ fn a_rank_that_dies_amid_a_call_is_named_on_every_other() {
 
 #[test]
 fn an_abort_ends_a_blocked_call() {
-    let late = Arc::new(Mutex::new(()));
-    let guard = late.clone();
+    let lock = Arc::new(Mutex::new(()));
+    let guard = lock.clone();
     let held = guard.lock().unwrap();
     let (aborted, others) = mpsc::channel::<()>();
     let others = Mutex::new(others);
-    let late_one = late;
+    let straggler_lock = lock;
     let waiter = thread::spawn(move || {
         meshes(2, MeshConfig::default(), move |mut mesh| {
             if mesh.rank() == 1 {
-                drop(late_one.lock().unwrap());
+                drop(straggler_lock.lock().unwrap());
                 return mesh.barrier().unwrap_err();
             }
             let aborter = mesh.aborter();
             let remote = thread::spawn(move || aborter.abort());
-            let before = Instant::now();
             let error = mesh.barrier().unwrap_err();
-            assert!(before.elapsed() < PROMPT);
             remote.join().unwrap();
             aborted.send(()).unwrap();
             error
@@ -174,13 +165,13 @@ fn an_abort_ends_a_blocked_call() {
 }
 
 #[test]
-fn a_silent_rank_is_lost_after_a_while() {
+fn a_silent_rank_is_lost_after_the_stall_timeout() {
     let mut config = MeshConfig::default();
     config.stall_timeout = Duration::from_millis(300);
     let done = Arc::new(std::sync::Barrier::new(3));
     let errors = meshes(3, config, move |mut mesh| {
         let result = (mesh.rank() != 2).then(|| mesh.barrier().unwrap_err());
-        // The silent one lives until the others have given up.
+        // The silent rank keeps its mesh until the others have given up.
         done.wait();
         result
     });
@@ -190,7 +181,7 @@ fn a_silent_rank_is_lost_after_a_while() {
 }
 
 #[test]
-fn a_deadline_is_kept() {
+fn a_deadline_is_respected() {
     let done = Arc::new(std::sync::Barrier::new(2));
     meshes(2, MeshConfig::default(), move |mut mesh| {
         if mesh.rank() == 0 {
@@ -204,7 +195,7 @@ fn a_deadline_is_kept() {
 }
 
 #[test]
-fn what_is_refused_leaves_the_mesh_as_it_was() {
+fn a_refused_call_leaves_the_mesh_usable() {
     meshes(2, MeshConfig::default(), |mut mesh| {
         let is_odd = mesh.rank() == 1;
         if is_odd {
@@ -229,19 +220,19 @@ fn what_is_refused_leaves_the_mesh_as_it_was() {
     });
 }
 
-/// Where a rank listens, out of what it tells the others: version, token (16), port (2), 4, address.
+/// The address where a rank listens, from its introduction: version, token (16), port (2), 4, address.
 fn listener_of(introduction: &[u8]) -> SocketAddr {
     let port = u16::from_le_bytes([introduction[17], introduction[18]]);
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// An exchange that lets strangers at the listeners before the ranks themselves.
-struct Overheard<E> {
+/// An exchange that makes unauthenticated connections to the listeners before the ranks connect.
+struct IntrudedExchange<E> {
     inner: E,
-    strangers: Vec<TcpStream>,
+    intruders: Vec<TcpStream>,
 }
 
-impl<E: Exchange> Exchange for Overheard<E> {
+impl<E: Exchange> Exchange for IntrudedExchange<E> {
     fn rank(&self) -> u16 {
         self.inner.rank()
     }
@@ -254,31 +245,30 @@ impl<E: Exchange> Exchange for Overheard<E> {
         let all = self.inner.all_gather(mine)?;
         for introduction in all.iter().filter(|bytes| !bytes.is_empty()) {
             let addr = listener_of(introduction);
-            // One says nothing, one says nonsense, one knows the form but no token.
-            self.strangers.push(TcpStream::connect(addr).unwrap());
-            let mut talker = TcpStream::connect(addr).unwrap();
-            talker.write_all(&[0xa5; 4096]).unwrap();
-            self.strangers.push(talker);
+            // Some send nothing: so many that the connect timeout would pass if each were awaited for its hello timeout. One sends
+            // garbage, one a well-formed hello without the token.
+            self.intruders.extend((0..8).map(|_| TcpStream::connect(addr).unwrap()));
+            let mut garbage = TcpStream::connect(addr).unwrap();
+            garbage.write_all(&[0xa5; 4096]).unwrap();
+            self.intruders.push(garbage);
             let mut forger = TcpStream::connect(addr).unwrap();
             let mut hello = [0u8; 48];
             hello[..8].copy_from_slice(b"nfmesh \x01");
             hello[40] = 2;
             forger.write_all(&hello).unwrap();
-            self.strangers.push(forger);
+            self.intruders.push(forger);
         }
         Ok(all)
     }
 }
 
 #[test]
-fn strangers_neither_join_nor_disturb() {
+fn unauthenticated_connections_neither_join_nor_disturb() {
     let memory = Memory::default();
     ranks(3, move |rank| {
-        let before = Instant::now();
-        let mut exchange = Overheard { inner: memory.exchange(rank, 3), strangers: Vec::new() };
+        let mut exchange = IntrudedExchange { inner: memory.exchange(rank, 3), intruders: Vec::new() };
         let mut mesh = Mesh::connect(&mut exchange, MeshConfig::default()).unwrap();
-        assert!(before.elapsed() < PROMPT);
-        assert!(!exchange.strangers.is_empty());
+        assert!(!exchange.intruders.is_empty());
         let mut sum = [1];
         mesh.all_reduce(DType::U8, ReduceOp::Sum, &mut sum).unwrap();
         assert_eq!(sum, [3]);
@@ -286,7 +276,7 @@ fn strangers_neither_join_nor_disturb() {
 }
 
 #[test]
-fn a_rank_that_never_links_is_named() {
+fn a_rank_that_does_not_connect_is_reported() {
     let memory = Memory::default();
     let errors = ranks(2, move |rank| {
         let mut exchange = memory.exchange(rank, 2);

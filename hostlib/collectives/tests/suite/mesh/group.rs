@@ -10,32 +10,32 @@ use netfold_collectives::mesh::{Exchange, FnExchange, Mesh, MeshConfig};
 pub(crate) const HANG: Duration = Duration::from_secs(90);
 
 #[derive(Default)]
-struct Board {
-    rounds: Vec<Vec<Option<Vec<u8>>>>,
+struct Rounds {
+    all: Vec<Vec<Option<Vec<u8>>>>,
 }
 
 /// Where ranks leave their strings.
 #[derive(Clone, Default)]
-pub(crate) struct Memory(Arc<(Mutex<Board>, Condvar)>);
+pub(crate) struct Memory(Arc<(Mutex<Rounds>, Condvar)>);
 
 impl Memory {
     pub(crate) fn exchange(&self, rank: u16, world: u16) -> impl Exchange + use<> {
         let shared = self.0.clone();
         let mut round = 0;
         FnExchange::new(rank, world, move |mine: &[u8]| {
-            let (board, changed) = &*shared;
-            let mut board = board.lock().unwrap();
-            if board.rounds.len() <= round {
-                board.rounds.push(vec![None; usize::from(world)]);
+            let (rounds, changed) = &*shared;
+            let mut rounds = rounds.lock().unwrap();
+            if rounds.all.len() <= round {
+                rounds.all.push(vec![None; usize::from(world)]);
             }
-            board.rounds[round][usize::from(rank)] = Some(mine.to_vec());
+            rounds.all[round][usize::from(rank)] = Some(mine.to_vec());
             changed.notify_all();
             let until = Instant::now() + HANG;
-            while board.rounds[round].iter().any(Option::is_none) {
+            while rounds.all[round].iter().any(Option::is_none) {
                 let left = until.checked_duration_since(Instant::now()).ok_or("a rank is missing")?;
-                board = changed.wait_timeout(board, left).unwrap().0;
+                rounds = changed.wait_timeout(rounds, left).unwrap().0;
             }
-            let all = board.rounds[round].iter().flatten().cloned().collect();
+            let all = rounds.all[round].iter().flatten().cloned().collect();
             round += 1;
             Ok(all)
         })

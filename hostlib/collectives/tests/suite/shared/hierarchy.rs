@@ -1,4 +1,4 @@
-//! All-reduces with a network stage behind the leader, which here is a thread that works on segments in its own time.
+//! All-reduces with a network stage behind the leader, here a thread that works on segments asynchronously.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -8,7 +8,7 @@ use netfold_collectives::{DType, ReduceOp};
 
 use crate::shared::ranks::{config, fold, group, tensor};
 
-/// Another host that has the same fold: the network's result is twice what it is given.
+/// Another host with the same sum: the network's result is twice what it is given.
 struct Twin {
     work: Option<Sender<Segment>>,
     done: Receiver<usize>,
@@ -26,7 +26,7 @@ impl Twin {
         let (outbox, done) = channel();
         let thread = std::thread::spawn(move || {
             for mut segment in inbox {
-                // SAFETY: between start and finish, and this is the only thread that looks.
+                // SAFETY: between start and finish, and no other thread accesses it.
                 #[expect(unsafe_code, reason = "what a network does")]
                 let bytes = unsafe { segment.bytes_mut() };
                 let copy = bytes.to_vec();
@@ -65,7 +65,7 @@ impl Network for Twin {
 
     fn finish(&mut self, index: usize) -> Result<(), Vec<u8>> {
         if self.fails_at == Some(index) {
-            return Err(b"switch 10.0.0.1 is gone".to_vec());
+            return Err(b"switch 10.0.0.1 is unreachable".to_vec());
         }
         assert_eq!(index, self.finished, "in order");
         assert_eq!(self.done.recv().unwrap(), self.started[index].0);
@@ -79,7 +79,7 @@ impl Network for Twin {
     }
 }
 
-/// What ranks other than the leader pass.
+/// The network argument of ranks other than the leader.
 struct Nothing;
 
 impl Network for Nothing {
@@ -95,7 +95,7 @@ impl Network for Nothing {
 }
 
 #[test]
-fn the_network_replaces_the_fold() {
+fn the_network_replaces_the_sum() {
     for world in [1u16, 2, 3, 4, 8] {
         for count in [0usize, 1, 1000, 1025, 3 * 1024, 20_000, 100_001] {
             let tensors: Vec<_> = (0..world).map(|rank| tensor(DType::I32, count, u64::from(rank))).collect();
@@ -104,7 +104,7 @@ fn the_network_replaces_the_fold() {
             group(config(world), world, |mut shared| {
                 for _ in 0..2 {
                     let mut bytes = tensors[usize::from(shared.local_rank())].clone();
-                    // The leader divides averages by all ranks there are, so here they are sums.
+                    // The leader divides averages by the number of all ranks, so here they are sums.
                     if shared.local_rank() != 0 {
                         shared
                             .hierarchical_all_reduce(DType::I32, ReduceOp::Avg, &mut bytes[..], &mut Nothing)
@@ -129,7 +129,7 @@ fn the_network_replaces_the_fold() {
 }
 
 #[test]
-fn a_failing_network_fails_on_every_rank_with_its_reason() {
+fn a_network_failure_is_reported_on_every_rank() {
     for fails_at in [0, 7, 24] {
         group(config(4), 4, |mut shared| {
             let mut bytes = vec![1; 100_000];
@@ -142,7 +142,7 @@ fn a_failing_network_fails_on_every_rank_with_its_reason() {
             } else {
                 shared.hierarchical_all_reduce(DType::I32, ReduceOp::Sum, &mut bytes[..], &mut Nothing)
             };
-            let is_it = |result: &Result<(), SharedError>| matches!(result, Err(SharedError::Network { message }) if message == b"switch 10.0.0.1 is gone");
+            let is_it = |result: &Result<(), SharedError>| matches!(result, Err(SharedError::Network { message }) if message == b"switch 10.0.0.1 is unreachable");
             assert!(is_it(&result), "{result:?}");
             assert!(is_it(&shared.barrier()), "for good");
         });

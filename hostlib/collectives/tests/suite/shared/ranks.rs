@@ -1,4 +1,4 @@
-//! Groups of threads, tensors, and what a collective should make of them.
+//! Groups of threads, tensors, and the expected results of collectives.
 
 use std::thread;
 use std::time::Duration;
@@ -6,13 +6,16 @@ use std::time::Duration;
 use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 use netfold_collectives::{DType, ReduceOp};
 
-/// Runs `rank` on a thread for each seat of a group; returns what they return, in order of rank.
+/// Longer than any test takes; a hang fails instead of lasting.
+pub(crate) const HANG: Duration = Duration::from_secs(60);
+
+/// Runs `rank` on a thread for each rank of a group; returns what they return, in order of rank.
 pub(crate) fn group<T: Send>(
     config: SharedConfig,
     world: u16,
     rank: impl Fn(SharedGroup) -> T + Sync,
 ) -> Vec<T> {
-    let (zero, handle) = SharedGroup::create(config.join_timeout(Duration::from_secs(20))).unwrap();
+    let (zero, handle) = SharedGroup::create(config.join_timeout(HANG)).unwrap();
     let bytes = handle.to_bytes();
     thread::scope(|scope| {
         let (rank, bytes) = (&rank, &bytes);
@@ -21,8 +24,8 @@ pub(crate) fn group<T: Send>(
                 scope.spawn(move || {
                     let mut shared =
                         SharedGroup::join(&SharedHandle::from_bytes(bytes).unwrap(), local_rank).unwrap();
-                    shared.set_join_timeout(Duration::from_secs(20));
-                    shared.set_stall_timeout(Duration::from_secs(20));
+                    shared.set_join_timeout(HANG);
+                    shared.set_stall_timeout(HANG);
                     rank(shared)
                 })
             })
@@ -35,7 +38,7 @@ pub(crate) fn group<T: Send>(
 
 /// A short segment, so that small tensors take many.
 pub(crate) fn config(world: u16) -> SharedConfig {
-    SharedConfig::new(world).segment_bytes(4096).stall_timeout(Duration::from_secs(20))
+    SharedConfig::new(world).segment_bytes(4096).stall_timeout(HANG)
 }
 
 /// Bytes that differ by seed and position, and are ordinary numbers in every type.
@@ -58,7 +61,7 @@ pub(crate) fn tensor(dtype: DType, count: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// The fold of tensors from the left, divided for averages.
+/// The reduction of tensors from the left, divided for averages.
 pub(crate) fn fold(dtype: DType, op: ReduceOp, tensors: &[Vec<u8>]) -> Vec<u8> {
     let mut sum = tensors[0].clone();
     for tensor in &tensors[1..] {

@@ -30,7 +30,11 @@ fn too_little_room() {
     };
     match output {
         Ok(output) if output.status.success() => {
-            assert!(String::from_utf8_lossy(&output.stdout).contains("no room: told"), "{}", text(&output));
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains("no room: reported"),
+                "{}",
+                text(&output)
+            );
         }
         Ok(output) if String::from_utf8_lossy(&output.stdout).contains("test result") => {
             panic!("{}", text(&output))
@@ -50,5 +54,5 @@ fn inside() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
     // A smaller one fits.
     drop(SharedGroup::create(SharedConfig::new(4).directory(&directory).segment_bytes(4096)).unwrap());
-    println!("\nno room: told");
+    println!("\nno room: reported");
 }
