@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use netfold_collectives::mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
 use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
-use netfold_control::Mode;
-use netfold_proto::Tolerance;
 
-use crate::builder::Builder;
+use crate::attach::Attacher;
 use crate::communicator::{Communicator, HostThread, Parts};
+use crate::config::JobConfig;
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
 use crate::host::{Fabric, HostEngine, SingleRank};
@@ -25,9 +24,7 @@ use crate::lower::OpContext;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathCell};
 use crate::peers::Peers;
-use crate::quantize::Rounding;
 use crate::shutdown::ShutdownState;
-use crate::split::InheritedConfig;
 use crate::start::start_trees;
 use crate::tree_set::TreeSet;
 
@@ -36,48 +33,12 @@ use std::sync::Arc;
 /// How long a switch is given to admit ranks that all ask at the same moment, where there is another way.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What must be the same on all ranks.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) mode: Mode,
-    /// May differ between ranks.
-    pub(crate) rounding: Rounding,
-    pub(crate) tolerance: Tolerance,
-    pub(crate) classes: u8,
-    pub(crate) trees: u8,
-    pub(crate) small: usize,
-    /// This rank's host, where the caller names it; differs between ranks.
-    pub(crate) host: Option<String>,
-    pub(crate) shared_memory: bool,
-    pub(crate) fall_back: bool,
-    /// Whether a switch is configured.
-    pub(crate) switch: bool,
-    pub(crate) join_timeout: Duration,
-    pub(crate) stall_timeout: Duration,
-}
-
-impl Settings {
-    /// In words, compared between ranks.
-    fn describe(&self) -> String {
-        let yes = |on: bool| if on { "yes" } else { "no" };
-        format!(
-            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
-            env!("CARGO_PKG_VERSION"),
-            self.mode,
-            self.classes,
-            self.trees,
-            self.small,
-            yes(self.switch),
-            yes(self.shared_memory),
-            yes(self.fall_back)
-        )
-    }
-}
-
 /// The ranks of a job, linked.
 struct Assembly {
     mesh: Mesh,
-    settings: Settings,
+    config: Arc<JobConfig>,
+    /// Whether a switch is configured.
+    has_switch: bool,
     all_ranks: Ranks,
     /// Ranks of this host, this one among them; alone, where memory is not shared.
     local: Ranks,
@@ -89,32 +50,27 @@ struct Assembly {
 }
 
 /// Builds a communicator over whatever path the ranks agree on.
-pub(crate) fn assemble(
-    mut builder: Builder,
-    exchange: &mut dyn Exchange,
-    settings: Settings,
-) -> Result<Communicator, Error> {
-    let mut assembly = Assembly::link(exchange, settings)?;
+pub(crate) fn assemble(mut attacher: Attacher, exchange: &mut dyn Exchange) -> Result<Communicator, Error> {
+    let mut assembly = Assembly::link(exchange, Arc::clone(&attacher.config), attacher.has_switch())?;
     assembly.share_memory()?;
     let rank = assembly.mesh.rank();
     let is_leader = assembly.leaders.contains(&rank);
     let shutdown = ShutdownState::default();
     let (links, network) = if is_leader && assembly.leaders.len() > 1 {
-        let (links, network) = assembly.attach_leaders(&mut builder)?;
+        let (links, network) = assembly.attach_leaders(&mut attacher)?;
         (Some(links), network)
     } else {
         (None, Network::None)
     };
     let path = assembly.announce(network)?;
     if let Network::Ring { reason } = &path.network
-        && assembly.settings.switch
-        && !assembly.settings.fall_back
+        && assembly.has_switch
+        && !assembly.config.fall_back
     {
         return Err(Error::NoSwitch { reason: reason.clone() });
     }
     log::info!("rank {rank} of {}: {path}", assembly.all_ranks.len());
-    let inherited = builder.inherited(Some(assembly.mesh.local_ip()));
-    assembly.build(links, PathCell::new(path), (shutdown, inherited))
+    assembly.build(links, PathCell::new(path), (shutdown, attacher.config))
 }
 
 /// What a leader has for the network.
@@ -128,24 +84,25 @@ struct LeaderLinks {
 }
 
 impl Assembly {
-    fn link(exchange: &mut dyn Exchange, settings: Settings) -> Result<Self, Error> {
+    fn link(exchange: &mut dyn Exchange, config: Arc<JobConfig>, has_switch: bool) -> Result<Self, Error> {
         let all_ranks: Ranks = (0..exchange.world()).collect();
-        let mut config = MeshConfig::default();
-        config.connect_timeout = settings.join_timeout;
-        config.stall_timeout = settings.stall_timeout;
-        config.host = settings.host.as_deref().map(HostId::named);
-        let mesh = Mesh::connect(exchange, config).map_err(|error| mesh_error(error, &all_ranks))?;
+        let mut mesh_config = MeshConfig::default();
+        mesh_config.connect_timeout = config.join_timeout;
+        mesh_config.stall_timeout = config.stall_timeout();
+        mesh_config.host = config.host.as_deref().map(HostId::named);
+        let mesh = Mesh::connect(exchange, mesh_config).map_err(|error| mesh_error(error, &all_ranks))?;
         let rank = mesh.rank();
         let mut assembly = Self {
             mesh,
-            settings,
+            config,
+            has_switch,
             local: vec![rank],
             leaders: all_ranks.clone(),
             all_ranks,
             shared: None,
             sharing_error: None,
         };
-        let mine = assembly.settings.describe();
+        let mine = assembly.config.describe(has_switch);
         for (rank, theirs) in assembly.gather(mine.as_bytes())?.into_iter().enumerate() {
             if theirs != mine.as_bytes() {
                 let theirs = String::from_utf8_lossy(&theirs).into_owned();
@@ -157,7 +114,7 @@ impl Assembly {
 
     /// Every rank's bytes, by rank.
     fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        let deadline = Instant::now() + self.settings.join_timeout;
+        let deadline = Instant::now() + self.config.join_timeout;
         self.mesh.all_gather_bytes(mine, deadline).map_err(|error| mesh_error(error, &self.all_ranks))
     }
 
@@ -169,7 +126,7 @@ impl Assembly {
         };
         let local = on(&hosts[usize::from(self.mesh.rank())]);
         let most = hosts.iter().map(|host| on(host).len()).max().unwrap_or(1);
-        if !self.settings.shared_memory || most == 1 {
+        if !self.config.shared_memory || most == 1 {
             return Ok(());
         }
         let leaders: Ranks = self
@@ -180,8 +137,8 @@ impl Assembly {
             .collect();
         let leads = local[0] == self.mesh.rank();
         let config = SharedConfig::new(local.len() as u16)
-            .join_timeout(self.settings.join_timeout)
-            .stall_timeout(self.settings.stall_timeout);
+            .join_timeout(self.config.join_timeout)
+            .stall_timeout(self.config.stall_timeout());
         let mut made = None;
         let mut offer = Vec::new();
         if leads {
@@ -198,8 +155,8 @@ impl Assembly {
         let shared = made.unwrap_or_else(|| {
             let handle = SharedHandle::from_bytes(&offers[usize::from(local[0])])?;
             let mut shared = SharedGroup::join(&handle, index)?;
-            shared.set_join_timeout(self.settings.join_timeout);
-            shared.set_stall_timeout(self.settings.stall_timeout);
+            shared.set_join_timeout(self.config.join_timeout);
+            shared.set_stall_timeout(self.config.stall_timeout());
             Ok(shared)
         });
         let message = shared.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
@@ -220,26 +177,26 @@ impl Assembly {
     }
 
     /// Links the leaders, and has all of them join the switch or none.
-    fn attach_leaders(&mut self, builder: &mut Builder) -> Result<(LeaderLinks, Network), Error> {
+    fn attach_leaders(&mut self, attacher: &mut Attacher) -> Result<(LeaderLinks, Network), Error> {
         let leaders = self.leaders.clone();
         let index = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
         let mut mesh = self.link_leaders()?;
-        if !self.settings.switch {
+        if !self.has_switch {
             let network = Network::Ring { reason: "no switch is configured".into() };
             return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network));
         }
-        if self.settings.fall_back {
-            builder.cap_join_timeout(ADMISSION_TIMEOUT);
+        if self.config.fall_back {
+            attacher.cap_join_timeout(ADMISSION_TIMEOUT);
         }
-        let attachments = builder.attachments((index, leaders.len() as u16), self.settings.fall_back);
+        let attachments = attacher.attach((index, leaders.len() as u16), self.config.fall_back);
         let message = attachments.as_ref().err().map(error_chain).unwrap_or_default();
-        let deadline = Instant::now() + self.settings.join_timeout;
+        let deadline = Instant::now() + self.config.join_timeout;
         let all = mesh.all_gather_bytes(message.as_bytes(), deadline);
         let all = all.map_err(|error| mesh_error(error, &leaders))?;
         match (attachments, all.iter().position(|message| !message.is_empty())) {
             (Ok(attachments), None) => {
                 // Each engine has a mesh of its own.
-                let spare = if self.settings.fall_back { attachments.len() - 1 } else { 0 };
+                let spare = if self.config.fall_back { attachments.len() - 1 } else { 0 };
                 let more = (0..spare).map(|_| self.link_leaders()).collect::<Result<Vec<_>, Error>>()?;
                 let address = attachments.first().and_then(|attachment| attachment.control);
                 Ok((LeaderLinks { mesh, more, attachments }, Network::Switch { address }))
@@ -257,11 +214,11 @@ impl Assembly {
 
     /// Links the leaders, over the links of all ranks.
     fn link_leaders(&mut self) -> Result<Mesh, Error> {
-        let mut config = MeshConfig::default();
-        config.connect_timeout = self.settings.join_timeout;
-        config.stall_timeout = self.settings.stall_timeout;
-        let linked = MeshExchange::new(&mut self.mesh, &self.leaders, self.settings.join_timeout)
-            .and_then(|mut exchange| Mesh::connect(&mut exchange, config));
+        let mut mesh_config = MeshConfig::default();
+        mesh_config.connect_timeout = self.config.join_timeout;
+        mesh_config.stall_timeout = self.config.stall_timeout();
+        let linked = MeshExchange::new(&mut self.mesh, &self.leaders, self.config.join_timeout)
+            .and_then(|mut exchange| Mesh::connect(&mut exchange, mesh_config));
         linked.map_err(|error| mesh_error(error, &self.leaders))
     }
 
@@ -281,7 +238,7 @@ impl Assembly {
             Some(("R", reason)) => Network::Ring { reason: reason.to_owned() },
             _ => Network::None,
         };
-        let trees = if matches!(network, Network::Switch { .. }) { self.settings.trees } else { 0 };
+        let trees = if matches!(network, Network::Switch { .. }) { self.config.trees } else { 0 };
         let (hosts, shared) = (self.leaders.len() as u16, self.local.len() as u16);
         Ok(Path { hosts, shared, network, trees, lost: Vec::new() })
     }
@@ -291,19 +248,20 @@ impl Assembly {
         self,
         links: Option<LeaderLinks>,
         path: PathCell,
-        (shutdown, inherited): (ShutdownState, InheritedConfig),
+        (shutdown, config): (ShutdownState, Arc<JobConfig>),
     ) -> Result<Communicator, Error> {
-        let Self { mesh, settings, all_ranks, local, leaders, shared, .. } = self;
+        let ip = Some(self.mesh.local_ip());
+        let Self { mesh, all_ranks, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
-        let Settings { mode, rounding, tolerance, classes, small, .. } = settings;
-        let mut context = OpContext { rank, world, mode, lane_bytes: 0, rounding, tolerance, classes, small };
+        let mut context =
+            OpContext { rank, world, lane_bytes: 0, small: config.small, config: Arc::clone(&config) };
         let aborter = mesh.aborter();
         shutdown.on_end(move |_| aborter.abort());
         let hierarchical = leaders.len() < all_ranks.len();
         if !hierarchical {
             let mut network = None;
             if let Some(links) = links.filter(|links| !links.attachments.is_empty()) {
-                (context.lane_bytes, network) = links.start_trees(&leaders, &settings, (&path, &shutdown))?;
+                (context.lane_bytes, network) = links.start_trees(&leaders, &config, (&path, &shutdown))?;
             }
             let fabric: Box<dyn Fabric> = if world == 1 {
                 Box::new(SingleRank)
@@ -311,24 +269,16 @@ impl Assembly {
                 Box::new(InBinary32(MeshFabric::new(mesh, all_ranks)))
             };
             let host = start_host(fabric, &shutdown)?;
-            return Ok(Communicator::new(Parts {
-                context,
-                network,
-                host: Some(host),
-                path,
-                shutdown,
-                inherited,
-            }));
+            return Ok(Communicator::new(Parts { context, network, host: Some(host), path, shutdown, ip }));
         }
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
             let lone =
                 SharedGroup::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
-            let links = links.map(|links| {
-                leader_communicator(links, (&leaders, rank), &settings, &path, (&shutdown, &inherited))
-            });
+            let links =
+                links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
             let all_ranks = MeshFabric::new(mesh, all_ranks);
-            let fabric = Hierarchy::new((lone, local), links.transpose()?, all_ranks, (settings.mode, world));
+            let fabric = Hierarchy::new((lone, local), links.transpose()?, all_ranks, (config.mode, world));
             let host = start_host(Box::new(InBinary32(fabric)), &shutdown)?;
             return Ok(Communicator::new(Parts {
                 context,
@@ -336,7 +286,7 @@ impl Assembly {
                 host: Some(host),
                 path,
                 shutdown,
-                inherited,
+                ip,
             }));
         };
         let aborter = shared.aborter();
@@ -344,15 +294,14 @@ impl Assembly {
         let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
             Box::new(InBinary32(SharedFabric::new(shared, local)))
         } else {
-            let links = links.map(|links| {
-                leader_communicator(links, (&leaders, rank), &settings, &path, (&shutdown, &inherited))
-            });
+            let links =
+                links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
             let all_ranks = MeshFabric::new(mesh, all_ranks);
             let parts = (shared, local);
-            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, all_ranks, (settings.mode, world))))
+            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, all_ranks, (config.mode, world))))
         };
         let host = start_host(fabric, &shutdown)?;
-        Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, inherited }))
+        Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, ip }))
     }
 }
 
@@ -360,31 +309,28 @@ impl Assembly {
 fn leader_communicator(
     links: LeaderLinks,
     (leaders, rank): (&Ranks, u16),
-    settings: &Settings,
+    config: &Arc<JobConfig>,
     path: &PathCell,
-    (shutdown, inherited): (&ShutdownState, &InheritedConfig),
+    shutdown: &ShutdownState,
 ) -> Result<Communicator, Error> {
     let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
-    let Settings { mode, rounding, tolerance, classes, .. } = *settings;
     let world = leaders.len() as u16;
-    let mut context =
-        OpContext { rank: index, world, mode, lane_bytes: 0, rounding, tolerance, classes, small: 0 };
+    let mut context = OpContext { rank: index, world, lane_bytes: 0, small: 0, config: Arc::clone(config) };
     let own = ShutdownState::default();
     let inner = own.clone();
     shutdown.on_end(move |error| drop(inner.end(error.clone())));
-    let inherited = inherited.clone();
     let path = path.clone();
     if !links.attachments.is_empty() {
         let network;
-        (context.lane_bytes, network) = links.start_trees(leaders, settings, (&path, &own))?;
-        return Ok(Communicator::new(Parts { context, network, host: None, path, shutdown: own, inherited }));
+        (context.lane_bytes, network) = links.start_trees(leaders, config, (&path, &own))?;
+        return Ok(Communicator::new(Parts { context, network, host: None, path, shutdown: own, ip: None }));
     }
     let mesh = links.mesh;
     let aborter = mesh.aborter();
     own.on_end(move |_| aborter.abort());
     let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
     let host = Some(start_host(Box::new(fabric), &own)?);
-    Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, inherited }))
+    Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, ip: None }))
 }
 
 impl LeaderLinks {
@@ -392,20 +338,20 @@ impl LeaderLinks {
     fn start_trees(
         self,
         leaders: &Ranks,
-        settings: &Settings,
+        config: &JobConfig,
         (path, shutdown): (&PathCell, &ShutdownState),
     ) -> Result<(usize, Option<TreeSet>), Error> {
         let lane_bytes = self.attachments.first().map_or(0, Attachment::lane_bytes);
-        let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| settings.fall_back);
-        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), settings, shutdown)).collect();
+        let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| config.fall_back);
+        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), config, shutdown)).collect();
         Ok((lane_bytes, Some(start_trees(self.attachments, peers, path, shutdown)?)))
     }
 }
 
-fn peers(mesh: Mesh, ranks: Ranks, settings: &Settings, shutdown: &ShutdownState) -> Box<dyn Peers> {
+fn peers(mesh: Mesh, ranks: Ranks, config: &JobConfig, shutdown: &ShutdownState) -> Box<dyn Peers> {
     let aborter = mesh.aborter();
     shutdown.on_end(move |_| aborter.abort());
-    Box::new(MeshPeers::new(mesh, ranks, settings.stall_timeout))
+    Box::new(MeshPeers::new(mesh, ranks, config.stall_timeout()))
 }
 
 fn start_host(fabric: Box<dyn Fabric>, shutdown: &ShutdownState) -> Result<HostThread, Error> {

@@ -6,191 +6,66 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_control::{Admission, Credentials, Join, Mode, TREES_MAX};
+use netfold_control::{Admission, Credentials, Mode, TREES_MAX};
 use netfold_io::{Choice, Cores, IoError, Opening, PacketIo, cores};
-use netfold_proto::{ConfigError, Tolerance};
+use netfold_proto::Tolerance;
 use netfold_wire::CLASSES_MAX;
 
-use crate::assemble::{Settings, assemble};
-use crate::coding::Coding;
+use crate::assemble::assemble;
+use crate::attach::Attacher;
 use crate::communicator::{Communicator, Parts};
+use crate::config::{self, JobConfig, Opener};
 use crate::error::Error;
-use crate::join::{Attachment, Joiner, Middleware, Opener, Tuning, wrap};
+use crate::join::{Attachment, Middleware};
 use crate::lower::OpContext;
 use crate::path::{Network, Path, PathCell};
 use crate::quantize::Rounding;
-use crate::session::Security;
 use crate::shutdown::ShutdownState;
-use crate::split::InheritedConfig;
 use crate::start::start_trees;
-
-/// Longest job name in bytes, as the control port takes it.
-const JOB_NAME_LEN_MAX: usize = 64;
-
-/// How long a rank that lives may do nothing, where nothing is set.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How long a controller is asked for a first place that it refuses for what passes by itself.
-const ADMISSION_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
-    job: Option<String>,
+    config: JobConfig,
     rank: Option<u16>,
     world_size: Option<u16>,
-    mode: Mode,
-    rounding: Rounding,
-    tolerance: Tolerance,
-    slots: u32,
-    classes: u8,
-    small: usize,
-    switch: Vec<SocketAddr>,
-    /// Whether that is a controller's.
-    controlled: bool,
-    /// The controller as it was named, and the authorities of its certificate.
-    controller: Vec<(SocketAddr, String)>,
-    controller_ca: Option<PathBuf>,
-    credentials: Option<Credentials>,
-    bind: Vec<IpAddr>,
-    opener: Opener,
-    trees: u8,
-    cores: Cores,
-    rejoin: Option<bool>,
     transport: Option<(Box<dyn PacketIo>, Admission)>,
     middleware: Option<Middleware>,
-    join_timeout: Duration,
-    stall_timeout: Option<Duration>,
-    resend_after: Option<Duration>,
     exchange: Option<Box<dyn Exchange>>,
     rendezvous: Option<SocketAddr>,
-    host: Option<String>,
-    shared_memory: bool,
-    fall_back: bool,
 }
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
-            .field("job", &self.job)
+            .field("job", &self.config.job)
             .field("rank", &self.rank)
             .field("world_size", &self.world_size)
-            .field("mode", &self.mode)
-            .field("switch", &self.switch)
+            .field("mode", &self.config.mode)
+            .field("switch", &self.config.switch)
             .finish_non_exhaustive()
     }
 }
 
 impl Builder {
     /// Slots that are asked for unless [`Self::slots`] says how many.
-    pub const SLOTS_DEFAULT: u32 = 256;
+    pub const SLOTS_DEFAULT: u32 = config::SLOTS_DEFAULT;
 
-    pub(crate) fn new() -> Self {
+    pub(crate) fn from_config(config: JobConfig) -> Self {
         Self {
-            job: None,
+            config,
             rank: None,
             world_size: None,
-            mode: Mode::Bfp32,
-            rounding: Rounding::Nearest,
-            tolerance: Tolerance::NONE,
-            slots: Self::SLOTS_DEFAULT,
-            classes: 1,
-            small: 0,
-            switch: Vec::new(),
-            controlled: false,
-            controller: Vec::new(),
-            controller_ca: None,
-            credentials: None,
-            bind: Vec::new(),
-            opener: Opener::of(Choice::Udp),
-            trees: 1,
-            cores: Cores::default(),
-            rejoin: None,
             transport: None,
             middleware: None,
-            join_timeout: Duration::from_secs(60),
-            stall_timeout: None,
-            resend_after: None,
             exchange: None,
             rendezvous: None,
-            host: None,
-            shared_memory: true,
-            fall_back: true,
-        }
-    }
-
-    /// With the settings of a communicator, for a part of its ranks.
-    pub(crate) fn from_inherited(inherited: &InheritedConfig, job: String) -> Self {
-        let InheritedConfig {
-            mode,
-            slots,
-            classes,
-            shared_memory,
-            fall_back,
-            join_timeout,
-            stall_timeout,
-            ..
-        } = *inherited;
-        let (switch, host) = (inherited.switch.clone(), inherited.host.clone());
-        Self {
-            credentials: inherited.credentials.clone(),
-            bind: inherited.bind.clone(),
-            opener: inherited.opener.clone(),
-            controlled: inherited.controlled,
-            controller: inherited.controller.clone(),
-            controller_ca: inherited.controller_ca.clone(),
-            trees: inherited.trees,
-            cores: inherited.cores.clone(),
-            rejoin: inherited.rejoin,
-            job: Some(job),
-            mode,
-            rounding: inherited.rounding,
-            tolerance: inherited.tolerance,
-            slots,
-            classes,
-            small: inherited.small,
-            switch,
-            host,
-            shared_memory,
-            fall_back,
-            join_timeout,
-            stall_timeout,
-            ..Self::new()
-        }
-    }
-
-    /// What groups inherit.
-    pub(crate) fn inherited(&self, ip: Option<IpAddr>) -> InheritedConfig {
-        InheritedConfig {
-            job: self.job.clone().unwrap_or_else(|| "netfold".into()),
-            mode: self.mode,
-            rounding: self.rounding,
-            tolerance: self.tolerance,
-            slots: self.slots,
-            classes: self.classes,
-            small: self.small,
-            switch: self.switch.clone(),
-            credentials: self.credentials.clone(),
-            bind: self.bind.clone(),
-            opener: self.opener.clone(),
-            controlled: self.controlled,
-            controller: self.controller.clone(),
-            controller_ca: self.controller_ca.clone(),
-            trees: self.trees,
-            cores: self.cores.clone(),
-            rejoin: self.rejoin,
-            host: self.host.clone(),
-            shared_memory: self.shared_memory,
-            fall_back: self.fall_back,
-            join_timeout: self.join_timeout,
-            stall_timeout: self.stall_timeout,
-            ip,
         }
     }
 
     /// Name of the job, 1 to 64 bytes, the same on all ranks. Not needed with [`Self::transport`].
     #[must_use]
     pub fn job(mut self, name: impl Into<String>) -> Self {
-        self.job = Some(name.into());
+        self.config.job = Some(name.into());
         self
     }
 
@@ -213,7 +88,7 @@ impl Builder {
     /// every mode.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+        self.config.mode = mode;
         self
     }
 
@@ -222,7 +97,7 @@ impl Builder {
     /// ranks may differ.
     #[must_use]
     pub fn rounding(mut self, rounding: Rounding) -> Self {
-        self.rounding = rounding;
+        self.config.rounding = rounding;
         self
     }
 
@@ -236,7 +111,7 @@ impl Builder {
     /// counts both. A switch without bounded loss, and hosts among themselves, leave nothing out.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
-        self.tolerance = tolerance;
+        self.config.tolerance = tolerance;
         self
     }
 
@@ -244,7 +119,7 @@ impl Builder {
     /// Default [`Self::SLOTS_DEFAULT`].
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
-        self.slots = slots;
+        self.config.slots = slots;
         self
     }
 
@@ -255,7 +130,7 @@ impl Builder {
     /// different places, and learn of it by the [stall time-out](Self::stall_timeout) alone.
     #[must_use]
     pub fn small(mut self, bytes: usize) -> Self {
-        self.small = bytes;
+        self.config.small = bytes;
         self
     }
 
@@ -266,7 +141,7 @@ impl Builder {
     /// submission.
     #[must_use]
     pub fn classes(mut self, classes: u8) -> Self {
-        self.classes = classes;
+        self.config.classes = classes;
         self
     }
 
@@ -276,7 +151,7 @@ impl Builder {
     ///
     /// [`Error::Address`] when it cannot be resolved.
     pub fn switch(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self, Error> {
-        self.switch = resolve(&address)?;
+        self.config.switch = resolve(&address)?;
         Ok(self)
     }
 
@@ -296,13 +171,15 @@ impl Builder {
     ///
     /// [`Error::Address`] when it cannot be resolved.
     pub fn controller(mut self, address: impl ToString) -> Result<Self, Error> {
-        self.controller.clear();
+        self.config.controller.clear();
         for one in address.to_string().split(',').map(str::trim) {
             let name = one.rsplit_once(':').map_or(one, |(host, _)| host).trim_matches(['[', ']']);
-            self.controller.extend(resolve(&one)?.into_iter().map(|address| (address, name.to_owned())));
+            self.config
+                .controller
+                .extend(resolve(&one)?.into_iter().map(|address| (address, name.to_owned())));
         }
-        self.switch = self.controller.iter().map(|(address, _)| *address).collect();
-        self.controlled = true;
+        self.config.switch = self.config.controller.iter().map(|(address, _)| *address).collect();
+        self.config.controlled = true;
         Ok(self)
     }
 
@@ -313,7 +190,7 @@ impl Builder {
     /// A port that does not speak TLS, or shows another certificate, is [`Error::Tls`]; nothing is said to it.
     #[must_use]
     pub fn controller_ca(mut self, file: impl Into<PathBuf>) -> Self {
-        self.controller_ca = Some(file.into());
+        self.config.controller_ca = Some(file.into());
         self
     }
 
@@ -321,7 +198,7 @@ impl Builder {
     /// notice of them.
     #[must_use]
     pub fn tenant(mut self, name: impl Into<String>, token: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials { tenant: name.into(), token: token.into() });
+        self.config.credentials = Some(Credentials { tenant: name.into(), token: token.into() });
         self
     }
 
@@ -329,7 +206,7 @@ impl Builder {
     /// of their own for tensors. With several [trees](Self::trees), one for each tree in turn. The controller is told.
     #[must_use]
     pub fn bind(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        self.bind = addresses.into_iter().collect();
+        self.config.bind = addresses.into_iter().collect();
         self
     }
 
@@ -337,7 +214,7 @@ impl Builder {
     /// has a place (XDP: a queue of it), and with several [trees](Self::trees) each is opened in turn.
     #[must_use]
     pub fn io(mut self, choice: Choice) -> Self {
-        self.opener = Opener::of(choice);
+        self.config.opener = Opener::of(choice);
         self
     }
 
@@ -348,7 +225,7 @@ impl Builder {
         mut self,
         open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
     ) -> Self {
-        self.opener = Opener::new(open);
+        self.config.opener = Opener::new(open);
         self
     }
 
@@ -359,7 +236,7 @@ impl Builder {
     /// other.
     #[must_use]
     pub fn trees(mut self, trees: u8) -> Self {
-        self.trees = trees;
+        self.config.trees = trees;
         self
     }
 
@@ -367,7 +244,7 @@ impl Builder {
     /// them run. An engine's memory is first written, and so lies, where its core is; tensors lie where the caller wrote them.
     #[must_use]
     pub fn cores(mut self, cores: Cores) -> Self {
-        self.cores = cores;
+        self.config.cores = cores;
         self
     }
 
@@ -377,7 +254,7 @@ impl Builder {
     /// are at most 5 s apart, and end for good when asking again is of no use.
     #[must_use]
     pub fn rejoin(mut self, on: bool) -> Self {
-        self.rejoin = Some(on);
+        self.config.rejoin = Some(on);
         self
     }
 
@@ -402,7 +279,7 @@ impl Builder {
     /// How long to wait for the other ranks to join. Default 60 s; the switch may give up earlier.
     #[must_use]
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
-        self.join_timeout = timeout;
+        self.config.join_timeout = timeout;
         self
     }
 
@@ -411,7 +288,7 @@ impl Builder {
     /// die are noticed within 5 s whatever is set here.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
-        self.stall_timeout = Some(timeout);
+        self.config.stall_timeout = Some(timeout);
         self
     }
 
@@ -419,7 +296,7 @@ impl Builder {
     /// than that, such as software models of hardware. Losses that later answers show are found without it.
     #[must_use]
     pub fn resend_after(mut self, timeout: Duration) -> Self {
-        self.resend_after = Some(timeout);
+        self.config.resend_after = Some(timeout);
         self
     }
 
@@ -451,7 +328,7 @@ impl Builder {
     /// are taken to be on one host. The variable `NETFOLD_HOST_ID` does the same.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Self {
-        self.host = Some(name.into());
+        self.config.host = Some(name.into());
         self
     }
 
@@ -459,7 +336,7 @@ impl Builder {
     /// [`rendezvous`](Self::rendezvous).
     #[must_use]
     pub fn shared_memory(mut self, on: bool) -> Self {
-        self.shared_memory = on;
+        self.config.shared_memory = on;
         self
     }
 
@@ -467,7 +344,7 @@ impl Builder {
     /// [`rendezvous`](Self::rendezvous). Without, it is an error.
     #[must_use]
     pub fn fall_back(mut self, on: bool) -> Self {
-        self.fall_back = on;
+        self.config.fall_back = on;
         self
     }
 
@@ -479,39 +356,39 @@ impl Builder {
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
-        self.check_rounding()?;
-        if !self.classes.is_power_of_two() || self.classes > CLASSES_MAX {
-            return Err(Error::Classes { classes: self.classes });
+        self.config.check_rounding()?;
+        if !self.config.classes.is_power_of_two() || self.config.classes > CLASSES_MAX {
+            return Err(Error::Classes { classes: self.config.classes });
         }
-        if self.trees == 0 || self.trees > TREES_MAX || self.trees > 1 && self.takes_one_transport() {
-            return Err(Error::Trees { trees: self.trees });
+        if self.config.trees == 0
+            || self.config.trees > TREES_MAX
+            || self.config.trees > 1 && self.takes_one_transport()
+        {
+            return Err(Error::Trees { trees: self.config.trees });
         }
         // Before anybody counts on this rank.
-        let checked = self.cores.iter().take(usize::from(self.trees)).try_for_each(cores::check);
+        let checked =
+            self.config.cores.iter().take(usize::from(self.config.trees)).try_for_each(cores::check);
         checked.map_err(|error| Error::Core(Arc::new(error)))?;
         if let Some(mut exchange) = self.take_exchange()? {
-            let settings = self.settings();
-            return assemble(self, &mut *exchange, settings);
+            return assemble(self.attacher(), &mut *exchange);
         }
         let (rank, world) = self.rank_and_world()?;
         let network = Network::Switch { address: None };
-        let path =
-            PathCell::new(Path { hosts: world, shared: 1, network, trees: self.trees, lost: Vec::new() });
+        let trees = self.config.trees;
+        let path = PathCell::new(Path { hosts: world, shared: 1, network, trees, lost: Vec::new() });
         let shutdown = ShutdownState::default();
-        let inherited = self.inherited(None);
-        let attachments = self.attachments((rank, world), false)?;
-        let Self { rounding, tolerance, classes, mode, .. } = self;
+        let mut attacher = self.attacher();
+        let attachments = attacher.attach((rank, world), false)?;
         let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-        let context = OpContext { rank, world, mode, lane_bytes, rounding, tolerance, classes, small: 0 };
-        let network = start_trees(attachments, Vec::new(), &path, &shutdown)?;
-        Ok(Communicator::new(Parts {
-            context,
-            network: Some(network),
-            host: None,
-            path,
-            shutdown,
-            inherited,
-        }))
+        let context = OpContext { rank, world, lane_bytes, small: 0, config: attacher.config };
+        let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown)?);
+        Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, ip: None }))
+    }
+
+    fn attacher(self) -> Attacher {
+        let Self { config, transport, middleware, .. } = self;
+        Attacher { config: Arc::new(config), transport, middleware }
     }
 
     /// Whether there is a transport, or something to wrap one in, for one tree alone.
@@ -536,164 +413,25 @@ impl Builder {
         let Some(address) = self.rendezvous.take() else { return Ok(None) };
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
-        let job = self.job.as_deref().ok_or(Error::Missing("job"))?;
-        let exchange = TcpRendezvous::new(address, job, rank, world, self.join_timeout).map_err(failed)?;
+        let job = self.config.job.as_deref().ok_or(Error::Missing("job"))?;
+        let exchange =
+            TcpRendezvous::new(address, job, rank, world, self.config.join_timeout).map_err(failed)?;
         Ok(Some(Box::new(exchange)))
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            mode: self.mode,
-            rounding: self.rounding,
-            tolerance: self.tolerance,
-            classes: self.classes,
-            trees: self.trees,
-            small: self.small,
-            host: self.host.clone(),
-            shared_memory: self.shared_memory,
-            fall_back: self.fall_back,
-            switch: !self.switch.is_empty() || self.transport.is_some(),
-            join_timeout: self.join_timeout,
-            stall_timeout: self.stall_timeout.unwrap_or(STALL_TIMEOUT),
-        }
-    }
-
-    /// Waits for admission at most so long.
-    pub(crate) fn cap_join_timeout(&mut self, most: Duration) {
-        self.join_timeout = self.join_timeout.min(most);
-    }
-
-    /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. What was had is given up
-    /// when one cannot be. `linked`: the ranks can do without a place for a while.
-    pub(crate) fn attachments(
-        &mut self,
-        (rank, world): (u16, u16),
-        linked: bool,
-    ) -> Result<Vec<Attachment>, Error> {
-        self.check_rank(rank, world)?;
-        let mut middleware = self.middleware.take();
-        if let Some((io, admission)) = self.transport.take() {
-            let io = wrap(io, middleware);
-            let attachment = Attachment::new(io, admission, (rank, world), &self.tuning())?;
-            return Ok(vec![Attachment { core: self.cores.of(0), ..attachment }]);
-        }
-        let rejoins = self.rejoin.unwrap_or(self.controlled) && middleware.is_none();
-        let retry_for =
-            if self.controlled { self.join_timeout.min(ADMISSION_RETRY_TIMEOUT) } else { Duration::ZERO };
-        let movable = linked && rejoins;
-        let joiners = (0..self.trees).map(|tree| self.joiner((rank, world), tree, movable));
-        let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
-        let join = |joiner: Joiner, middleware: Option<Middleware>| {
-            let mut attachment = joiner.join_within(retry_for, middleware)?;
-            attachment.joiner = rejoins.then_some(joiner);
-            Ok(attachment)
-        };
-        let outcomes: Vec<Result<Attachment, Error>> = std::thread::scope(|scope| {
-            let joining: Vec<_> = joiners
-                .into_iter()
-                .map(|joiner| {
-                    let middleware = middleware.take();
-                    scope.spawn(move || join(joiner, middleware))
-                })
-                .collect();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or(Err(Error::EngineFailed))
-            };
-            joining.into_iter().map(joined).collect()
-        });
-        let (attachments, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-        let attachments = attachments.into_iter().flatten().collect::<Vec<_>>();
-        if errors.is_empty() {
-            let placed = (0..)
-                .zip(attachments)
-                .map(|(tree, attachment)| Attachment { core: self.cores.of(tree), ..attachment });
-            return Ok(placed.collect());
-        }
-        attachments.into_iter().for_each(Attachment::detach);
-        // What one tree was refused for says more than that another came to nothing.
-        let refused = errors.iter().position(|outcome| matches!(outcome, Err(Error::Refused { .. })));
-        errors.swap_remove(refused.unwrap_or(0)).map(|attachment| vec![attachment])
-    }
-
-    fn tuning(&self) -> Tuning {
-        Tuning {
-            mode: self.mode,
-            classes: self.classes,
-            stall_timeout: self.stall_timeout,
-            resend_after: self.resend_after,
-        }
-    }
-
-    /// What rank `rank` of `world` joins a tree with.
-    fn joiner(&self, (rank, world): (u16, u16), tree: u8, movable: bool) -> Result<Joiner, Error> {
-        let job = self.job.clone().ok_or(Error::Missing("job"))?;
-        if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
-            return Err(Error::JobName { len: job.len() });
-        }
-        if self.switch.is_empty() {
-            return Err(Error::Missing("switch"));
-        }
-        let join = Join::new(job, (rank, world), self.mode, self.all_slots(), 0);
-        let join = Join {
-            credentials: self.credentials.clone(),
-            classes: self.classes,
-            address: self.bind.iter().cycle().nth(usize::from(tree)).copied(),
-            tree,
-            trees: self.trees,
-            movable,
-            ..join
-        };
-        let security = self.controller_ca.as_ref().filter(|_| self.controlled);
-        let security = security.map(|file| Security::new(file, &self.controller));
-        let addresses = self.switch.clone();
-        let opener = self.opener.clone();
-        Ok(Joiner { addresses, security, join, timeout: self.join_timeout, tuning: self.tuning(), opener })
     }
 
     /// Rank and world size, checked.
     fn rank_and_world(&self) -> Result<(u16, u16), Error> {
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
-        self.check_rank(rank, world)?;
+        self.config.check_rank(rank, world)?;
         Ok((rank, world))
-    }
-
-    fn check_rounding(&self) -> Result<(), Error> {
-        match (Coding::of(self.mode), self.rounding) {
-            (_, Rounding::Nearest) => Ok(()),
-            (Coding::Blocks(lanes, _), _) if lanes.has_mantissas() => Ok(()),
-            _ => Err(Error::Rounding { mode: self.mode }),
-        }
-    }
-
-    fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {
-        if world == 0 || world > netfold_wire::WORLD_MAX {
-            return Err(ConfigError::World(world).into());
-        }
-        if let Coding::Blocks(lanes, _) = Coding::of(self.mode)
-            && world > lanes.world_max()
-        {
-            return Err(Error::Precision { mode: self.mode, world, max: lanes.world_max() });
-        }
-        if rank >= world {
-            return Err(ConfigError::Rank { rank, world }.into());
-        }
-        if !self.slots.is_power_of_two() || self.all_slots() > netfold_proto::SLOTS_MAX {
-            return Err(ConfigError::Slots(self.slots).into());
-        }
-        Ok(())
-    }
-
-    /// Slots of all classes.
-    fn all_slots(&self) -> u32 {
-        self.slots.saturating_mul(u32::from(self.classes))
     }
 }
 
 impl Communicator {
     /// Starts to describe a communicator.
     pub fn builder() -> Builder {
-        Builder::new()
+        Builder::from_config(JobConfig::default())
     }
 }
 

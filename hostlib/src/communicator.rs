@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use netfold_proto::{DType, SpecError};
 
 use crate::buffer::{self, OpBuffer};
 use crate::call::{Call, Collective};
+use crate::config::JobConfig;
 use crate::element::Element;
 use crate::error::Error;
 use crate::host::{self, HostCall, HostEngine};
@@ -24,7 +26,6 @@ use crate::mailbox::{Mailbox, Stop};
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
 use crate::shutdown::ShutdownState;
-use crate::split::InheritedConfig;
 use crate::tree_set::TreeSet;
 use crate::work::{Completion, Work};
 
@@ -47,7 +48,8 @@ pub struct Communicator {
     host: Option<HostThread>,
     path: PathCell,
     shutdown: ShutdownState,
-    inherited: InheritedConfig,
+    /// The address of this host through which the other ranks are reached, where they are linked.
+    ip: Option<IpAddr>,
     /// The process that built it.
     owner: u32,
     closed: bool,
@@ -58,7 +60,7 @@ impl fmt::Debug for Communicator {
         f.debug_struct("Communicator")
             .field("rank", &self.context.rank)
             .field("world_size", &self.context.world)
-            .field("mode", &self.context.mode)
+            .field("mode", &self.context.config.mode)
             .field("path", &self.path.get())
             .finish_non_exhaustive()
     }
@@ -73,7 +75,8 @@ pub(crate) struct Parts {
     pub(crate) host: Option<HostThread>,
     pub(crate) path: PathCell,
     pub(crate) shutdown: ShutdownState,
-    pub(crate) inherited: InheritedConfig,
+    /// The address of this host through which the other ranks are reached, where they are linked.
+    pub(crate) ip: Option<IpAddr>,
 }
 
 /// The thread that runs calls on this host's fabric.
@@ -85,12 +88,16 @@ pub(crate) struct HostThread {
 
 impl Communicator {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { context, network, host, path, shutdown, inherited } = parts;
-        Self { context, network, host, path, shutdown, inherited, owner: std::process::id(), closed: false }
+        let Parts { context, network, host, path, shutdown, ip } = parts;
+        Self { context, network, host, path, shutdown, ip, owner: std::process::id(), closed: false }
     }
 
-    pub(crate) fn inherited(&self) -> &InheritedConfig {
-        &self.inherited
+    pub(crate) fn config(&self) -> &JobConfig {
+        &self.context.config
+    }
+
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.ip
     }
 
     /// This worker's rank, from 0.
@@ -105,7 +112,7 @@ impl Communicator {
 
     /// How floating-point tensors travel in this job.
     pub fn mode(&self) -> Mode {
-        self.context.mode
+        self.context.config.mode
     }
 
     /// Replaces `tensor` on every rank by the reduction over all ranks' tensors. Blocks until it is there.
@@ -393,8 +400,8 @@ impl Communicator {
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
         }
-        if call.class >= self.context.classes {
-            return Err(Error::Class { class: call.class, classes: self.context.classes });
+        if call.class >= self.context.config.classes {
+            return Err(Error::Class { class: call.class, classes: self.context.config.classes });
         }
         if let Some(root) = call.collective.root()
             && root >= self.context.world
@@ -411,7 +418,7 @@ impl Communicator {
         let no_switch = match (&self.network, &self.host) {
             (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
             (Some(_), Some(_)) if self.is_small(call) => None,
-            (Some(_), _) => match lower::supported_by_switch(call, self.context.mode) {
+            (Some(_), _) => match lower::supported_by_switch(call, self.context.config.mode) {
                 Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
                 Err(error) => Some(error),
             },

@@ -1,15 +1,15 @@
 //! How a rank gets its place at a switch: over a control session, or given.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Admission, Band, Congestion, Join, Mode, Refusal};
-use netfold_io::{Choice, IoError, Opening, PacketIo, PortId};
+use netfold_control::{Admission, Band, Congestion, Join, Refusal};
+use netfold_io::{IoError, Opening, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
 use netfold_wire::header;
 
+use crate::config::JobConfig;
 use crate::error::Error;
 use crate::path::SwitchAttachment;
 use crate::session::{Security, Session};
@@ -29,31 +29,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// Wraps a transport.
 pub(crate) type Middleware = Box<dyn FnOnce(Box<dyn PacketIo>) -> Box<dyn PacketIo> + Send>;
 
-/// A way to open packet I/O.
-type Open = dyn Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
-
-/// Opens a worker's packet I/O. Called for every place at a switch, and again when one is had again.
-#[derive(Clone)]
-pub(crate) struct Opener(Arc<Open>);
-
-impl Opener {
-    pub(crate) fn new(
-        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(open))
-    }
-
-    pub(crate) fn of(choice: Choice) -> Self {
-        Self::new(move |opening| netfold_io::open(&choice, opening))
-    }
-}
-
-impl fmt::Debug for Opener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Opener")
-    }
-}
-
 pub(crate) fn wrap(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box<dyn PacketIo> {
     match middleware {
         Some(middleware) => middleware(io),
@@ -61,51 +36,42 @@ pub(crate) fn wrap(io: Box<dyn PacketIo>, middleware: Option<Middleware>) -> Box
     }
 }
 
-/// How a worker runs, whoever admits it.
-#[derive(Debug, Clone)]
-pub(crate) struct Tuning {
-    pub(crate) mode: Mode,
-    pub(crate) classes: u8,
-    pub(crate) stall_timeout: Option<Duration>,
-    pub(crate) resend_after: Option<Duration>,
-}
-
-impl Tuning {
-    fn worker_config(&self, admission: Admission, (rank, world): (u16, u16), lossless: bool) -> WorkerConfig {
-        let mut config = WorkerConfig::new(admission, rank, world);
-        config.numerics = self.mode.numerics();
-        if lossless {
-            // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
-            // processor is no loss.
-            config.rto_min = RTO_MIN_LOSSLESS;
-            config.rto_initial = RTO_MIN_LOSSLESS;
-        }
-        if let Some(timeout) = self.resend_after {
-            (config.rto_min, config.rto_initial) = (timeout, timeout.max(config.rto_initial));
-            config.rto_max = config.rto_max.max(4 * config.rto_initial);
-        }
-        if let Some(timeout) = self.stall_timeout {
-            config.stall_timeout = timeout;
-            config.rto_max = config.rto_max.min(timeout);
-            config.rto_initial = config.rto_initial.min(timeout);
-            config.rto_min = config.rto_min.min(timeout);
-        }
-        config
+/// The configuration of the worker behind an admission.
+fn worker_config(
+    job: &JobConfig,
+    admission: Admission,
+    (rank, world): (u16, u16),
+    lossless: bool,
+) -> WorkerConfig {
+    let mut config = WorkerConfig::new(admission, rank, world);
+    config.numerics = job.mode.numerics();
+    if lossless {
+        // Only a switch that drops what its output will not take loses packets here; a thread that waits for a
+        // processor is no loss.
+        config.rto_min = RTO_MIN_LOSSLESS;
+        config.rto_initial = RTO_MIN_LOSSLESS;
     }
+    if let Some(timeout) = job.resend_after {
+        (config.rto_min, config.rto_initial) = (timeout, timeout.max(config.rto_initial));
+        config.rto_max = config.rto_max.max(4 * config.rto_initial);
+    }
+    if let Some(timeout) = job.stall_timeout {
+        config.stall_timeout = timeout;
+        config.rto_max = config.rto_max.min(timeout);
+        config.rto_initial = config.rto_initial.min(timeout);
+        config.rto_min = config.rto_min.min(timeout);
+    }
+    config
 }
 
 /// Who joins which job, where: all that is needed to join, and to join again.
 #[derive(Debug, Clone)]
 pub(crate) struct Joiner {
-    /// The control port's.
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) config: Arc<JobConfig>,
     /// Whom to trust to be there, by TLS.
     pub(crate) security: Option<Security>,
     /// What is asked for, but for this side's UDP port.
     pub(crate) join: Join,
-    pub(crate) timeout: Duration,
-    pub(crate) tuning: Tuning,
-    pub(crate) opener: Opener,
 }
 
 impl Joiner {
@@ -159,25 +125,25 @@ impl Joiner {
             // The controller has gone while it was asked.
             Error::SwitchLost { .. } => true,
             // Of several controllers another is about to be in charge.
-            Error::Connect { .. } => self.addresses.len() > 1,
+            Error::Connect { .. } => self.config.switch.len() > 1,
             _ => false,
         }
     }
 
     fn request_admission(&self, cancelled: &dyn Fn() -> bool) -> Result<Admitted, Error> {
-        let mut session = Session::connect(&self.addresses, self.security.as_ref())?;
+        let mut session = Session::connect(&self.config.switch, self.security.as_ref())?;
         let from = match self.join.address {
             Some(address) => SocketAddr::new(address, 0),
             None => SocketAddr::new(session.local().ip(), 0),
         };
         // Any free port: it is known before the peer is.
-        let io = (self.opener.0)(&Opening::at(from))?;
+        let io = self.config.opener.open(&Opening::at(from))?;
         let own = io.local_addr().unwrap_or(from);
         // Packet I/O at an address of its own is not where the session comes from.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let join = Join { udp_port: own.port(), address, ..self.join.clone() };
-        let admission = session.join(join, self.timeout, cancelled)?;
+        let admission = session.join(join, self.config.join_timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
     }
 }
@@ -202,7 +168,7 @@ impl Admitted {
         check_mtu(&*io, switch, &admission)?;
         let io = wrap(io, middleware);
         let place = (joiner.join.rank, joiner.join.world);
-        Attachment::new(io, admission, place, &joiner.tuning).map(|attachment| Attachment {
+        Attachment::new(io, admission, place, &joiner.config).map(|attachment| Attachment {
             control: Some(session.peer()),
             session: Some(session),
             switch: Some(switch),
@@ -243,11 +209,11 @@ impl Attachment {
         io: Box<dyn PacketIo>,
         admission: Admission,
         (rank, world): (u16, u16),
-        tuning: &Tuning,
+        job: &JobConfig,
     ) -> Result<Self, Error> {
-        let config = tuning.worker_config(admission.clone(), (rank, world), io.capabilities().lossless);
+        let config = worker_config(job, admission.clone(), (rank, world), io.capabilities().lossless);
         let need = config.datagram_len_max();
-        let streams = Streams::new(&config, tuning.classes)?;
+        let streams = Streams::new(&config, job.classes)?;
         let max = io.capabilities().datagram_len_max;
         if need > max {
             return Err(Error::Datagram { need, max });

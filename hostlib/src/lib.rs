@@ -48,11 +48,13 @@
 //! ([`Communicator::all_reduce_with_feedback`]), or be right on average ([`Builder::rounding`]).
 
 mod assemble;
+mod attach;
 mod buffer;
 mod builder;
 mod call;
 mod coding;
 mod communicator;
+mod config;
 mod element;
 mod engine;
 mod error;

@@ -1,5 +1,7 @@
 //! How a collective becomes an operation of the switch: what it takes, in which coding, on which memory.
 
+use std::sync::Arc;
+
 use netfold_collectives::ReduceOp;
 use netfold_control::{Mode, Numerics};
 use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
@@ -8,23 +10,19 @@ use netfold_wire::LaneOp;
 use crate::buffer::OpBuffer;
 use crate::call::{Call, Collective};
 use crate::coding::{Coding, chunks, lanes_type};
+use crate::config::JobConfig;
 use crate::error::Error;
-use crate::quantize::Rounding;
 
-/// This rank's place in the job, as far as operations depend on it.
-#[derive(Debug, Clone, Copy)]
+/// What operations depend on: this rank's number, and the job's configuration.
+#[derive(Debug, Clone)]
 pub(crate) struct OpContext {
     pub(crate) rank: u16,
     pub(crate) world: u16,
-    pub(crate) mode: Mode,
+    /// Bytes of a packet's lanes; 0 without a switch.
     pub(crate) lane_bytes: usize,
-    pub(crate) rounding: Rounding,
-    /// How many shares of sums may be left out, unless a call says otherwise.
-    pub(crate) tolerance: Tolerance,
-    /// Classes of operations.
-    pub(crate) classes: u8,
     /// Bytes up to which an all-reduce is done by hosts, where they can.
     pub(crate) small: usize,
+    pub(crate) config: Arc<JobConfig>,
 }
 
 /// An operation of the switch.
@@ -89,7 +87,8 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
 ///
 /// [`Error::Length`] when it is too long.
 pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> {
-    let OpContext { rank, world, mode, lane_bytes, rounding, .. } = *context;
+    let OpContext { rank, world, lane_bytes, .. } = *context;
+    let JobConfig { mode, rounding, .. } = *context.config;
     let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
     let coding = match call.collective {
         Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
@@ -138,7 +137,7 @@ fn tolerance(call: &Call, context: &OpContext, coding: Coding) -> Tolerance {
     let blocks = matches!(coding, Coding::Blocks(..));
     match call.collective {
         Collective::AllReduce | Collective::ReduceScatter if blocks => {
-            call.tolerance.unwrap_or(context.tolerance)
+            call.tolerance.unwrap_or(context.config.tolerance)
         }
         _ => Tolerance::NONE,
     }

@@ -1,48 +1,12 @@
 //! Communicators of some of a communicator's ranks.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::time::Duration;
 
 use netfold_collectives::mesh::TcpRendezvous;
-use netfold_control::{Credentials, Mode};
-use netfold_io::Cores;
-use netfold_proto::Tolerance;
 
 use crate::builder::Builder;
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::join::Opener;
-use crate::quantize::Rounding;
-
-/// What a group inherits from the communicator that it is split from.
-#[derive(Debug, Clone)]
-pub(crate) struct InheritedConfig {
-    pub(crate) job: String,
-    pub(crate) mode: Mode,
-    pub(crate) rounding: Rounding,
-    pub(crate) tolerance: Tolerance,
-    pub(crate) slots: u32,
-    pub(crate) classes: u8,
-    pub(crate) small: usize,
-    pub(crate) switch: Vec<SocketAddr>,
-    pub(crate) credentials: Option<Credentials>,
-    pub(crate) bind: Vec<IpAddr>,
-    pub(crate) opener: Opener,
-    pub(crate) controlled: bool,
-    pub(crate) controller: Vec<(SocketAddr, String)>,
-    pub(crate) controller_ca: Option<PathBuf>,
-    pub(crate) trees: u8,
-    pub(crate) cores: Cores,
-    pub(crate) rejoin: Option<bool>,
-    pub(crate) host: Option<String>,
-    pub(crate) shared_memory: bool,
-    pub(crate) fall_back: bool,
-    pub(crate) join_timeout: Duration,
-    pub(crate) stall_timeout: Option<Duration>,
-    /// The address of this host through which the other ranks are reached.
-    pub(crate) ip: Option<IpAddr>,
-}
 
 /// What a rank says of itself in a split: colour, key and, on each group's first rank, where to meet.
 const MESSAGE_LEN: usize = 32;
@@ -92,8 +56,8 @@ impl Communicator {
     ///
     /// [`Error::Missing`] where the ranks have no [`rendezvous`](Builder::rendezvous); any error that ends the job.
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Builder>, Error> {
-        let inherited = self.inherited();
-        let ip = inherited.ip.ok_or(Error::Missing("rendezvous"))?;
+        let config = self.config();
+        let ip = self.ip().ok_or(Error::Missing("rendezvous"))?;
         let messages = self.exchange_messages(SplitRequest { color, key }.to_bytes())?;
         let requests: Vec<SplitRequest> = messages.iter().map(SplitRequest::from_bytes).collect();
         let mine = color.map(|color| members(&requests, color));
@@ -120,13 +84,14 @@ impl Communicator {
         let address = SocketAddr::new(ip, u16::from_be_bytes([message[0], message[1]]));
         let world = members.len() as u16;
         // Every split of a job has a meeting place, and so a name, of its own.
-        let job = format!("{:.32}/{color}@{}", inherited.job, address.port());
+        let name = config.job.as_deref().unwrap_or("netfold");
+        let job = format!("{name:.32}/{color}@{}", address.port());
         let exchange = match listener.ok().flatten() {
-            Some(listener) => TcpRendezvous::host(listener, &job, world, inherited.join_timeout),
-            None => TcpRendezvous::new(address, &job, place, world, inherited.join_timeout),
+            Some(listener) => TcpRendezvous::host(listener, &job, world, config.join_timeout),
+            None => TcpRendezvous::new(address, &job, place, world, config.join_timeout),
         };
         let exchange = exchange.map_err(|error| Error::Exchange(std::sync::Arc::new(error)))?;
-        Ok(Some(Builder::from_inherited(inherited, job).exchange(Box::new(exchange))))
+        Ok(Some(Builder::from_config(config.inherited(job)).exchange(Box::new(exchange))))
     }
 
     fn exchange_messages(&self, mine: [u8; MESSAGE_LEN]) -> Result<Vec<[u8; MESSAGE_LEN]>, Error> {

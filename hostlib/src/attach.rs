@@ -1,0 +1,119 @@
+//! Attaches a rank to the switches of all trees, or to the transport that was given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use netfold_control::{Admission, Join};
+use netfold_io::PacketIo;
+
+use crate::config::JobConfig;
+use crate::error::Error;
+use crate::join::{Attachment, Joiner, Middleware, wrap};
+use crate::session::Security;
+
+/// Longest job name in bytes, as the control port takes it.
+const JOB_NAME_LEN_MAX: usize = 64;
+
+/// How long a controller is asked for a first admission that it refuses for a transient reason.
+const ADMISSION_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a rank is attached with.
+pub(crate) struct Attacher {
+    pub(crate) config: Arc<JobConfig>,
+    pub(crate) transport: Option<(Box<dyn PacketIo>, Admission)>,
+    pub(crate) middleware: Option<Middleware>,
+}
+
+impl Attacher {
+    /// Whether there is a switch to attach to.
+    pub(crate) fn has_switch(&self) -> bool {
+        !self.config.switch.is_empty() || self.transport.is_some()
+    }
+
+    /// Waits for admission at most so long.
+    pub(crate) fn cap_join_timeout(&mut self, most: Duration) {
+        let config = Arc::make_mut(&mut self.config);
+        config.join_timeout = config.join_timeout.min(most);
+    }
+
+    /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. If one tree fails, the
+    /// others are detached. `linked`: the ranks can do without a switch for a while.
+    pub(crate) fn attach(
+        &mut self,
+        (rank, world): (u16, u16),
+        linked: bool,
+    ) -> Result<Vec<Attachment>, Error> {
+        let config = &self.config;
+        config.check_rank(rank, world)?;
+        let mut middleware = self.middleware.take();
+        if let Some((io, admission)) = self.transport.take() {
+            let io = wrap(io, middleware);
+            let attachment = Attachment::new(io, admission, (rank, world), config)?;
+            return Ok(vec![Attachment { core: config.cores.of(0), ..attachment }]);
+        }
+        let rejoins = config.rejoin.unwrap_or(config.controlled) && middleware.is_none();
+        let retry_for =
+            if config.controlled { config.join_timeout.min(ADMISSION_RETRY_TIMEOUT) } else { Duration::ZERO };
+        let joiners = (0..config.trees).map(|tree| joiner(config, (rank, world), tree, linked && rejoins));
+        let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
+        let join = |joiner: Joiner, middleware: Option<Middleware>| {
+            let mut attachment = joiner.join_within(retry_for, middleware)?;
+            attachment.joiner = rejoins.then_some(joiner);
+            Ok(attachment)
+        };
+        let outcomes: Vec<Result<Attachment, Error>> = std::thread::scope(|scope| {
+            let joining: Vec<_> = joiners
+                .into_iter()
+                .map(|joiner| {
+                    let middleware = middleware.take();
+                    scope.spawn(move || join(joiner, middleware))
+                })
+                .collect();
+            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or(Err(Error::EngineFailed))
+            };
+            joining.into_iter().map(joined).collect()
+        });
+        let (attachments, mut errors): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        let attachments = attachments.into_iter().flatten().collect::<Vec<_>>();
+        if errors.is_empty() {
+            let pinned = (0..)
+                .zip(attachments)
+                .map(|(tree, attachment)| Attachment { core: config.cores.of(tree), ..attachment });
+            return Ok(pinned.collect());
+        }
+        attachments.into_iter().for_each(Attachment::detach);
+        // The reason for which one tree was refused says more than that another one's join failed.
+        let refused = errors.iter().position(|outcome| matches!(outcome, Err(Error::Refused { .. })));
+        errors.swap_remove(refused.unwrap_or(0)).map(|attachment| vec![attachment])
+    }
+}
+
+/// What rank `rank` of `world` joins a tree with.
+fn joiner(
+    config: &Arc<JobConfig>,
+    (rank, world): (u16, u16),
+    tree: u8,
+    movable: bool,
+) -> Result<Joiner, Error> {
+    let job = config.job.clone().ok_or(Error::Missing("job"))?;
+    if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
+        return Err(Error::JobName { len: job.len() });
+    }
+    if config.switch.is_empty() {
+        return Err(Error::Missing("switch"));
+    }
+    let join = Join::new(job, (rank, world), config.mode, config.all_slots(), 0);
+    let join = Join {
+        credentials: config.credentials.clone(),
+        classes: config.classes,
+        address: config.bind.iter().cycle().nth(usize::from(tree)).copied(),
+        tree,
+        trees: config.trees,
+        movable,
+        ..join
+    };
+    let security = config.controller_ca.as_ref().filter(|_| config.controlled);
+    let security = security.map(|file| Security::new(file, &config.controller));
+    Ok(Joiner { config: Arc::clone(config), security, join })
+}

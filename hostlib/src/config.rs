@@ -1,0 +1,174 @@
+//! The configuration of a job.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use netfold_control::{Credentials, Mode};
+use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
+use netfold_proto::{ConfigError, Tolerance};
+
+use crate::coding::Coding;
+use crate::error::Error;
+use crate::quantize::Rounding;
+
+/// Slots that are asked for unless the builder says how many.
+pub(crate) const SLOTS_DEFAULT: u32 = 256;
+
+/// Stall timeout where none is set.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A function that opens packet I/O.
+type Open = dyn Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
+
+/// Opens a worker's packet I/O. Called for every attachment to a switch, also when a rank rejoins.
+#[derive(Clone)]
+pub(crate) struct Opener(Arc<Open>);
+
+impl Opener {
+    pub(crate) fn new(
+        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn of(choice: Choice) -> Self {
+        Self::new(move |opening| netfold_io::open(&choice, opening))
+    }
+
+    pub(crate) fn open(&self, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+        (self.0)(opening)
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opener")
+    }
+}
+
+/// What a job is configured with: collected by the builder, read by all that run the job, and inherited by groups that are split
+/// from it. [`Builder`](crate::Builder) documents the values.
+#[derive(Debug, Clone)]
+pub(crate) struct JobConfig {
+    pub(crate) job: Option<String>,
+    pub(crate) mode: Mode,
+    /// May differ between ranks.
+    pub(crate) rounding: Rounding,
+    pub(crate) tolerance: Tolerance,
+    /// Of each class.
+    pub(crate) slots: u32,
+    pub(crate) classes: u8,
+    pub(crate) small: usize,
+    /// Addresses of the control port.
+    pub(crate) switch: Vec<SocketAddr>,
+    /// Whether that is a controller's.
+    pub(crate) controlled: bool,
+    /// The controller as it was named, and the authorities of its certificate.
+    pub(crate) controller: Vec<(SocketAddr, String)>,
+    pub(crate) controller_ca: Option<PathBuf>,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) bind: Vec<IpAddr>,
+    pub(crate) opener: Opener,
+    pub(crate) trees: u8,
+    pub(crate) cores: Cores,
+    pub(crate) rejoin: Option<bool>,
+    pub(crate) join_timeout: Duration,
+    pub(crate) stall_timeout: Option<Duration>,
+    pub(crate) resend_after: Option<Duration>,
+    /// This rank's host, where the caller names it; differs between ranks.
+    pub(crate) host: Option<String>,
+    pub(crate) shared_memory: bool,
+    pub(crate) fall_back: bool,
+}
+
+impl Default for JobConfig {
+    fn default() -> Self {
+        Self {
+            job: None,
+            mode: Mode::Bfp32,
+            rounding: Rounding::Nearest,
+            tolerance: Tolerance::NONE,
+            slots: SLOTS_DEFAULT,
+            classes: 1,
+            small: 0,
+            switch: Vec::new(),
+            controlled: false,
+            controller: Vec::new(),
+            controller_ca: None,
+            credentials: None,
+            bind: Vec::new(),
+            opener: Opener::of(Choice::Udp),
+            trees: 1,
+            cores: Cores::default(),
+            rejoin: None,
+            join_timeout: Duration::from_secs(60),
+            stall_timeout: None,
+            resend_after: None,
+            host: None,
+            shared_memory: true,
+            fall_back: true,
+        }
+    }
+}
+
+impl JobConfig {
+    /// What a group that is split from this job inherits.
+    pub(crate) fn inherited(&self, job: String) -> Self {
+        Self { job: Some(job), resend_after: None, ..self.clone() }
+    }
+
+    /// How long a reachable rank may make no progress.
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        self.stall_timeout.unwrap_or(STALL_TIMEOUT)
+    }
+
+    /// Slots of all classes.
+    pub(crate) fn all_slots(&self) -> u32 {
+        self.slots.saturating_mul(u32::from(self.classes))
+    }
+
+    /// What must be the same on all ranks, as text that ranks compare.
+    pub(crate) fn describe(&self, has_switch: bool) -> String {
+        let yes = |on: bool| if on { "yes" } else { "no" };
+        format!(
+            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
+            env!("CARGO_PKG_VERSION"),
+            self.mode,
+            self.classes,
+            self.trees,
+            self.small,
+            yes(has_switch),
+            yes(self.shared_memory),
+            yes(self.fall_back)
+        )
+    }
+
+    pub(crate) fn check_rounding(&self) -> Result<(), Error> {
+        match (Coding::of(self.mode), self.rounding) {
+            (_, Rounding::Nearest) => Ok(()),
+            (Coding::Blocks(lanes, _), _) if lanes.has_mantissas() => Ok(()),
+            _ => Err(Error::Rounding { mode: self.mode }),
+        }
+    }
+
+    pub(crate) fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {
+        if world == 0 || world > netfold_wire::WORLD_MAX {
+            return Err(ConfigError::World(world).into());
+        }
+        if let Coding::Blocks(lanes, _) = Coding::of(self.mode)
+            && world > lanes.world_max()
+        {
+            return Err(Error::Precision { mode: self.mode, world, max: lanes.world_max() });
+        }
+        if rank >= world {
+            return Err(ConfigError::Rank { rank, world }.into());
+        }
+        if !self.slots.is_power_of_two() || self.all_slots() > netfold_proto::SLOTS_MAX {
+            return Err(ConfigError::Slots(self.slots).into());
+        }
+        Ok(())
+    }
+}
