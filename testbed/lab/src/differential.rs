@@ -6,7 +6,7 @@
 //! it can be played to any target. [`compare`] plays one to two pipelines of the software switch.
 
 mod bmv2;
-mod draw;
+mod generate;
 mod jobs;
 mod play;
 mod rate;

@@ -42,7 +42,7 @@ pub enum Fault {
 
 /// What to run.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct FabricConfig {
     /// Number of workers, 2 to 32.
     pub workers: u16,
     /// How tensors travel.
@@ -60,7 +60,7 @@ pub struct Config {
     /// How.
     pub fault: Fault,
     /// Longest time for a step: to start, to join, to have all trees again.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The `netfold` command.
     pub program: PathBuf,
 }
@@ -90,22 +90,22 @@ pub enum LeafSpineError {
         source: io::Error,
     },
     /// A program failed.
-    #[error("{name} {what}{}", if .said.is_empty() { String::new() } else { format!(": {said}") })]
+    #[error("{name} {what}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Process {
         /// Which.
         name: String,
         /// How.
         what: String,
         /// Its last words.
-        said: String,
+        stderr: String,
     },
     /// Nothing more was heard.
-    #[error("{what} did not come about within {patience:?}")]
-    Patience {
+    #[error("{what} did not come about within {timeout:?}")]
+    Timeout {
         /// What was waited for.
         what: String,
         /// For how long.
-        patience: Duration,
+        timeout: Duration,
     },
 }
 
@@ -149,7 +149,7 @@ pub struct Leaf {
 
 /// Where a tree of the job was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct TreePlacement {
     /// The switch at its top.
     pub root: String,
     /// What it held there and below, the root first.
@@ -175,9 +175,9 @@ pub struct TreeReport {
     /// Its number.
     pub tree: u8,
     /// Before the spine died.
-    pub before: Option<Place>,
+    pub before: Option<TreePlacement>,
     /// At the job's end; none if it had no place then.
-    pub after: Option<Place>,
+    pub after: Option<TreePlacement>,
 }
 
 /// What happened after the spine's death, in seconds since then; what did not happen is missing.
@@ -195,7 +195,7 @@ pub struct Times {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct FabricReport {
     /// The spine that died.
     pub killed: String,
     /// How.
@@ -210,7 +210,7 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-impl Report {
+impl FabricReport {
     /// Elements that were wrong in any phase.
     pub fn wrong(&self) -> u64 {
         self.phases.iter().map(|phase| phase.wrong).sum()

@@ -89,7 +89,7 @@ const SLOW_RESEND: Duration = Duration::from_millis(200);
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct RunConfig {
     /// What the switches are.
     pub switch: SwitchKind,
     /// Switches and workers.
@@ -254,7 +254,7 @@ pub struct SwitchReport {
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Packets that workers sent, resends included.
     pub sent: u64,
     /// Of those, resends.
@@ -275,7 +275,7 @@ pub fn abandon() {
 
 /// A job on running switches.
 pub struct Run {
-    config: Config,
+    config: RunConfig,
     /// Before the fabric, so that workers go first.
     comms: Vec<Communicator>,
     installed: Installed,
@@ -291,7 +291,7 @@ impl Run {
     /// # Errors
     ///
     /// [`RunError`]; nothing is left running.
-    pub fn start(config: Config) -> Result<Self, RunError> {
+    pub fn start(config: RunConfig) -> Result<Self, RunError> {
         let mut fabric = start_fabric(&config)?;
         let installed = install(&fabric.plan, &mut fabric.drivers).map_err(Box::new)?;
         let world = fabric.plan.workers().len() as u16;
@@ -339,7 +339,7 @@ impl Run {
     }
 
     fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
-        let Config { seed, elements, mode, payload_bytes, .. } = self.config;
+        let RunConfig { seed, elements, mode, payload_bytes, .. } = self.config;
         let levels = self.fabric.plan.places().iter().map(|place| place.depth + 1).max().unwrap_or(1);
         let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
         let world = self.comms.len() as u16;
@@ -375,8 +375,8 @@ impl Run {
     /// # Errors
     ///
     /// When a worker or a switch does not play its part to the end.
-    pub fn finish(mut self) -> Result<Outcome, RunError> {
-        let mut outcome = Outcome { sent: 0, resent: 0, results: 0, saturated: 0, switches: Vec::new() };
+    pub fn finish(mut self) -> Result<RunOutcome, RunError> {
+        let mut outcome = RunOutcome { sent: 0, resent: 0, results: 0, saturated: 0, switches: Vec::new() };
         // Switches on rings stop when the last worker leaves, so they are asked first.
         for (switch, place) in self.fabric.plan.places().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
@@ -413,7 +413,7 @@ fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> Switc
     }
 }
 
-fn start_fabric(config: &Config) -> Result<Fabric, RunError> {
+fn start_fabric(config: &RunConfig) -> Result<Fabric, RunError> {
     let refuse = |choices| Err(RunError::Carrier { switch: config.switch, carrier: config.carrier, choices });
     let ours = matches!(config.switch, SwitchKind::Software | SwitchKind::Interpreter);
     if config.uplink.is_some() && !ours {

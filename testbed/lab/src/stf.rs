@@ -28,7 +28,7 @@ mod run;
 mod write;
 
 pub use read::StfError;
-pub use run::{Failure, Outcome, RunError, run};
+pub use run::{Failure, RunError, StfOutcome, run};
 
 /// A script: statements with the line they stand in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -28,14 +28,14 @@ use jobs::Job;
 use netfold_measure::process::{self, Output};
 
 /// Longest time for anything to be as it was before a kill.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause between two looks at the controller.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often what is killed.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct SurviveConfig {
     /// The program under test.
     pub program: PathBuf,
     /// A folder for the topology and the database.
@@ -77,7 +77,7 @@ impl Victim {
 
 /// What came of killing one of them so often.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct SurviveRow {
     /// What was killed.
     pub victim: Victim,
     /// How often.
@@ -115,7 +115,7 @@ pub enum SurviveError {
         source: io::Error,
     },
     /// Something is not as it should be after a long time.
-    #[error("after {}, within {PATIENCE:?}: {what}", .after)]
+    #[error("after {}, within {RECOVERY_TIMEOUT:?}: {what}", .after)]
     Stuck {
         /// After what.
         after: String,
@@ -125,11 +125,11 @@ pub enum SurviveError {
 }
 
 /// All that runs.
-pub struct Rig {
-    config: Config,
+pub struct SurviveRig {
+    config: SurviveConfig,
     rng: StdRng,
     ports: Ports,
-    news: Receiver<Output>,
+    outputs: Receiver<Output>,
     sender: Sender<Output>,
     started: u64,
     switch: Option<Process>,
@@ -150,16 +150,16 @@ struct Ports {
     control: u16,
 }
 
-impl Rig {
+impl SurviveRig {
     /// Starts all of it and waits until both jobs run.
     ///
     /// # Errors
     /// [`SurviveError`], with nothing left running.
-    pub fn start(config: Config) -> Result<Self, SurviveError> {
+    pub fn start(config: SurviveConfig) -> Result<Self, SurviveError> {
         let vacant = || vacant_address().map_err(|source| SurviveError::Prepare { what: "a port", source });
         let port = || vacant().map(|address| address.port());
         let ports = Ports { data: port()?, p4runtime: port()?, workers: port()?, control: port()? };
-        let (sender, news) = mpsc::channel();
+        let (sender, outputs) = mpsc::channel();
         let jobs = [
             Job::new("red", "train", config.workers, config.bytes, vacant()?),
             Job::new("blue", "train", config.workers, config.bytes, vacant()?),
@@ -167,7 +167,7 @@ impl Rig {
         let mut rig = Self {
             rng: StdRng::seed_from_u64(config.seed),
             ports,
-            news,
+            outputs,
             sender,
             started: 0,
             switch: None,
@@ -257,13 +257,17 @@ impl Rig {
         Ok(())
     }
 
-    /// Kills as often as the configuration says, and says what came of it. `tell` is called after each kill.
+    /// Kills as often as the configuration says, and says what came of it. `progress` is called after each kill.
     ///
     /// # Errors
     /// [`SurviveError::Stuck`] when something does not recover at all.
-    pub fn kill(&mut self, victim: Victim, mut tell: impl FnMut(u32)) -> Result<Row, SurviveError> {
+    pub fn kill(
+        &mut self,
+        victim: Victim,
+        mut progress: impl FnMut(u32),
+    ) -> Result<SurviveRow, SurviveError> {
         let kills = self.config.kills[victim as usize];
-        let mut row = Row {
+        let mut row = SurviveRow {
             victim,
             kills,
             recovered: Vec::new(),
@@ -285,7 +289,7 @@ impl Rig {
             };
             row.recovered.push(recovered);
             self.judge(&mut row)?;
-            tell(number);
+            progress(number);
         }
         for job in &mut self.jobs {
             let (operations, wrong) = job.forget();
@@ -295,7 +299,7 @@ impl Rig {
         Ok(row)
     }
 
-    fn kill_controller(&mut self, pause: Duration, row: &mut Row) -> Result<Duration, SurviveError> {
+    fn kill_controller(&mut self, pause: Duration, row: &mut SurviveRow) -> Result<Duration, SurviveError> {
         let before: Vec<u64> = self.epochs();
         let until = Instant::now() + pause;
         // The database is being written to when it dies.
@@ -347,7 +351,12 @@ impl Rig {
         Ok(killed.elapsed())
     }
 
-    fn kill_worker(&mut self, pause: Duration, number: u32, row: &mut Row) -> Result<Duration, SurviveError> {
+    fn kill_worker(
+        &mut self,
+        pause: Duration,
+        number: u32,
+        row: &mut SurviveRow,
+    ) -> Result<Duration, SurviveError> {
         self.pass(pause);
         let job = self.rng.random_range(0..2);
         let rank = self.rng.random_range(0..self.jobs[job].world());
@@ -357,8 +366,8 @@ impl Rig {
         self.wait("a worker was killed", |rig| {
             rig.jobs[job].has_ended().then_some(()).ok_or("the rest of its job goes on".into())
         })?;
-        let said = self.jobs[job].last_words();
-        if let Some(other) = said.iter().find(|words| !words.contains(&format!("rank {rank}"))) {
+        let errors = self.jobs[job].last_words();
+        if let Some(other) = errors.iter().find(|words| !words.contains(&format!("rank {rank}"))) {
             row.failures.push(format!("rank {rank} died, and another rank said: {other}"));
         }
         // With one worker less every other time, and with all again.
@@ -375,7 +384,7 @@ impl Rig {
     }
 
     /// Takes note of workers that ended although nobody killed them, and starts their job again.
-    fn judge(&mut self, row: &mut Row) -> Result<(), SurviveError> {
+    fn judge(&mut self, row: &mut SurviveRow) -> Result<(), SurviveError> {
         self.listen();
         for job in 0..2 {
             if self.jobs[job].has_failed() {
@@ -426,8 +435,8 @@ impl Rig {
     /// The jobs that run, as the controller sees them; none, if it does not answer.
     fn live(&self) -> Vec<Value> {
         let names = self.jobs.iter().map(Job::name);
-        let told = names.flat_map(|name| self.ask(&["job", "describe", &name]));
-        told.filter(|job| job.get("state").and_then(Value::as_str) == Some("running")).collect()
+        let described = names.flat_map(|name| self.ask(&["job", "describe", &name]));
+        described.filter(|job| job.get("state").and_then(Value::as_str) == Some("running")).collect()
     }
 
     fn tenants(&self) -> BTreeSet<String> {
@@ -447,7 +456,7 @@ impl Rig {
     }
 
     fn listen(&mut self) {
-        while let Ok(output) = self.news.try_recv() {
+        while let Ok(output) = self.outputs.try_recv() {
             self.jobs.iter_mut().for_each(|job| job.record(&output));
         }
     }
@@ -462,16 +471,16 @@ impl Rig {
         loop {
             self.listen();
             let Err(what) = right(self) else { return Ok(()) };
-            if begun.elapsed() > PATIENCE {
-                let said = [("switch", &self.switch), ("controller", &self.controller)];
-                let said = said.map(|(name, process)| {
+            if begun.elapsed() > RECOVERY_TIMEOUT {
+                let errors = [("switch", &self.switch), ("controller", &self.controller)];
+                let errors = errors.map(|(name, process)| {
                     format!("{name}: {}", process.as_ref().map(Process::stderr).unwrap_or_default())
                 });
                 let words: Vec<String> = self.jobs.iter().flat_map(Job::errors).collect();
-                let what = format!("{what}; {}; workers: {}", said.join("; "), words.join("; "));
+                let what = format!("{what}; {}; workers: {}", errors.join("; "), words.join("; "));
                 return Err(SurviveError::Stuck { after: after.into(), what });
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

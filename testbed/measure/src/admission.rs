@@ -23,14 +23,14 @@ use netfold_testkit::process::Process;
 use netfold_testkit::sample::Sample;
 
 /// Longest time for a process to start, or for a job to be admitted.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The tenant whose jobs they are.
 const TENANT: &str = "bench";
 
 /// What is measured.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct AdmissionConfig {
     /// The program under test.
     pub program: PathBuf,
     /// A folder for the topology and the database, made if it is not there.
@@ -47,7 +47,7 @@ pub struct Config {
 
 /// What came of it; times in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct AdmissionRow {
     /// Workers of the job.
     pub workers: u16,
     /// Switches of its tree.
@@ -82,7 +82,7 @@ pub enum AdmissionError {
         source: io::Error,
     },
     /// A process ended, or did not say what it should.
-    #[error("{name} did not say '{event}' within {PATIENCE:?}{}", Errors(.errors))]
+    #[error("{name} did not say '{event}' within {STALL_TIMEOUT:?}{}", Errors(.errors))]
     Silent {
         /// Which process.
         name: &'static str,
@@ -92,12 +92,12 @@ pub enum AdmissionError {
         errors: String,
     },
     /// A worker was told something else.
-    #[error("rank {rank} was not admitted: {said}")]
+    #[error("rank {rank} was not admitted: {reply}")]
     Refused {
         /// Which worker.
         rank: u16,
         /// What it was told.
-        said: String,
+        reply: String,
     },
 }
 
@@ -121,7 +121,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: &Config, name: &'static str, arguments: &str) -> Result<Self, AdmissionError> {
+    fn start(config: &AdmissionConfig, name: &'static str, arguments: &str) -> Result<Self, AdmissionError> {
         let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let (sender, output): (Sender<Output>, _) = mpsc::channel();
         let process = process::start(&config.program, &words, 0, sender);
@@ -134,7 +134,7 @@ impl Running {
         event: &'static str,
         mut wanted: impl FnMut(&Value) -> bool,
     ) -> Result<Value, AdmissionError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + STALL_TIMEOUT;
         loop {
             match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Output { line: Some(line), .. }) if wanted(&line) => return Ok(line),
@@ -157,7 +157,7 @@ impl Running {
 }
 
 /// Switches and controllers, and how to join at them.
-struct Rig {
+struct AdmissionRig {
     own: Running,
     own_address: SocketAddr,
     controller: Running,
@@ -166,8 +166,8 @@ struct Rig {
     _switches: Vec<Running>,
 }
 
-impl Rig {
-    fn start(config: &Config) -> Result<Self, AdmissionError> {
+impl AdmissionRig {
+    fn start(config: &AdmissionConfig) -> Result<Self, AdmissionError> {
         let mut own = Running::start(config, "the switch", "switch --listen 127.0.0.1:0")?;
         let own_address = own.address("listening", "control")?;
         let mut switches = Vec::new();
@@ -213,7 +213,7 @@ impl Rig {
 }
 
 /// A spine and leaves, with the workers' loopback addresses dealt to the leaves; or one switch.
-fn topology(config: &Config, at: &[SocketAddr]) -> String {
+fn topology(config: &AdmissionConfig, at: &[SocketAddr]) -> String {
     let mut text = String::new();
     for (number, p4runtime) in at.iter().enumerate() {
         let role = match (number, at.len()) {
@@ -245,7 +245,7 @@ fn address(rank: u16) -> Ipv4Addr {
     Ipv4Addr::new(127, 78, high, low)
 }
 
-fn switch_of(config: &Config, rank: u16) -> u16 {
+fn switch_of(config: &AdmissionConfig, rank: u16) -> u16 {
     match config.switches {
         1 => 0,
         switches => 1 + rank % (switches - 1),
@@ -259,7 +259,7 @@ impl Sessions {
     fn open(workers: u16, to: SocketAddr) -> Result<Self, AdmissionError> {
         let session = |_| {
             let stream = TcpStream::connect(to)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(STALL_TIMEOUT))?;
             stream.set_nodelay(true)?;
             Ok(BufReader::new(stream))
         };
@@ -290,7 +290,7 @@ impl Sessions {
                         break;
                     }
                     Ok(Event::Alive {}) => {}
-                    _ => return Err(AdmissionError::Refused { rank, said: line }),
+                    _ => return Err(AdmissionError::Refused { rank, reply: line }),
                 }
             }
         }
@@ -306,15 +306,15 @@ impl Sessions {
         }
         for session in &mut self.0 {
             // Whatever is said still, until the end.
-            let mut said = String::new();
-            while session.read_line(&mut said).is_ok_and(|bytes| bytes > 0) {}
+            let mut reply = String::new();
+            while session.read_line(&mut reply).is_ok_and(|bytes| bytes > 0) {}
         }
         Ok(())
     }
 }
 
 /// The ranks' requests.
-fn requests(config: &Config, job: &str, credentials: Option<&Credentials>) -> Vec<Request> {
+fn requests(config: &AdmissionConfig, job: &str, credentials: Option<&Credentials>) -> Vec<Request> {
     let request = |rank: u16| {
         let mut join = Join::new(job, (rank, config.workers), Mode::Bfp16, config.slots, 40_000 + rank);
         join.credentials = credentials.cloned();
@@ -325,13 +325,13 @@ fn requests(config: &Config, job: &str, credentials: Option<&Credentials>) -> Ve
     (0..config.workers).map(request).collect()
 }
 
-/// Measures; `tell` is called after each round.
+/// Measures; `on_round` is called after each round.
 ///
 /// # Errors
 ///
 /// [`AdmissionError`], with nothing left running.
-pub fn run(config: &Config, mut tell: impl FnMut(u32)) -> Result<Row, AdmissionError> {
-    let mut rig = Rig::start(config)?;
+pub fn run(config: &AdmissionConfig, mut on_round: impl FnMut(u32)) -> Result<AdmissionRow, AdmissionError> {
+    let mut rig = AdmissionRig::start(config)?;
     let mut times: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
     let mut granted = 0;
     // The first round of each connects what is connected once.
@@ -352,12 +352,12 @@ pub fn run(config: &Config, mut tell: impl FnMut(u32)) -> Result<Row, AdmissionE
             }
             granted = if through { slots } else { granted };
         }
-        tell(round);
+        on_round(round);
     }
     let (through, own) = (times.remove(&true).unwrap_or_default(), times.remove(&false).unwrap_or_default());
     let ratios: Sample = through.iter().zip(&own).map(|(through, own)| through / own).collect();
     let (through, own): (Sample, Sample) = (through.into_iter().collect(), own.into_iter().collect());
-    Ok(Row {
+    Ok(AdmissionRow {
         workers: config.workers,
         switches: config.switches,
         slots: granted,

@@ -23,7 +23,7 @@ pub struct Config {
     /// Slots of each job, a power of two.
     pub slots: u32,
     /// Laws to compare with [`Congestion::Fixed`].
-    pub laws: Vec<Congestion>,
+    pub algorithms: Vec<Congestion>,
     /// Turns of each law.
     pub rounds: u32,
     /// All-reduces of a turn, of which the median counts; by the amount of data if not given.
@@ -34,7 +34,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The law.
-    pub law: &'static str,
+    pub algorithm: &'static str,
     /// What carried the packets.
     pub transport: &'static str,
     /// Tensor bytes of one rank.
@@ -59,7 +59,7 @@ pub struct Row {
 
 /// A law with its switch and workers, and what its turns came to.
 struct Side {
-    law: Congestion,
+    algorithm: Congestion,
     bench: AllReduceBench,
     times_us: Vec<f64>,
     bounds: Vec<f64>,
@@ -68,18 +68,18 @@ struct Side {
 }
 
 impl Side {
-    fn start(config: &Config, law: Congestion) -> Result<Self, BenchError> {
+    fn start(config: &Config, algorithm: Congestion) -> Result<Self, BenchError> {
         let job = Job {
             workers: config.workers,
             mode: Mode::Bfp16,
             transport: config.transport,
             slots: config.slots,
-            congestion: law,
+            congestion: algorithm,
             iterations: config.iterations,
             ..Job::default()
         };
         let bench = AllReduceBench::new(job)?;
-        Ok(Self { law, bench, times_us: Vec::new(), bounds: Vec::new(), wrong: 0, retransmits: 0 })
+        Ok(Self { algorithm, bench, times_us: Vec::new(), bounds: Vec::new(), wrong: 0, retransmits: 0 })
     }
 
     fn turn(&mut self, bytes: u64) -> Result<(), BenchError> {
@@ -95,7 +95,7 @@ impl Side {
         let ratios: Sample = self.times_us.iter().zip(fixed).map(|(own, fixed)| own / fixed).collect();
         let median = |values: &[f64]| values.iter().copied().collect::<Sample>().median();
         Row {
-            law: self.law.name(),
+            algorithm: self.algorithm.name(),
             transport: config.transport.name(),
             bytes,
             rounds: config.rounds,
@@ -110,21 +110,22 @@ impl Side {
     }
 }
 
-/// Measures tensors of `bytes` bytes a rank; `tell` is called after each round. The first row is that of `fixed` itself.
+/// Measures tensors of `bytes` bytes a rank; `on_round` is called after each round. The first row is that of `fixed` itself.
 ///
 /// # Errors
 ///
 /// [`BenchError`], as of [`AllReduceBench`]; never for wrong results, which are counted.
-pub fn run(config: &Config, bytes: u64, mut tell: impl FnMut(u32)) -> Result<Vec<Row>, BenchError> {
-    let others = config.laws.iter().copied().filter(|law| *law != Congestion::Fixed);
-    let laws = std::iter::once(Congestion::Fixed).chain(others);
-    let mut sides = laws.map(|law| Side::start(config, law)).collect::<Result<Vec<_>, _>>()?;
+pub fn run(config: &Config, bytes: u64, mut on_round: impl FnMut(u32)) -> Result<Vec<Row>, BenchError> {
+    let others = config.algorithms.iter().copied().filter(|algorithm| *algorithm != Congestion::Fixed);
+    let algorithms = std::iter::once(Congestion::Fixed).chain(others);
+    let mut sides =
+        algorithms.map(|algorithm| Side::start(config, algorithm)).collect::<Result<Vec<_>, _>>()?;
     for round in 0..config.rounds {
         for turn in 0..sides.len() {
             let at = (turn + round as usize) % sides.len();
             sides[at].turn(bytes)?;
         }
-        tell(round + 1);
+        on_round(round + 1);
     }
     let fixed = sides[0].times_us.clone();
     Ok(sides.iter().map(|side| side.row(config, bytes, &fixed)).collect())
@@ -140,14 +141,14 @@ mod tests {
             workers: 2,
             transport: Transport::Loopback,
             slots: 64,
-            laws: vec![Congestion::Dctcp, Congestion::Fixed, Congestion::Swift],
+            algorithms: vec![Congestion::Dctcp, Congestion::Fixed, Congestion::Swift],
             rounds: 3,
             iterations: Some(2),
         };
-        let mut told = 0;
-        let rows = run(&config, 100_000, |round| told = round).unwrap();
-        let laws: Vec<_> = rows.iter().map(|row| row.law).collect();
-        assert_eq!((laws, told), (vec!["fixed", "dctcp", "swift"], 3));
+        let mut rounds = 0;
+        let rows = run(&config, 100_000, |round| rounds = round).unwrap();
+        let algorithms: Vec<_> = rows.iter().map(|row| row.algorithm).collect();
+        assert_eq!((algorithms, rounds), (vec!["fixed", "dctcp", "swift"], 3));
         assert_eq!((rows[0].ratio_min, rows[0].ratio_max), (1.0, 1.0), "of itself");
         for row in &rows {
             assert!(row.time_us > 0.0 && row.bound_ratio > 0.0 && row.wrong == 0, "{row:?}");

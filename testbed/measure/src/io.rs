@@ -28,7 +28,7 @@ use netfold_testkit::sample::Sample;
 pub use backend::{Backend, all, named};
 
 use backend::Reference;
-use crowd::{Crowd, PATIENCE, Workers};
+use crowd::{Crowd, STALL_TIMEOUT, Workers};
 use hub::{Hub, Snapshot, What};
 
 /// Workers of the job.
@@ -137,12 +137,12 @@ struct Turn {
     resent: u64,
 }
 
-/// Measures one back end; `tell` is called after each round.
+/// Measures one back end; `on_round` is called after each round.
 ///
 /// # Errors
 ///
 /// [`IoBenchError`].
-pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Result<Row, IoBenchError> {
+pub fn run(config: &Config, backend: &Backend, mut on_round: impl FnMut(u32)) -> Result<Row, IoBenchError> {
     let (mut switch, mut forwarder) = (Vec::new(), Vec::new());
     let (mut testpmd, mut testpmd_absent) = (Vec::new(), None);
     for round in 0..config.rounds {
@@ -161,7 +161,7 @@ pub fn run(config: &Config, backend: &Backend, mut tell: impl FnMut(u32)) -> Res
                 Err(error) => return Err(error),
             },
         }
-        tell(round + 1);
+        on_round(round + 1);
     }
     let ratios: Sample =
         switch.iter().zip(&forwarder).map(|(switch, plain)| switch.mpps / plain.mpps).collect();
@@ -202,7 +202,7 @@ fn referred(config: &Config, mut reference: Reference) -> Result<f64, IoBenchErr
             while crowd.returned() == 0 {
                 (reference.check)()?;
                 crowd.drive(3 * crowd::RESEND)?;
-                if begun.elapsed() > 2 * PATIENCE {
+                if begun.elapsed() > 2 * STALL_TIMEOUT {
                     return Err(IoBenchError::Silent("testpmd"));
                 }
             }

@@ -39,14 +39,14 @@ pub enum PeerError {
         source: io::Error,
     },
     /// A program failed.
-    #[error("{name} {what}{}", if .said.is_empty() { String::new() } else { format!(": {said}") })]
+    #[error("{name} {what}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Process {
         /// Which.
         name: String,
         /// How.
         what: String,
         /// Its last words.
-        said: String,
+        stderr: String,
     },
     /// A file for a peer cannot be written.
     #[error("cannot write {}", path.display())]
@@ -128,8 +128,8 @@ impl Peers {
         match compiled {
             Ok(output) if output.status.success() => self.mpi = Some(program),
             Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                self.absent.push(format!("open mpi: mpicc failed: {said}"));
+                let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                self.absent.push(format!("open mpi: mpicc failed: {stderr}"));
             }
             Err(_) => {
                 self.absent.push("open mpi: no mpicc (openmpi-bin and libopenmpi-dev on Debian)".into());

@@ -23,7 +23,7 @@ use netfold_wire::{Flags, Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use crate::sim::{JobSetup, Laggard, PipelineSwitch, SimSwitch};
+use crate::sim::{JobSetup, PipelineSwitch, SimSwitch, Straggler};
 use tensors::Tensors;
 pub use tensors::{Step, Tensors32};
 
@@ -42,7 +42,7 @@ pub(crate) const PACKET: usize = header::LEN + 4 * LANE_WORDS as usize;
 
 /// One fabric.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Config {
+pub struct RacksConfig {
     /// Hosts of each rack, each with one rank.
     pub hosts: u16,
     /// Bits a second of a host's link.
@@ -70,12 +70,12 @@ pub struct Config {
     /// By what ranks decide how much to have in flight.
     pub congestion: Congestion,
     /// A rank that is late with some chunks.
-    pub late: Option<Laggard>,
+    pub straggler: Option<Straggler>,
     /// Seed of the others' traffic, and of who is late when.
     pub seed: u64,
 }
 
-impl Default for Config {
+impl Default for RacksConfig {
     /// Eight hosts at 1 Gbit/s, four times what the uplinks carry.
     fn default() -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Default for Config {
             slots: 64,
             tolerance: Tolerance::NONE,
             congestion: Congestion::Fixed,
-            late: None,
+            straggler: None,
             seed: 1,
         }
     }
@@ -100,7 +100,7 @@ impl Default for Config {
 
 /// What a step took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct StepReport {
     /// From the submission on all ranks to the last result on any.
     pub elapsed: Duration,
     /// Packets sent again, by all ranks.
@@ -118,7 +118,7 @@ pub struct Taken {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimEvent {
     /// A packet of a rank reaches its rack.
     AtRack(usize, Vec<u8>),
     /// A burst of others' packets reaches a rack.
@@ -142,7 +142,7 @@ struct Rank {
 
 /// A fabric with its job.
 pub struct Racks {
-    config: Config,
+    config: RacksConfig,
     ranks: Vec<Rank>,
     switch: PipelineSwitch,
     /// Of each rack, the queue up and the queue down.
@@ -150,7 +150,7 @@ pub struct Racks {
     down: Vec<Queues>,
     /// When each of them is served next, by rack and whether upward: once for all packets that join it meanwhile.
     due: [[Option<Duration>; 2]; RACKS],
-    agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
+    event_queue: BinaryHeap<Reverse<(Duration, u64, SimEvent)>>,
     serial: u64,
     now: Duration,
     rng: Xoshiro256PlusPlus,
@@ -172,7 +172,7 @@ impl Racks {
     /// # Panics
     ///
     /// When the job does not fit a switch or a worker.
-    pub fn new(config: Config) -> Result<Self, QueueConfigError> {
+    pub fn new(config: RacksConfig) -> Result<Self, QueueConfigError> {
         let world = config.hosts * RACKS as u16;
         let job = JobSetup {
             job: 1,
@@ -222,7 +222,7 @@ impl Racks {
             up: queues()?,
             down: queues()?,
             due: [[None; 2]; RACKS],
-            agenda: BinaryHeap::new(),
+            event_queue: BinaryHeap::new(),
             serial: 0,
             now: Duration::ZERO,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
@@ -245,7 +245,7 @@ impl Racks {
 
     /// Sums tensors over all ranks, all submitted now and in this order: `step` has each rank's, and gets the sums. The clock then
     /// goes on by `pause`, in which ranks do something else.
-    pub fn all_reduce(&mut self, step: &mut Step, pause: Duration) -> Taken {
+    pub fn all_reduce(&mut self, step: &mut Step, pause: Duration) -> StepReport {
         let began = self.now;
         let before: Vec<_> = self.ranks.iter().map(|rank| *rank.worker.stats()).collect();
         let tensors = step.tensors();
@@ -260,7 +260,7 @@ impl Racks {
         while self.ranks.iter().any(|rank| rank.done < tensors) {
             self.next();
         }
-        let mut taken = Taken { elapsed: self.now - began, ..Taken::default() };
+        let mut taken = StepReport { elapsed: self.now - began, ..StepReport::default() };
         for (index, (rank, before)) in self.ranks.iter_mut().zip(before).enumerate() {
             let stats = rank.worker.stats();
             taken.resent += stats.resent - before.resent;
@@ -275,9 +275,9 @@ impl Racks {
         taken
     }
 
-    fn plan(&mut self, at: Duration, what: Happening) {
+    fn plan(&mut self, at: Duration, what: SimEvent) {
         self.serial += 1;
-        self.agenda.push(Reverse((at, self.serial, what)));
+        self.event_queue.push(Reverse((at, self.serial, what)));
     }
 
     /// The next burst of others, at a time drawn from the exponential distribution.
@@ -285,7 +285,7 @@ impl Racks {
         let bits = (self.config.burst as usize * PACKET * 8) as f64;
         let mean = bits / (self.config.others * self.config.uplink_rate as f64);
         let wait = -mean * (1.0 - self.rng.random::<f64>()).ln();
-        self.plan(self.now + Duration::from_secs_f64(wait), Happening::Burst(rack));
+        self.plan(self.now + Duration::from_secs_f64(wait), SimEvent::Burst(rack));
     }
 
     fn instant(&self) -> Instant {
@@ -297,27 +297,27 @@ impl Racks {
         let deadlines =
             self.ranks.iter().enumerate().filter_map(|(index, rank)| Some((rank.deadline?, index)));
         let deadline = deadlines.min().map(|(at, index)| (Duration::from_nanos(at.as_nanos()), index));
-        let next = self.agenda.peek().map(|Reverse((at, ..))| *at);
+        let next = self.event_queue.peek().map(|Reverse((at, ..))| *at);
         if let Some((at, index)) = deadline.filter(|(at, _)| next.is_none_or(|next| *at < next)) {
             self.now = self.now.max(at);
             let now = self.instant();
             self.ranks[index].worker.handle_timeout(now);
             self.poll(index);
-        } else if let Some(Reverse((at, _, what))) = self.agenda.pop() {
+        } else if let Some(Reverse((at, _, what))) = self.event_queue.pop() {
             self.now = self.now.max(at);
-            self.happen(what);
+            self.handle_event(what);
         } else {
             unreachable!("a rank that waits has a deadline");
         }
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn handle_event(&mut self, what: SimEvent) {
         match what {
-            Happening::AtRack(rack, bytes) => {
+            SimEvent::AtRack(rack, bytes) => {
                 self.up[rack].enqueue(0, &bytes);
                 self.serve(rack, true);
             }
-            Happening::Burst(rack) => {
+            SimEvent::Burst(rack) => {
                 let mut bytes = vec![0; PACKET];
                 let mut packet = Packet::new_unchecked(&mut bytes[..]);
                 packet.set_kind_raw(Kind::Result as u8);
@@ -328,9 +328,9 @@ impl Racks {
                 self.serve(rack, true);
                 self.plan_burst(rack);
             }
-            Happening::Serve(rack, up) => self.serve(rack, up),
-            Happening::AtSwitch(port, bytes) => self.at_switch(port, &bytes),
-            Happening::AtHosts(rack, bytes) => {
+            SimEvent::Serve(rack, up) => self.serve(rack, up),
+            SimEvent::AtSwitch(port, bytes) => self.at_switch(port, &bytes),
+            SimEvent::AtHosts(rack, bytes) => {
                 let hosts = usize::from(self.config.hosts);
                 let packet = Packet::new_unchecked(&bytes[..]);
                 match packet.kind() == Kind::Heard as u8 {
@@ -356,8 +356,8 @@ impl Racks {
             let rank = if closes { packet.count() } else { packet.bitmap().trailing_zeros() as u16 };
             match (others, up) {
                 (true, _) => {}
-                (false, true) => self.plan(arrives, Happening::AtSwitch(rank, bytes)),
-                (false, false) => self.plan(arrives, Happening::AtHosts(rack, bytes)),
+                (false, true) => self.plan(arrives, SimEvent::AtSwitch(rank, bytes)),
+                (false, false) => self.plan(arrives, SimEvent::AtHosts(rack, bytes)),
             }
         }
         let queues = if up { &self.up[rack] } else { &self.down[rack] };
@@ -366,7 +366,7 @@ impl Racks {
         let due = &mut self.due[rack][usize::from(up)];
         if due.is_none_or(|due| due <= now || at < due) {
             *due = Some(at);
-            self.plan(at, Happening::Serve(rack, up));
+            self.plan(at, SimEvent::Serve(rack, up));
         }
     }
 
@@ -421,7 +421,7 @@ impl Racks {
             }
             let at = at.max(self.held_until(index, &bytes));
             if !self.loses(index) {
-                self.plan(at, Happening::AtRack(rack, bytes));
+                self.plan(at, SimEvent::AtRack(rack, bytes));
             }
         }
         let Rank { worker, deadline, done, .. } = &mut self.ranks[index];
@@ -438,8 +438,8 @@ impl Racks {
     fn held_until(&mut self, index: usize, bytes: &[u8]) -> Duration {
         let packet = Packet::new_unchecked(bytes);
         let whole = packet.kind() == Kind::Data as u8 && !packet.flags().contains(Flags::BARE);
-        let Some(Laggard { share, by, .. }) =
-            self.config.late.filter(|late| usize::from(late.rank) == index && whole)
+        let Some(Straggler { share, by, .. }) =
+            self.config.straggler.filter(|straggler| usize::from(straggler.rank) == index && whole)
         else {
             return Duration::ZERO;
         };
@@ -451,7 +451,7 @@ impl Racks {
     }
 }
 
-fn queue(config: &Config) -> Result<Queues, QueueConfigError> {
+fn queue(config: &RacksConfig) -> Result<Queues, QueueConfigError> {
     let class = ClassConfig {
         bytes_max: config.queue_bytes,
         trim_above: config.trim_above,
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn sums_are_right_and_the_same_seed_does_the_same() {
-        let config = Config { others: 0.3, ..Config::default() };
+        let config = RacksConfig { others: 0.3, ..RacksConfig::default() };
         let play = || {
             let mut racks = Racks::new(config).unwrap();
             let mut step = step(racks.world(), 40_000, 3);
@@ -497,12 +497,12 @@ mod tests {
 
     #[test]
     fn trimming_leaves_shares_out_within_bounds_and_saves_time() {
-        let config = Config { others: 0.3, ..Config::default() };
+        let config = RacksConfig { others: 0.3, ..RacksConfig::default() };
         let tolerance = Tolerance::fraction(0.05).unwrap();
-        let trimming = Config { trim_above: Some(30_000), tolerance, ..config };
+        let trimming = RacksConfig { trim_above: Some(30_000), tolerance, ..config };
         let mut times = [config, trimming].map(|config| {
             let mut racks = Racks::new(config).unwrap();
-            let mut all = Taken::default();
+            let mut all = StepReport::default();
             for salt in 0..10 {
                 let mut step = step(racks.world(), 40_000, salt);
                 let taken = racks.all_reduce(&mut step, Duration::from_millis(1));

@@ -30,7 +30,7 @@ const WINDOW_MIN: f64 = 2.0;
 
 /// A ring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Config {
+pub struct RingConfig {
     /// Hosts.
     pub hosts: usize,
     /// Bits a second of a host's link.
@@ -44,11 +44,11 @@ pub struct Config {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimEvent {
     /// A segment of a stream arrives.
     Segment(usize, u64),
     /// A stream's sender hears: all before this have arrived, and this one has.
-    Heard(usize, u64, u64),
+    Acked(usize, u64, u64),
     /// A stream's timer, if it is still the one of that number.
     Timer(usize, u64),
 }
@@ -60,7 +60,7 @@ struct Stream {
     next: u64,
     /// The first that is not acknowledged, those after it that are, and those found lost.
     first: u64,
-    heard: BTreeSet<u64>,
+    acked: BTreeSet<u64>,
     lost: BTreeSet<u64>,
     /// When each was sent last, in sends of the stream, how many those are, and the last of those that were heard of.
     sent: BTreeMap<u64, u64>,
@@ -82,9 +82,9 @@ struct Stream {
 
 /// A ring of hosts.
 pub struct Ring {
-    config: Config,
+    config: RingConfig,
     streams: Vec<Stream>,
-    agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
+    event_queue: BinaryHeap<Reverse<(Duration, u64, SimEvent)>>,
     serial: u64,
     now: Duration,
     rng: Xoshiro256PlusPlus,
@@ -93,13 +93,13 @@ pub struct Ring {
 
 impl Ring {
     /// An idle ring.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: RingConfig) -> Self {
         let takes = Duration::from_nanos(ON_WIRE * 8_000_000_000 / config.rate.max(1));
         let stream = |_| Stream {
             ready: 0,
             next: 0,
             first: 0,
-            heard: BTreeSet::new(),
+            acked: BTreeSet::new(),
             lost: BTreeSet::new(),
             sent: BTreeMap::new(),
             sends: 0,
@@ -117,7 +117,7 @@ impl Ring {
         };
         Self {
             streams: (0..config.hosts).map(stream).collect(),
-            agenda: BinaryHeap::new(),
+            event_queue: BinaryHeap::new(),
             serial: 0,
             now: Duration::ZERO,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
@@ -142,9 +142,9 @@ impl Ring {
             self.allow(index, first + part.min(part * steps));
         }
         while (0..hosts).any(|index| self.streams[index].wanted < start[index] + steps * part) {
-            let Some(Reverse((at, _, what))) = self.agenda.pop() else { break };
+            let Some(Reverse((at, _, what))) = self.event_queue.pop() else { break };
             self.now = self.now.max(at);
-            self.happen(what);
+            self.handle_event(what);
             // A host sends in a step what has come in the one before.
             for index in 0..hosts {
                 let before = (index + hosts - 1) % hosts;
@@ -157,9 +157,9 @@ impl Ring {
         took
     }
 
-    fn plan(&mut self, at: Duration, what: Happening) {
+    fn plan(&mut self, at: Duration, what: SimEvent) {
         self.serial += 1;
-        self.agenda.push(Reverse((at, self.serial, what)));
+        self.event_queue.push(Reverse((at, self.serial, what)));
     }
 
     /// Whether a packet of a stream, either way, is lost: it goes over the link of the host that sends, and that of the one that receives.
@@ -180,7 +180,7 @@ impl Ring {
     fn send(&mut self, index: usize) {
         loop {
             let stream = &mut self.streams[index];
-            let flying = stream.next - stream.first - (stream.heard.len() + stream.lost.len()) as u64;
+            let flying = stream.next - stream.first - (stream.acked.len() + stream.lost.len()) as u64;
             if flying as f64 >= stream.window {
                 break;
             }
@@ -208,7 +208,7 @@ impl Ring {
         // The switch takes a segment whole before it sends it on.
         let arrives = stream.free_at + takes + 2 * self.config.wire;
         if !self.loses(index) {
-            self.plan(arrives, Happening::Segment(index, segment));
+            self.plan(arrives, SimEvent::Segment(index, segment));
         }
     }
 
@@ -225,12 +225,12 @@ impl Ring {
             2 * stream.round_trip + PROBE_MARGIN
         };
         let (at, timer) = (self.now.max(stream.free_at) + wait, stream.timer);
-        self.plan(at, Happening::Timer(index, timer));
+        self.plan(at, SimEvent::Timer(index, timer));
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn handle_event(&mut self, what: SimEvent) {
         match what {
-            Happening::Segment(index, segment) => {
+            SimEvent::Segment(index, segment) => {
                 let stream = &mut self.streams[index];
                 stream.early.insert(segment);
                 while stream.early.remove(&stream.wanted) {
@@ -239,33 +239,33 @@ impl Ring {
                 stream.early = stream.early.split_off(&stream.wanted);
                 let wanted = stream.wanted;
                 if !self.loses(index) {
-                    self.plan(self.now + 2 * self.config.wire, Happening::Heard(index, wanted, segment));
+                    self.plan(self.now + 2 * self.config.wire, SimEvent::Acked(index, wanted, segment));
                 }
             }
-            Happening::Heard(index, before, segment) => self.heard(index, before, segment),
-            Happening::Timer(index, timer) if self.streams[index].timer == timer => self.late(index),
-            Happening::Timer(..) => {}
+            SimEvent::Acked(index, before, segment) => self.acked(index, before, segment),
+            SimEvent::Timer(index, timer) if self.streams[index].timer == timer => self.timeout(index),
+            SimEvent::Timer(..) => {}
         }
     }
 
-    fn heard(&mut self, index: usize, before: u64, segment: u64) {
+    fn acked(&mut self, index: usize, before: u64, segment: u64) {
         let stream = &mut self.streams[index];
-        let new = before > stream.first || (segment >= stream.first && !stream.heard.contains(&segment));
+        let new = before > stream.first || (segment >= stream.first && !stream.acked.contains(&segment));
         if !new {
             return;
         }
         stream.first = stream.first.max(before);
-        stream.heard.insert(segment);
+        stream.acked.insert(segment);
         stream.newest = stream.newest.max(stream.sent.get(&segment).copied().unwrap_or(0));
-        for set in [&mut stream.heard, &mut stream.lost] {
+        for set in [&mut stream.acked, &mut stream.lost] {
             *set = set.split_off(&stream.first);
         }
         stream.sent = stream.sent.split_off(&stream.first);
         stream.lost.remove(&segment);
         (stream.backoff, stream.probed) = (0, false);
-        let Stream { sent, heard, lost, newest, .. } = stream;
+        let Stream { sent, acked, lost, newest, .. } = stream;
         let overtaken =
-            |one: &(&u64, &u64)| *one.1 < *newest && !heard.contains(one.0) && !lost.contains(one.0);
+            |one: &(&u64, &u64)| *one.1 < *newest && !acked.contains(one.0) && !lost.contains(one.0);
         let gone: Vec<u64> = sent.iter().filter(overtaken).map(|(segment, _)| *segment).collect();
         let fresh = !gone.is_empty();
         lost.extend(gone);
@@ -282,7 +282,7 @@ impl Ring {
     }
 
     /// Nothing has come for long: first the last segment once more, then all.
-    fn late(&mut self, index: usize) {
+    fn timeout(&mut self, index: usize) {
         let stream = &mut self.streams[index];
         self.resent += 1;
         if !std::mem::replace(&mut stream.probed, true) {
@@ -291,7 +291,7 @@ impl Ring {
             return self.arm(index);
         }
         stream.backoff += 1;
-        stream.lost = (stream.first..stream.next).filter(|one| !stream.heard.contains(one)).collect();
+        stream.lost = (stream.first..stream.next).filter(|one| !stream.acked.contains(one)).collect();
         (stream.threshold, stream.window) = ((stream.window * 0.7).max(WINDOW_MIN), 1.0);
         self.send(index);
     }
@@ -301,8 +301,8 @@ impl Ring {
 mod tests {
     use super::*;
 
-    const CONFIG: Config =
-        Config { hosts: 8, rate: 1_000_000_000, wire: Duration::from_micros(5), loss: 0.0, seed: 1 };
+    const CONFIG: RingConfig =
+        RingConfig { hosts: 8, rate: 1_000_000_000, wire: Duration::from_micros(5), loss: 0.0, seed: 1 };
 
     #[test]
     fn without_losses_a_ring_is_as_fast_as_its_links() {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn what_is_lost_comes_after_all_and_costs_time() {
         let mean = |loss: f64| {
-            let mut ring = Ring::new(Config { loss, ..CONFIG });
+            let mut ring = Ring::new(RingConfig { loss, ..CONFIG });
             let took =
                 (0..20).map(|_| ring.all_reduce(800_000, Duration::from_millis(2))).sum::<Duration>() / 20;
             (took, ring.resent())
@@ -332,10 +332,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_step_is_found_lost_by_a_probe_and_not_by_a_time_out() {
-        let mut ring = Ring::new(Config { hosts: 2, loss: 0.1, ..CONFIG });
+        let mut ring = Ring::new(RingConfig { hosts: 2, loss: 0.1, ..CONFIG });
         let took: Vec<_> = (0..40).map(|_| ring.all_reduce(2 * SEGMENT, Duration::ZERO)).collect();
         let probed = took.iter().filter(|took| (2..100).contains(&took.as_millis())).count();
-        let late = took.iter().filter(|took| took.as_millis() >= 200).count();
-        assert!(probed > 5 && late > 0 && late < took.len() / 2, "{took:?}");
+        let timeout = took.iter().filter(|took| took.as_millis() >= 200).count();
+        assert!(probed > 5 && timeout > 0 && timeout < took.len() / 2, "{took:?}");
     }
 }

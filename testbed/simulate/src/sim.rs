@@ -31,11 +31,11 @@ mod seeds;
 mod switch;
 mod tensors;
 
-pub use network::{Fate, Faults};
+pub use network::{Delivery, Faults};
 pub use pipeline::PipelineSwitch;
 pub use reference::ReferenceSwitch;
 pub use run::{Report, run, run_tree};
-pub use scenario::{Death, Laggard, Outage, Scenario};
+pub use scenario::{Crash, Outage, Scenario, Straggler};
 pub use seeds::play_all;
 pub use switch::{JobSetup, Lockstep, SimSwitch};
 pub use tensors::OpPlan;

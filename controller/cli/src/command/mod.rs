@@ -60,9 +60,9 @@ pub(crate) enum Command {
     Top(top::TopCommand),
 }
 
-/// A law of congestion control by its name.
+/// A congestion-control algorithm by its name.
 fn congestion(name: &str) -> Result<Congestion, String> {
-    let names: Vec<&str> = Congestion::ALL.iter().map(|law| law.name()).collect();
+    let names: Vec<&str> = Congestion::ALL.iter().map(|algorithm| algorithm.name()).collect();
     Congestion::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 

@@ -12,7 +12,7 @@ use netfold::Mode;
 use netfold_control::Congestion;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
-use netfold_lab::run::{Carrier, Config, Outcome, Run, RunError, SwitchKind, SwitchReport, picture};
+use netfold_lab::run::{Carrier, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture};
 use netfold_switch::queue::PortConfig;
 use serde::Serialize;
 
@@ -251,7 +251,7 @@ impl RunOptions {
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
     }
 
-    fn config(&self) -> Result<Config, CliError> {
+    fn config(&self) -> Result<RunConfig, CliError> {
         let bmv2 = self.switch == SwitchKind::Bmv2;
         let bytes = self.bytes.map_or(if bmv2 { 64 << 10 } else { 1 << 20 }, |bytes| bytes.0);
         let elements =
@@ -263,7 +263,7 @@ impl RunOptions {
         }
         let shape = Shape::regular(self.levels.into(), self.fan_out.into(), self.workers)
             .map_err(|error| CliError::Usage(format!("{error}: change --workers, --levels or --fan-out")))?;
-        Ok(Config {
+        Ok(RunConfig {
             switch: self.switch,
             shape,
             mode: self.mode,
@@ -280,7 +280,13 @@ impl RunOptions {
     }
 }
 
-fn show(output: &Output, outcome: &Outcome, checked: u64, wrong: u64, seconds: f64) -> Result<(), CliError> {
+fn show(
+    output: &Output,
+    outcome: &RunOutcome,
+    checked: u64,
+    wrong: u64,
+    seconds: f64,
+) -> Result<(), CliError> {
     let summary = Summary {
         event: "testbed_run",
         checked,

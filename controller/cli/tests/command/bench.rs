@@ -86,15 +86,15 @@ fn quantize_lines_have_their_keys() {
 
 #[test]
 fn congestion_lines_have_their_keys() {
-    let sizes = "--laws dctcp,aimd --transport loopback --bytes 64K,4K --rounds 2 --iterations 2";
+    let sizes = "--algorithms dctcp,aimd --transport loopback --bytes 64K,4K --rounds 2 --iterations 2";
     let (code, lines) = run(&format!("bench congestion --workers 2 {sizes}"));
     assert_eq!((code, lines.len()), (Some(0), 6), "{lines:?}");
-    for (line, law) in lines.iter().zip(["fixed", "dctcp", "aimd"].iter().cycle()) {
-        assert_eq!((text(line, "law"), text(line, "transport")), (*law, "loopback"));
+    for (line, algorithm) in lines.iter().zip(["fixed", "dctcp", "aimd"].iter().cycle()) {
+        assert_eq!((text(line, "algorithm"), text(line, "transport")), (*algorithm, "loopback"));
         assert!(number(line, "ratio_min") <= number(line, "ratio_to_fixed"), "{line}");
         assert!(number(line, "bound_ratio") > 0.0 && number(line, "wrong") == 0.0, "{line}");
     }
-    let (code, _) = run("bench congestion --laws fast");
+    let (code, _) = run("bench congestion --algorithms fast");
     assert_eq!(code, Some(2));
 }
 

@@ -120,14 +120,14 @@ fn run(text: &str) -> Result<Compiled, CompileError> {
         .arg(&info)
         .output()
         .map_err(CompileError::Tool)?;
-    let said = String::from_utf8_lossy(&output.stderr).replace(&*source.to_string_lossy(), "program.p4");
+    let log = String::from_utf8_lossy(&output.stderr).replace(&*source.to_string_lossy(), "program.p4");
     if !output.status.success() {
-        return Err(rejected(text, said));
+        return Err(rejected(text, log));
     }
     Ok(Compiled {
         json: std::fs::read(&json).map_err(failed(&json))?,
         p4info: std::fs::read_to_string(&info).map_err(failed(&info))?,
-        warnings: said,
+        warnings: log,
     })
 }
 

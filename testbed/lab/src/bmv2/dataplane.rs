@@ -43,7 +43,7 @@ const RECEIVED_MAX: usize = 1 << 16;
 const SEND_WITHIN: Duration = Duration::from_secs(10);
 
 /// Interval between attempts to send into a full queue.
-const GLANCE: Duration = Duration::from_micros(100);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Wait between two attempts to open the stream.
 const RETRY: Duration = Duration::from_millis(20);
@@ -79,13 +79,13 @@ pub enum DataPlaneError {
 /// packets once it has a pipeline; until then they wait here.
 #[derive(Debug)]
 pub struct DataPlane {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStreams>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStreams {
     requests: mpsc::Sender<Packet>,
     state: Mutex<State>,
     arrived: Condvar,
@@ -106,7 +106,7 @@ struct State {
 /// One port of a [`DataPlane`]. Frames that come out of it are this one's alone.
 #[derive(Debug, Clone)]
 pub struct FramePort {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStreams>,
     port: u16,
 }
 
@@ -129,7 +129,7 @@ impl DataPlane {
             .map_err(|error| failed(&error))?
             .map_err(|error| failed(&error))?;
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let shared = Arc::new(Shared { requests, state: Mutex::default(), arrived: Condvar::new() });
+        let shared = Arc::new(SharedStreams { requests, state: Mutex::default(), arrived: Condvar::new() });
         let (stop, stopped) = oneshot::channel();
         let attending = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -212,7 +212,7 @@ impl FramePort {
     }
 }
 
-impl Shared {
+impl SharedStreams {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,7 +231,7 @@ impl Shared {
                 }
                 Err(TrySendError::Full(back) | TrySendError::Closed(back)) => packet = back,
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -281,7 +281,7 @@ impl Shared {
 /// The stream is opened for the first packet, and again while the switch refuses it: without a pipeline it takes none,
 /// and for a moment after another client has left. Until it answers, whether it has taken the stream is not known, so
 /// the packets sent so far are kept, to be sent again.
-async fn attend(shared: &Shared, channel: Channel, mut receiver: mpsc::Receiver<Packet>) -> String {
+async fn attend(shared: &SharedStreams, channel: Channel, mut receiver: mpsc::Receiver<Packet>) -> String {
     let mut kept = Vec::new();
     match receiver.recv().await {
         Some(packet) => kept.push(packet),
@@ -337,7 +337,7 @@ async fn open(
 }
 
 async fn carry(
-    shared: &Shared,
+    shared: &SharedStreams,
     mut packets: Streaming<Packet>,
     requests: mpsc::Sender<Packet>,
     mut receiver: mpsc::Receiver<Packet>,

@@ -55,7 +55,7 @@ impl Default for Bmv2Config {
 #[derive(Debug)]
 pub struct Bmv2 {
     child: Child,
-    said: Arc<Mutex<Said>>,
+    log: Arc<Mutex<ProcessLog>>,
     p4runtime: String,
     data_plane: Option<String>,
     /// Last, so that the sockets go after the process.
@@ -64,7 +64,7 @@ pub struct Bmv2 {
 
 /// The last lines that a switch has printed.
 #[derive(Debug, Default)]
-struct Said {
+struct ProcessLog {
     lines: std::collections::VecDeque<String>,
 }
 
@@ -72,7 +72,7 @@ struct Said {
 const LINES_MAX: usize = 400;
 
 /// Interval between looks at a starting switch.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs the switch as a child and ends it when standard input closes. `$@` is the switch's command line.
 const WATCH: &str = r#"
@@ -103,20 +103,20 @@ pub enum Bmv2Error {
     #[error("{SWITCH} cannot be run: install it (see p4.org) and put it on PATH")]
     Tool(#[source] io::Error),
     /// The switch ended at once.
-    #[error("{SWITCH} has ended ({status}); it said:\n{said}")]
+    #[error("{SWITCH} has ended ({status}); it said:\n{log}")]
     Ended {
         /// How it ended.
         status: String,
         /// The last it printed.
-        said: String,
+        log: String,
     },
     /// The switch runs but does not listen.
-    #[error("{SWITCH} does not listen after {within:?}; it said:\n{said}")]
+    #[error("{SWITCH} does not listen after {within:?}; it said:\n{log}")]
     NotReady {
         /// How long it was waited for.
         within: Duration,
         /// The last it printed.
-        said: String,
+        log: String,
     },
 }
 
@@ -143,13 +143,13 @@ impl Bmv2 {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(Bmv2Error::Tool)?;
-        let said = Arc::<Mutex<Said>>::default();
+        let log = Arc::<Mutex<ProcessLog>>::default();
         for output in [child.stdout.take().map(reader), child.stderr.take().map(reader)].into_iter().flatten()
         {
-            let said = Arc::clone(&said);
-            std::thread::spawn(move || keep(output, &said));
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || keep(output, &log));
         }
-        let mut bmv2 = Self { child, said, p4runtime, data_plane, _folder: folder };
+        let mut bmv2 = Self { child, log, p4runtime, data_plane, _folder: folder };
         bmv2.wait_ready(config.ready_within)?;
         Ok(bmv2)
     }
@@ -160,13 +160,13 @@ impl Bmv2 {
         addresses.extend(self.data_plane.clone());
         while !addresses.is_empty() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Bmv2Error::Ended { status: status.to_string(), said: self.said() });
+                return Err(Bmv2Error::Ended { status: status.to_string(), log: self.log() });
             }
             if Instant::now() >= deadline {
-                return Err(Bmv2Error::NotReady { within, said: self.said() });
+                return Err(Bmv2Error::NotReady { within, log: self.log() });
             }
             addresses.retain(|address| UnixStream::connect(address.trim_start_matches("unix:")).is_err());
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -182,9 +182,9 @@ impl Bmv2 {
     }
 
     /// The last that the switch has printed.
-    pub fn said(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.lines.iter().fold(String::new(), |mut text, line| {
+    pub fn log(&self) -> String {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.lines.iter().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "{line}");
             text
         })
@@ -250,8 +250,8 @@ fn has_thrift() -> bool {
     *HAS.get_or_init(|| {
         let help = Command::new(SWITCH).arg("--help").output();
         help.is_ok_and(|help| {
-            let said = [help.stdout, help.stderr].concat();
-            String::from_utf8_lossy(&said).contains("--thrift-port")
+            let log = [help.stdout, help.stderr].concat();
+            String::from_utf8_lossy(&log).contains("--thrift-port")
         })
     })
 }
@@ -260,12 +260,12 @@ fn reader(output: impl io::Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::new(output))
 }
 
-fn keep(output: Box<dyn BufRead + Send>, said: &Mutex<Said>) {
+fn keep(output: Box<dyn BufRead + Send>, log: &Mutex<ProcessLog>) {
     for line in output.split(b'\n').map_while(Result::ok) {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.lines.len() >= LINES_MAX {
-            said.lines.pop_front();
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        if log.lines.len() >= LINES_MAX {
+            log.lines.pop_front();
         }
-        said.lines.push_back(String::from_utf8_lossy(&line).into_owned());
+        log.lines.push_back(String::from_utf8_lossy(&line).into_owned());
     }
 }

@@ -24,7 +24,7 @@ use crate::bmv2::{
 const BURST: usize = EGRESS_QUEUE / 4;
 
 /// How long a packet may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What has not come within this time, after all that was expected, does not come.
 const QUIET: Duration = Duration::from_millis(100);
@@ -139,7 +139,7 @@ impl Bmv2Rig {
 
     /// Receives until nothing is expected any more.
     fn take(&self, expected: &mut ByPort) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REPLY_TIMEOUT;
         while expected.values().any(|packets| !packets.is_empty()) {
             let left = deadline.saturating_duration_since(Instant::now());
             let Some((port, bytes)) = self.plane.receive(left).map_err(|error| error.to_string())? else {

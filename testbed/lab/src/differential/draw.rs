@@ -6,14 +6,14 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::jobs::{CONTROLLER, Job, Jobs, STRANGER, Slot};
+use super::jobs::{CONTROLLER, Job, Jobs, Slot, UNKNOWN_SENDER};
 use super::sequence::{Arrival, Settings};
 
 /// Packets that may come again.
 const RECENT: usize = 48;
 
 /// Draws the packets of a sequence.
-pub(super) struct Draw<'a> {
+pub(super) struct Generator<'a> {
     rng: Xoshiro256PlusPlus,
     profile: &'a Profile,
     settings: &'a Settings,
@@ -27,7 +27,7 @@ struct Datagram {
     repr: Repr,
 }
 
-impl<'a> Draw<'a> {
+impl<'a> Generator<'a> {
     pub(super) fn new(
         rng: Xoshiro256PlusPlus,
         profile: &'a Profile,
@@ -228,7 +228,7 @@ impl<'a> Draw<'a> {
             3 => repr.job ^= 1 << rng.random_range(0..16),
             4 => repr.kind = Kind::ALL[rng.random_range(0..Kind::ALL.len())],
             5 => repr.op = LaneOp::ALL[rng.random_range(0..LaneOp::ALL.len())],
-            6 => datagram.port = STRANGER,
+            6 => datagram.port = UNKNOWN_SENDER,
             7 => {
                 let children = &self.jobs.list[any_job].children;
                 datagram.port = children[rng.random_range(0..children.len())].port;
@@ -319,7 +319,7 @@ impl<'a> Draw<'a> {
         let len = self.rng.random_range(0..400);
         let mut bytes = vec![0; len];
         self.rng.fill(&mut bytes[..]);
-        let port = if self.rng.random_bool(0.5) { STRANGER } else { self.rng.random_range(0..256) };
+        let port = if self.rng.random_bool(0.5) { UNKNOWN_SENDER } else { self.rng.random_range(0..256) };
         Arrival { port, bytes, queue_depth: 0 }
     }
 

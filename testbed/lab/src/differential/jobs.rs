@@ -14,7 +14,7 @@ use super::sequence::Group;
 pub(super) const CONTROLLER: u16 = 250;
 
 /// A port that no job knows.
-pub(super) const STRANGER: u16 = 251;
+pub(super) const UNKNOWN_SENDER: u16 = 251;
 
 /// Slots between the ranges of two jobs.
 const RANGE: u32 = 4;
@@ -48,7 +48,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn draw(rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Self {
+    pub(super) fn generate(rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Self {
         let most = JOBS_MAX.min(profile.jobs).min(profile.slots / RANGE).max(1);
         let count = rng.random_range(1..=most);
         let mut ports = 1..;

@@ -5,7 +5,7 @@ use netfold_p4::profile::Profile;
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::draw::Draw;
+use super::generate::Generator;
 use super::jobs::Jobs;
 
 /// What a sequence may contain.
@@ -84,10 +84,10 @@ impl Sequence {
     /// Draws a sequence: equal arguments, equal sequences.
     pub fn from_seed(seed: u64, profile: &Profile, settings: &Settings) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let jobs = Jobs::draw(&mut rng, profile);
+        let jobs = Jobs::generate(&mut rng, profile);
         let entries = jobs.entries(&mut rng, profile);
         let groups = jobs.groups();
-        let packets = Draw::new(rng, profile, settings, jobs).packets();
+        let packets = Generator::new(rng, profile, settings, jobs).packets();
         Self { seed, profile: profile.clone(), entries, groups, packets }
     }
 }

@@ -17,9 +17,12 @@ use tokio::runtime::Runtime;
 
 use super::ledger::Ledger;
 use super::network::{self, Fabric, LEAVES, SWITCHES, switch_name};
-use super::process::{News, Process, Who};
-use super::worker::{JOB, Line, TENANT};
-use super::{Config, Fault, Leaf, LeafSpineError, Place, Progress, Report, Slots, TREES, Times, TreeReport};
+use super::process::{FabricEvent, Process, ProcessId};
+use super::worker::{JOB, TENANT, WorkerEvent};
+use super::{
+    FabricConfig, FabricReport, Fault, Leaf, LeafSpineError, Progress, Slots, TREES, Times, TreePlacement,
+    TreeReport,
+};
 use netfold_testkit::namespace;
 
 /// Port on rank 0's host where the workers meet.
@@ -37,23 +40,26 @@ const PAYLOAD_BYTES: u32 = 1408;
 ///
 /// [`LeafSpineError`] when there is nothing to report: the fabric cannot be built, or a worker failed. Wrong results and trees that do
 /// not come back are in the report.
-pub fn run(config: &Config, mut progress: impl FnMut(Progress)) -> Result<Report, LeafSpineError> {
+pub fn run(
+    config: &FabricConfig,
+    mut progress: impl FnMut(Progress),
+) -> Result<FabricReport, LeafSpineError> {
     if !rustix::process::geteuid().is_root() {
         return Err(LeafSpineError::NotRoot);
     }
-    let mut run = Run::start(config)?;
+    let mut run = FabricRun::start(config)?;
     progress(Progress::Starting);
     run.join()?;
     let leaf = |leaf| Leaf { name: switch_name(leaf), ranks: run.fabric.ranks_of(leaf) };
     progress(Progress::Running { leaves: (0..LEAVES).map(leaf).collect() });
     run.work(&mut progress, |ledger| ledger.done() >= config.operations)?;
     let before = run.snapshot()?;
-    run.strike()?;
+    run.kill_spine()?;
     progress(Progress::Killed(run.victim_name()));
     let regained = run.work(&mut progress, |ledger| ledger.after() >= config.operations);
     let in_time = match regained {
         Ok(()) => true,
-        Err(LeafSpineError::Patience { .. }) => false,
+        Err(LeafSpineError::Timeout { .. }) => false,
         Err(error) => return Err(error),
     };
     let after = run.snapshot()?;
@@ -62,32 +68,32 @@ pub fn run(config: &Config, mut progress: impl FnMut(Progress)) -> Result<Report
 }
 
 /// A fabric with its processes. What is first goes first.
-struct Run<'a> {
-    config: &'a Config,
+struct FabricRun<'a> {
+    config: &'a FabricConfig,
     workers: Vec<Process>,
     server: Option<ServerHandle>,
     switches: Vec<Process>,
     fabric: Fabric,
     control: Control,
     runtime: Runtime,
-    news: Receiver<News>,
-    sender: Sender<News>,
+    events: Receiver<FabricEvent>,
+    sender: Sender<FabricEvent>,
     ledger: Ledger,
     /// All-reduces that the workers were told to do.
-    told: u32,
+    requested: u32,
     /// Workers that have left.
     left: u16,
-    death: Option<Instant>,
-    noticed: Option<Instant>,
+    lost_at: Option<Instant>,
+    detected: Option<Instant>,
     placed: Option<Instant>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> FabricRun<'a> {
     /// NamespaceSet, switches and the controller, to the point where it has all switches.
-    fn start(config: &'a Config) -> Result<Self, LeafSpineError> {
+    fn start(config: &'a FabricConfig) -> Result<Self, LeafSpineError> {
         let fabric =
             Fabric::build(config.workers).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
-        let (sender, news) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let switches: Result<Vec<Process>, LeafSpineError> =
             (0..SWITCHES).map(|switch| start_switch(config, &fabric, switch, &sender)).collect();
         let switches = switches?;
@@ -103,18 +109,18 @@ impl<'a> Run<'a> {
             switches,
             fabric,
             runtime,
-            news,
+            events,
             sender,
             ledger,
-            told: 0,
+            requested: 0,
             left: 0,
-            death: None,
-            noticed: None,
+            lost_at: None,
+            detected: None,
             placed: None,
         };
         let mut up = 0;
-        run.wait_for("a controller in charge of all switches", |news| {
-            up += usize::from(matches!(news, News::Event(_, JobEvent::SwitchUp { .. })));
+        run.wait_for("a controller in charge of all switches", |events| {
+            up += usize::from(matches!(events, FabricEvent::Event(_, JobEvent::SwitchUp { .. })));
             up == SWITCHES
         })?;
         Ok(run)
@@ -130,20 +136,20 @@ impl<'a> Run<'a> {
             let worker = start_worker(self.config, &self.fabric, rank, &self.sender)?;
             self.workers.push(worker);
         }
-        let (mut joined, mut poor) = (0, None);
+        let (mut joined, mut short) = (0, None);
         let workers = self.config.workers;
-        self.wait_for("admission of all workers", |news| {
-            if let News::Said(Who::Worker(rank), _, value) = news
-                && let Ok(Line::Joined { trees }) = serde_json::from_value(value.clone())
+        self.wait_for("admission of all workers", |events| {
+            if let FabricEvent::Output(ProcessId::Worker(rank), _, value) = events
+                && let Ok(WorkerEvent::Joined { trees }) = serde_json::from_value(value.clone())
             {
                 joined += 1;
                 if trees != usize::from(TREES) {
-                    poor = Some((*rank, trees));
+                    short = Some((*rank, trees));
                 }
             }
-            joined == workers || poor.is_some()
+            joined == workers || short.is_some()
         })?;
-        match poor {
+        match short {
             None => Ok(()),
             Some((rank, trees)) => {
                 Err(self.workers[usize::from(rank)]
@@ -152,52 +158,52 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets the workers do all-reduces until it is `enough`.
+    /// Lets the workers do all-reduces until it is `is_enough`.
     fn work(
         &mut self,
         progress: &mut impl FnMut(Progress),
-        enough: impl Fn(&Ledger) -> bool,
+        is_enough: impl Fn(&Ledger) -> bool,
     ) -> Result<(), LeafSpineError> {
-        let mut deadline = Instant::now() + self.config.patience;
+        let mut deadline = Instant::now() + self.config.timeout;
         let mut after = self.ledger.after();
-        while !enough(&self.ledger) {
+        while !is_enough(&self.ledger) {
             let until = self.ledger.done() + AHEAD;
-            if until > self.told {
-                self.told = until;
-                self.tell(&until.to_string());
+            if until > self.requested {
+                self.requested = until;
+                self.send_line(&until.to_string());
             }
-            let news = self.hear("all-reduces over all trees", deadline)?;
-            self.take(&news)?;
+            let events = self.receive("all-reduces over all trees", deadline)?;
+            self.take(&events)?;
             progress(Progress::Done(self.ledger.done()));
             // All-reduces over all trees are what is waited for: with fewer, the job goes on for ever.
             let now = self.ledger.after();
-            if self.death.is_none() || now > after {
-                (after, deadline) = (now, Instant::now() + self.config.patience);
+            if self.lost_at.is_none() || now > after {
+                (after, deadline) = (now, Instant::now() + self.config.timeout);
             }
         }
         Ok(())
     }
 
     /// Kills the spine, in the midst of all-reduces.
-    fn strike(&mut self) -> Result<(), LeafSpineError> {
+    fn kill_spine(&mut self) -> Result<(), LeafSpineError> {
         let victim = self.victim();
-        let death = Instant::now();
+        let lost_at = Instant::now();
         self.switches[victim].kill();
         if self.config.fault == Fault::Power {
             self.fabric.cut_off(victim).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
         }
-        self.death = Some(death);
-        self.ledger.note_death(death);
+        self.lost_at = Some(lost_at);
+        self.ledger.note_loss(lost_at);
         Ok(())
     }
 
     /// Ends the job: every worker does what it was told, and leaves.
     fn leave(&mut self) -> Result<(), LeafSpineError> {
-        self.tell("leave");
-        let deadline = Instant::now() + self.config.patience;
+        self.send_line("leave");
+        let deadline = Instant::now() + self.config.timeout;
         while self.left < self.config.workers {
-            let news = self.hear("the workers' farewell", deadline)?;
-            self.take(&news)?;
+            let events = self.receive("the workers' farewell", deadline)?;
+            self.take(&events)?;
         }
         if let Some(server) = self.server.take() {
             server.shutdown()?;
@@ -205,49 +211,59 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn tell(&mut self, line: &str) {
-        self.workers.iter_mut().for_each(|worker| worker.tell(line));
+    fn send_line(&mut self, line: &str) {
+        self.workers.iter_mut().for_each(|worker| worker.send_line(line));
     }
 
     /// Takes news until `done` says so.
-    fn wait_for(&mut self, what: &str, mut done: impl FnMut(&News) -> bool) -> Result<(), LeafSpineError> {
-        let deadline = Instant::now() + self.config.patience;
+    fn wait_for(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&FabricEvent) -> bool,
+    ) -> Result<(), LeafSpineError> {
+        let deadline = Instant::now() + self.config.timeout;
         loop {
-            let news = self.hear(what, deadline)?;
-            self.take(&news)?;
-            if done(&news) {
+            let events = self.receive(what, deadline)?;
+            self.take(&events)?;
+            if done(&events) {
                 return Ok(());
             }
         }
     }
 
-    fn hear(&self, what: &str, deadline: Instant) -> Result<News, LeafSpineError> {
+    fn receive(&self, what: &str, deadline: Instant) -> Result<FabricEvent, LeafSpineError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let patience = || LeafSpineError::Patience { what: what.into(), patience: self.config.patience };
+        let timeout = || LeafSpineError::Timeout { what: what.into(), timeout: self.config.timeout };
         // The queue cannot end: this holds a sender of its own.
-        self.news.recv_timeout(left).map_err(|_| patience())
+        self.events.recv_timeout(left).map_err(|_| timeout())
     }
 
     /// Enters what was heard. A process that ends before its time is an error.
-    fn take(&mut self, news: &News) -> Result<(), LeafSpineError> {
-        match news {
-            News::Said(Who::Worker(rank), at, value) => match serde_json::from_value(value.clone()) {
-                Ok(Line::Operation(operation)) => self.ledger.enter(*rank, *at, &operation),
-                Ok(Line::Left { .. }) => self.left += 1,
-                Ok(Line::Failed { message }) => return Err(self.workers[usize::from(*rank)].failed(&message)),
-                Ok(Line::Joined { .. }) | Err(_) => {}
-            },
-            News::Ended(Who::Worker(rank)) if self.left < self.config.workers => {
+    fn take(&mut self, events: &FabricEvent) -> Result<(), LeafSpineError> {
+        match events {
+            FabricEvent::Output(ProcessId::Worker(rank), at, value) => {
+                match serde_json::from_value(value.clone()) {
+                    Ok(WorkerEvent::Operation(operation)) => self.ledger.enter(*rank, *at, &operation),
+                    Ok(WorkerEvent::Left { .. }) => self.left += 1,
+                    Ok(WorkerEvent::Failed { message }) => {
+                        return Err(self.workers[usize::from(*rank)].failed(&message));
+                    }
+                    Ok(WorkerEvent::Joined { .. }) | Err(_) => {}
+                }
+            }
+            FabricEvent::Ended(ProcessId::Worker(rank)) if self.left < self.config.workers => {
                 // Those that have left may end before the others.
                 if self.workers[usize::from(*rank)].has_failed() {
                     return Err(self.workers[usize::from(*rank)].failed("ended early"));
                 }
             }
-            News::Ended(Who::Switch(switch)) if self.death.is_none() || *switch != self.victim() => {
+            FabricEvent::Ended(ProcessId::Switch(switch))
+                if self.lost_at.is_none() || *switch != self.victim() =>
+            {
                 return Err(self.switches[*switch].failed("ended early"));
             }
-            News::Event(at, event) if self.death.is_some() => self.note(*at, event),
-            News::Said(..) | News::Ended(_) | News::Event(..) => {}
+            FabricEvent::Event(at, event) if self.lost_at.is_some() => self.note(*at, event),
+            FabricEvent::Output(..) | FabricEvent::Ended(_) | FabricEvent::Event(..) => {}
         }
         Ok(())
     }
@@ -256,7 +272,7 @@ impl<'a> Run<'a> {
     fn note(&mut self, at: Instant, event: &JobEvent) {
         match event {
             JobEvent::SwitchDown { switch, .. } if *switch == self.victim_name() => {
-                self.noticed.get_or_insert(at);
+                self.detected.get_or_insert(at);
             }
             JobEvent::Started { placement, .. } if !placement.switches.contains(&self.victim()) => {
                 self.placed.get_or_insert(at);
@@ -279,10 +295,10 @@ impl<'a> Run<'a> {
         switch_name(self.victim())
     }
 
-    fn report(&self, before: &Snapshot, after: &Snapshot, in_time: bool) -> Report {
-        let since = |at: Option<Instant>| Some((at? - self.death?).as_secs_f64());
+    fn report(&self, before: &Snapshot, after: &Snapshot, in_time: bool) -> FabricReport {
+        let since = |at: Option<Instant>| Some((at? - self.lost_at?).as_secs_f64());
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        let mut report = Report {
+        let mut report = FabricReport {
             killed: self.victim_name(),
             fault: self.config.fault,
             trees: (0..TREES)
@@ -290,7 +306,7 @@ impl<'a> Run<'a> {
                 .collect(),
             phases: self.ledger.phases(),
             times: Times {
-                controller_s: since(self.noticed),
+                controller_s: since(self.detected),
                 went_on_s: seconds(self.ledger.went_on()),
                 placed_s: since(self.placed),
                 regained_s: seconds(self.ledger.regained()),
@@ -302,9 +318,9 @@ impl<'a> Run<'a> {
     }
 
     /// What is not as it must be.
-    fn problems(&self, report: &Report, in_time: bool) -> Vec<String> {
+    fn problems(&self, report: &FabricReport, in_time: bool) -> Vec<String> {
         let mut problems = Vec::new();
-        let roots = |place: fn(&TreeReport) -> &Option<Place>| -> Vec<Option<String>> {
+        let roots = |place: fn(&TreeReport) -> &Option<TreePlacement>| -> Vec<Option<String>> {
             report.trees.iter().map(|tree| place(tree).as_ref().map(|place| place.root.clone())).collect()
         };
         let (before, after) = (roots(|tree| &tree.before), roots(|tree| &tree.after));
@@ -313,8 +329,8 @@ impl<'a> Run<'a> {
             problems.push(format!("{lost} trees had {} at their top, not one", report.killed));
         }
         if !in_time {
-            let patience = self.config.patience;
-            problems.push(format!("the job was not over all of its trees again within {patience:?}"));
+            let timeout = self.config.timeout;
+            problems.push(format!("the job was not over all of its trees again within {timeout:?}"));
         }
         for (tree, root) in after.iter().enumerate() {
             match root {
@@ -328,13 +344,13 @@ impl<'a> Run<'a> {
         if report.wrong() > 0 {
             problems.push(format!("{} elements are wrong", report.wrong()));
         }
-        let told: u32 = report.phases.iter().map(|phase| phase.operations).sum();
+        let requested: u32 = report.phases.iter().map(|phase| phase.operations).sum();
         let checked: u64 = report.phases.iter().map(|phase| phase.checked).sum();
-        let want = u64::from(self.told) * u64::from(self.config.workers) * self.config.elements as u64;
-        if told != self.told || checked != want {
+        let want = u64::from(self.requested) * u64::from(self.config.workers) * self.config.elements as u64;
+        if requested != self.requested || checked != want {
             problems.push(format!(
-                "{told} all-reduces with {checked} elements were done and checked, not {} with {want}",
-                self.told
+                "{requested} all-reduces with {checked} elements were done and checked, not {} with {want}",
+                self.requested
             ));
         }
         problems
@@ -342,7 +358,7 @@ impl<'a> Run<'a> {
 }
 
 /// Where a tree of the job is, according to the controller.
-fn place(snapshot: &Snapshot, tree: u8) -> Option<Place> {
+fn place(snapshot: &Snapshot, tree: u8) -> Option<TreePlacement> {
     let job = snapshot.jobs.iter().find(|job| job.name.tenant == TENANT && job.name.job == JOB)?;
     let view: &TreeView = job.trees.iter().find(|view| view.tree == tree)?;
     let mut places: Vec<_> = view.places.iter().collect();
@@ -352,45 +368,50 @@ fn place(snapshot: &Snapshot, tree: u8) -> Option<Place> {
         first: place.first_slot,
         slots: place.slots,
     });
-    Some(Place { root: places.first()?.switch.clone(), switches: switches.collect(), epoch: view.epoch? })
+    Some(TreePlacement {
+        root: places.first()?.switch.clone(),
+        switches: switches.collect(),
+        epoch: view.epoch?,
+    })
 }
 
 /// A switch, to the point where it listens.
 fn start_switch(
-    config: &Config,
+    config: &FabricConfig,
     fabric: &Fabric,
     switch: usize,
-    news: &Sender<News>,
+    events: &Sender<FabricEvent>,
 ) -> Result<Process, LeafSpineError> {
     let mut command = fabric.on_switch(switch, &config.program);
     // The management network holds nobody but the controller.
     command.args(["--json", "switch", "--exit-with-stdin", "--insecure", "--listen"]);
     command.arg(network::data_address(switch).to_string());
     command.arg("--p4runtime").arg(network::p4runtime_address(switch).to_string());
-    Process::start(Who::Switch(switch), switch_name(switch), &mut command, news)
+    Process::start(ProcessId::Switch(switch), switch_name(switch), &mut command, events)
 }
 
 /// The controller, on threads in its namespace; it finds the switches when they are there.
-fn start_controller(fabric: &Fabric, news: &Sender<News>) -> Result<ServerHandle, LeafSpineError> {
+fn start_controller(fabric: &Fabric, events: &Sender<FabricEvent>) -> Result<ServerHandle, LeafSpineError> {
     let topology = Topology::from_toml(&fabric.topology())?;
     let plane = managed_plane(topology, Box::new(Unkept::default()));
     let plane = plane.map_err(|error| LeafSpineError::Controller(Box::new(error)))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let settings = admission::Config::controller(unix as u32, unix);
-    let news = news.clone();
-    let tell = move |event: &JobEvent| {
-        let _ = news.send(News::Event(Instant::now(), event.clone()));
+    let settings = admission::FabricConfig::controller(unix as u32, unix);
+    let events = events.clone();
+    let send_line = move |event: &JobEvent| {
+        let _ = events.send(FabricEvent::Event(Instant::now(), event.clone()));
     };
-    let serve = move || Server::over(network::controller_address(), settings, plane)?.on_event(tell).spawn();
+    let serve =
+        move || Server::over(network::controller_address(), settings, plane)?.on_event(send_line).spawn();
     let entered = namespace::within(&fabric.controller(), serve);
     Ok(entered.map_err(|error| LeafSpineError::Network(Box::new(error)))??)
 }
 
 fn start_worker(
-    config: &Config,
+    config: &FabricConfig,
     fabric: &Fabric,
     rank: u16,
-    news: &Sender<News>,
+    events: &Sender<FabricEvent>,
 ) -> Result<Process, LeafSpineError> {
     let meeting = SocketAddr::new(fabric.host_address(0), MEETING_PORT);
     let mut command = fabric.on_host(rank, &config.program);
@@ -407,9 +428,9 @@ fn start_worker(
         ("--slots", config.slots.to_string()),
         ("--payload", PAYLOAD_BYTES.to_string()),
         ("--seed", config.seed.to_string()),
-        ("--stall", config.patience.as_secs().max(1).to_string()),
+        ("--stall", config.timeout.as_secs().max(1).to_string()),
     ] {
         command.arg(option).arg(value);
     }
-    Process::start(Who::Worker(rank), format!("rank {rank}"), &mut command, news)
+    Process::start(ProcessId::Worker(rank), format!("rank {rank}"), &mut command, events)
 }

@@ -43,12 +43,12 @@ pub(super) struct Ledger {
     entries: BTreeMap<u32, Entry>,
     /// All-reduces that each rank has done.
     done: Vec<u32>,
-    death: Option<Death>,
+    lost_at: Option<Loss>,
 }
 
 /// The moment of the fault.
 #[derive(Debug, Clone, Copy)]
-struct Death {
+struct Loss {
     at: Instant,
     /// All-reduces that no rank had done have numbers above this.
     done: u32,
@@ -57,7 +57,7 @@ struct Death {
 impl Ledger {
     /// Of `world` ranks and a job on `trees` trees.
     pub(super) fn new(world: u16, trees: usize) -> Self {
-        Self { world, trees, entries: BTreeMap::new(), done: vec![0; world.into()], death: None }
+        Self { world, trees, entries: BTreeMap::new(), done: vec![0; world.into()], lost_at: None }
     }
 
     /// A rank has done an all-reduce.
@@ -80,8 +80,8 @@ impl Ledger {
     }
 
     /// The spine dies now.
-    pub(super) fn note_death(&mut self, at: Instant) {
-        self.death = Some(Death { at, done: self.done.iter().copied().max().unwrap_or(0) });
+    pub(super) fn note_loss(&mut self, at: Instant) {
+        self.lost_at = Some(Loss { at, done: self.done.iter().copied().max().unwrap_or(0) });
     }
 
     /// All-reduces that all ranks have done.
@@ -91,14 +91,14 @@ impl Ledger {
 
     /// When, after the death, the first all-reduce that no rank had done before was done on all.
     pub(super) fn went_on(&self) -> Option<Duration> {
-        let death = self.death?;
-        self.whole().find(|(number, _)| *number > death.done).map(|(_, entry)| entry.last - death.at)
+        let lost_at = self.lost_at?;
+        self.whole().find(|(number, _)| *number > lost_at.done).map(|(_, entry)| entry.last - lost_at.at)
     }
 
     /// When, after the death, the first all-reduce that began with all trees again was done on all ranks.
     pub(super) fn regained(&self) -> Option<Duration> {
-        let death = self.death?;
-        self.entries.get(&self.first_after()?).map(|entry| entry.last - death.at)
+        let lost_at = self.lost_at?;
+        self.entries.get(&self.first_after()?).map(|entry| entry.last - lost_at.at)
     }
 
     /// All-reduces that were done with all trees again.
@@ -112,9 +112,9 @@ impl Ledger {
         let first_after = self.first_after();
         let mut parts: [Vec<&Entry>; 3] = Default::default();
         for (number, entry) in self.whole() {
-            let phase = match self.death {
+            let phase = match self.lost_at {
                 None => 0,
-                Some(death) if entry.last <= death.at => 0,
+                Some(lost_at) if entry.last <= lost_at.at => 0,
                 Some(_) if first_after.is_none_or(|first| number < first) => 1,
                 Some(_) => 2,
             };
@@ -132,8 +132,8 @@ impl Ledger {
     /// The first all-reduce with all trees again: one behind some with fewer. An all-reduce that was under way when the spine died had
     /// all trees when it began.
     fn first_after(&self) -> Option<u32> {
-        let death = self.death?;
-        let behind = self.whole().skip_while(|(number, _)| *number <= death.done);
+        let lost_at = self.lost_at?;
+        let behind = self.whole().skip_while(|(number, _)| *number <= lost_at.done);
         let mut behind = behind.skip_while(|(_, entry)| entry.trees >= self.trees);
         behind.find(|(_, entry)| entry.trees >= self.trees).map(|(number, _)| number)
     }
@@ -168,7 +168,7 @@ mod tests {
         }
         ledger.enter(0, at(2), &operation(2, 2, 0));
         assert_eq!((ledger.done(), ledger.went_on(), ledger.regained()), (1, None, None));
-        ledger.note_death(at(3));
+        ledger.note_loss(at(3));
         // The other rank's result was on its way; the next was under way, with both trees still.
         ledger.enter(1, at(4), &operation(2, 2, 0));
         assert_eq!(ledger.went_on(), None);

@@ -13,18 +13,18 @@ use netfold_measure::process;
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum ProcessId {
     Switch(usize),
     Worker(u16),
 }
 
 /// What there is to hear.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum FabricEvent {
     /// A process has printed an event.
-    Said(Who, Instant, Value),
+    Output(ProcessId, Instant, Value),
     /// A process prints nothing any more.
-    Ended(Who),
+    Ended(ProcessId),
     /// Something has happened at the controller.
     Event(Instant, JobEvent),
 }
@@ -37,28 +37,28 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn start(
-        who: Who,
+        who: ProcessId,
         name: String,
         command: &mut Command,
-        news: &Sender<News>,
+        events: &Sender<FabricEvent>,
     ) -> Result<Self, LeafSpineError> {
-        let news = news.clone();
-        let hear = move |line| {
-            let heard = match line {
-                Some(value) => News::Said(who, Instant::now(), value),
-                None => News::Ended(who),
+        let events = events.clone();
+        let receive = move |line| {
+            let event = match line {
+                Some(value) => FabricEvent::Output(who, Instant::now(), value),
+                None => FabricEvent::Ended(who),
             };
-            news.send(heard).is_ok()
+            events.send(event).is_ok()
         };
         // Ctrl-C is for this process, which ends the others.
-        match process::run(command.process_group(0), hear) {
+        match process::run(command.process_group(0), receive) {
             Ok(running) => Ok(Self { name, running }),
             Err(source) => Err(LeafSpineError::Start { name, source }),
         }
     }
 
     /// Writes a line to its standard input. One that has ended is told nothing: its end is in the queue.
-    pub(super) fn tell(&mut self, line: &str) {
+    pub(super) fn send_line(&mut self, line: &str) {
         self.running.write_line(line);
     }
 
@@ -75,7 +75,7 @@ impl Process {
     /// That it failed, with its last words.
     pub(super) fn failed(&mut self, what: &str) -> LeafSpineError {
         self.running.kill();
-        let said = self.running.stderr().lines().collect::<Vec<_>>().join("; ");
-        LeafSpineError::Process { name: self.name.clone(), what: what.into(), said }
+        let stderr = self.running.stderr().lines().collect::<Vec<_>>().join("; ");
+        LeafSpineError::Process { name: self.name.clone(), what: what.into(), stderr }
     }
 }

@@ -20,7 +20,7 @@ pub(super) const TENANT: &str = "lab";
 pub(super) const JOB: &str = "fabric";
 
 /// Exit code when standard input ends.
-const ORPHANED: i32 = 130;
+const EXIT_STDIN_CLOSED: i32 = 130;
 
 /// How a worker takes part.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub struct WorkerConfig {
 /// What a worker prints, one a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Line {
+pub(super) enum WorkerEvent {
     /// It is admitted.
     Joined { trees: usize },
     /// An all-reduce is done and checked.
@@ -80,7 +80,7 @@ pub(super) struct Operation {
     pub(super) trees: usize,
 }
 
-enum Order {
+enum WorkerCommand {
     Until(u32),
     Leave,
 }
@@ -91,10 +91,10 @@ enum Order {
 ///
 /// What the communicator failed with.
 pub fn work(config: &WorkerConfig) -> Result<(), netfold::Error> {
-    let orders = listen();
+    let commands = listen();
     let outcome = match config.mode {
-        Mode::I32 => work_of::<i32>(config, &orders),
-        _ => work_of::<f32>(config, &orders),
+        Mode::I32 => work_of::<i32>(config, &commands),
+        _ => work_of::<f32>(config, &commands),
     };
     if let Err(error) = &outcome {
         let mut message = error.to_string();
@@ -103,7 +103,7 @@ pub fn work(config: &WorkerConfig) -> Result<(), netfold::Error> {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        print(&Line::Failed { message });
+        print(&WorkerEvent::Failed { message });
     }
     outcome
 }
@@ -125,16 +125,19 @@ fn join(config: &WorkerConfig) -> Result<Communicator, netfold::Error> {
         .connect()
 }
 
-fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result<(), netfold::Error> {
+fn work_of<T: Number>(
+    config: &WorkerConfig,
+    commands: &Receiver<WorkerCommand>,
+) -> Result<(), netfold::Error> {
     let communicator = join(config)?;
-    print(&Line::Joined { trees: communicator.attachments().len() });
+    print(&WorkerEvent::Joined { trees: communicator.attachments().len() });
     let (world, payload_bytes) = (config.world, config.payload_bytes);
     let (mode, op) = (config.mode, ReduceOp::Sum);
     let reduction = Reduction { workers: world, mode, op, payload_bytes, by_hosts: true };
     let mut tensor = vec![T::default(); config.elements];
     let mut number = 0;
     // Whoever gave the orders is gone when there are none: the process ends then.
-    while let Ok(Order::Until(until)) = orders.recv() {
+    while let Ok(WorkerCommand::Until(until)) = commands.recv() {
         while number < until {
             number += 1;
             // Other tensors every time: what is left of an earlier one is no sum of these.
@@ -145,39 +148,45 @@ fn work_of<T: Number>(config: &WorkerConfig, orders: &Receiver<Order>) -> Result
             let report = communicator.all_reduce(&mut tensor, op)?;
             let seconds = begun.elapsed().as_secs_f64();
             let wrong = T::wrong(&pattern, &reduction, &tensor);
-            print(&Line::Operation(Operation { number, seconds, elements: report.elements, wrong, trees }));
+            print(&WorkerEvent::Operation(Operation {
+                number,
+                seconds,
+                elements: report.elements,
+                wrong,
+                trees,
+            }));
         }
     }
     let rejoined = communicator.stats().control.rejoined;
     communicator.leave()?;
-    print(&Line::Left { rejoined });
+    print(&WorkerEvent::Left { rejoined });
     Ok(())
 }
 
 /// Reads orders as long as standard input lasts; with it, the process ends.
-fn listen() -> Receiver<Order> {
-    let (sender, orders) = mpsc::channel();
+fn listen() -> Receiver<WorkerCommand> {
+    let (sender, commands) = mpsc::channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            let order = match line.trim() {
-                "leave" => Order::Leave,
+            let command = match line.trim() {
+                "leave" => WorkerCommand::Leave,
                 number => match number.parse() {
-                    Ok(number) => Order::Until(number),
+                    Ok(number) => WorkerCommand::Until(number),
                     Err(_) => continue,
                 },
             };
-            let _ = sender.send(order);
+            let _ = sender.send(command);
         }
-        std::process::exit(ORPHANED);
+        std::process::exit(EXIT_STDIN_CLOSED);
     });
-    orders
+    commands
 }
 
-fn print(line: &Line) {
+fn print(line: &WorkerEvent) {
     let mut text = serde_json::to_string(line).expect("lines are plain structs with string keys");
     text.push('\n');
     let mut out = io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(ORPHANED);
+        std::process::exit(EXIT_STDIN_CLOSED);
     }
 }

@@ -22,8 +22,8 @@ use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Out
 use netfold_wire::{UDP_PORT, header};
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::remote::Shared;
-use super::{Config, RunError};
+use super::remote::SharedDriver;
+use super::{RunConfig, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, DataPlane, FrameControlPort, compile, missing_tool};
 
 /// The port of every switch where the controller's packets go in and out: above those of children and parent.
@@ -33,7 +33,7 @@ pub(super) const CONTROL_PORT: u16 = 64;
 const WORKER_PORT: u16 = 40_000;
 
 /// Longest wait of a thread that moves frames, after which it looks whether it is to end.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Datagrams that wait at a worker, at most.
 const INBOX_MAX: usize = 4096;
@@ -71,7 +71,7 @@ fn endpoint(address: SocketAddrV4) -> Endpoint {
 }
 
 /// The program of the run's switches and what it offers.
-pub(super) fn profile_and_limits(config: &Config) -> (Profile, Limits) {
+pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
     let numerics = config.mode.numerics();
     let ops = Profile::software_with(config.payload_bytes / 4, numerics).ops;
     let profile = Profile { lane_words: config.payload_bytes / 4, numerics, ops, ..Profile::hardware() };
@@ -88,7 +88,7 @@ pub(super) fn profile_and_limits(config: &Config) -> (Profile, Limits) {
 }
 
 /// Plans the tree with an address for everyone.
-pub(super) fn plan(config: &Config, limits: Limits) -> Result<Plan, RunError> {
+pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<Plan, RunError> {
     let site = |switch| {
         let address = Some(SocketAddr::V4(switch_address(switch)));
         Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 }
@@ -104,9 +104,9 @@ pub(super) fn drive(
     address: &str,
     switch: usize,
     plan: &Plan,
-    config: &Config,
+    config: &RunConfig,
     control: Box<dyn netfold_southbound::p4runtime::ControlPort>,
-) -> Result<Shared, RunError> {
+) -> Result<SharedDriver, RunError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
     let (profile, _) = profile_and_limits(config);
     let program = allreduce::program(&profile)?;
@@ -121,7 +121,7 @@ pub(super) fn drive(
     driver.switch = Address { mac: mac(*own.ip()), ip: own.ip().to_bits(), port: own.port() };
     let client = Client::connect(address, ClientConfig::default()).map_err(|error| failed(error.into()))?;
     let driver = P4RuntimeDriver::start(client, &program, compiled.json.clone(), driver, control);
-    Ok(Shared::new(driver.map_err(|error| failed(error.into()))?))
+    Ok(SharedDriver::new(driver.map_err(|error| failed(error.into()))?))
 }
 
 /// What is at a port of a switch.
@@ -136,7 +136,7 @@ enum End {
 struct Switches {
     stop: Arc<AtomicBool>,
     movers: Vec<JoinHandle<()>>,
-    drivers: Vec<Shared>,
+    drivers: Vec<SharedDriver>,
     inboxes: Vec<Arc<Inbox>>,
     /// Kept for their ends.
     _planes: Vec<Arc<DataPlane>>,
@@ -166,7 +166,7 @@ impl Drop for Switches {
 }
 
 /// Starts the switches of a run and the workers' ends.
-pub(super) fn start(config: &Config, note: Option<String>) -> Result<Fabric, RunError> {
+pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, RunError> {
     if let Some(tool) = missing_tool() {
         return Err(RunError::Tool(tool));
     }
@@ -228,7 +228,7 @@ pub(super) fn start(config: &Config, note: Option<String>) -> Result<Fabric, Run
 }
 
 /// A worker's end with the run's faults on what it sends and on what it receives: the switch's end cannot have any.
-pub(super) fn both_ways(io: Box<dyn PacketIo>, config: &Config, end: u64) -> Box<dyn PacketIo> {
+pub(super) fn both_ways(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> Box<dyn PacketIo> {
     if config.faults.is_none() {
         return io;
     }
@@ -276,7 +276,10 @@ impl Mover {
                     return;
                 }
             }
-            let wait = self.line.next_release().map_or(GLANCE, |at| at.saturating_sub(now).min(GLANCE));
+            let wait = self
+                .line
+                .next_release()
+                .map_or(POLL_INTERVAL, |at| at.saturating_sub(now).min(POLL_INTERVAL));
             match self.planes[self.switch].receive(wait) {
                 Ok(Some((port, frame))) if !self.deliver(port, &frame) => return,
                 Ok(_) => {}
@@ -307,7 +310,7 @@ impl Mover {
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<InboxState>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -327,19 +330,19 @@ impl Inbox {
         if state.frames.len() < INBOX_MAX {
             state.frames.push_back(frame.to_vec());
         }
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
     fn close(&self) {
         self.state().closed = true;
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 }
 
 impl Wake for Inbox {
     fn wake(self: Arc<Self>) {
         self.state().woken = true;
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -405,7 +408,7 @@ impl PacketIo for FrameIo {
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
         let state = self.inbox.state();
         let quiet = |state: &mut InboxState| state.frames.is_empty() && !state.woken && !state.closed;
-        let waited = self.inbox.news.wait_timeout_while(state, timeout, quiet);
+        let waited = self.inbox.changed.wait_timeout_while(state, timeout, quiet);
         let (mut state, result) = waited.unwrap_or_else(PoisonError::into_inner);
         state.woken = false;
         Ok(!result.timed_out())

@@ -9,7 +9,7 @@ use netfold_io::PacketIo;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_switch::QueuesCounters;
 
-use super::{Config, RunError};
+use super::{RunConfig, RunError};
 
 /// What carries the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub(super) struct Fabric {
 
 /// Puts the run's faults on what one end receives. Every link has its faults at both ends' receivers, so each direction
 /// meets them once.
-pub(super) fn faulty(io: Box<dyn PacketIo>, config: &Config, end: u64) -> Box<dyn PacketIo> {
+pub(super) fn faulty(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> Box<dyn PacketIo> {
     if config.faults.is_none() {
         return io;
     }
@@ -130,6 +130,6 @@ pub(super) fn faulty(io: Box<dyn PacketIo>, config: &Config, end: u64) -> Box<dy
 }
 
 /// The only job of the run's switches.
-pub(super) fn job(config: &Config) -> Job {
+pub(super) fn job(config: &RunConfig) -> Job {
     Job { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots }
 }

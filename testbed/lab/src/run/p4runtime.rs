@@ -19,9 +19,9 @@ use netfold_switch_p4runtime::{Server, ServerConfig};
 
 use super::bmv2::CONTROL_PORT;
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::remote::Shared;
+use super::remote::SharedDriver;
 use super::software::{LOCAL, clients, sockets};
-use super::{Config, RunError};
+use super::{RunConfig, RunError};
 
 type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 
@@ -43,7 +43,7 @@ impl Drop for Running {
 
 /// Drivers first, so that their streams end before the servers.
 struct Switches {
-    drivers: Vec<Shared>,
+    drivers: Vec<SharedDriver>,
     running: Vec<Running>,
 }
 
@@ -59,7 +59,7 @@ impl Keeper for Switches {
 }
 
 /// Starts the switches of a run, gives them their program, and makes the workers' ends.
-pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
+pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let profile = Profile::software_with(config.payload_bytes / 4, config.mode.numerics());
     let (ios, addresses) = sockets(config)?;
     let limits = netfold_controller::Limits {
@@ -96,13 +96,13 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
 
 /// One switch, empty, its ports bound, and the driver that gives it the program.
 fn one(
-    config: &Config,
+    config: &RunConfig,
     plan: &Plan,
     index: usize,
     address: SocketAddr,
     profile: &Profile,
     io: Box<dyn PacketIo>,
-) -> Result<(Running, Shared), RunError> {
+) -> Result<(Running, SharedDriver), RunError> {
     let failed =
         |source: Box<dyn std::error::Error + Send + Sync>| RunError::Remote { switch: index, source };
     let empty = Box::new(EmptyPipeline::new(profile.lane_words));
@@ -133,5 +133,5 @@ fn one(
     let client = Client::connect(&at, ClientConfig::default()).map_err(|error| failed(error.into()))?;
     let pushed = program.to_json().into_bytes();
     let driver = P4RuntimeDriver::start(client, &program, pushed, driver, Box::new(control));
-    Ok((running, Shared::new(driver.map_err(|error| failed(error.into()))?)))
+    Ok((running, SharedDriver::new(driver.map_err(|error| failed(error.into()))?)))
 }

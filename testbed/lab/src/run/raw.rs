@@ -11,7 +11,7 @@ use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::{UDP_PORT, header};
 
 use super::fabric::Carrier;
-use super::{Config, RunError};
+use super::{RunConfig, RunError};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
 /// Namespaces with what is open in them.
@@ -24,13 +24,13 @@ pub(super) struct Network {
 }
 
 /// Makes the namespaces, and opens everybody's end.
-pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Network, RunError> {
+pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Network, RunError> {
     let (switches, workers) = (config.shape.above.len(), config.shape.workers.len());
     let datagram_len_max = header::LEN + config.payload_bytes as usize;
     let mtu = (OUTER_LEN - 14 + datagram_len_max).max(1500);
     let namespaces = build(switches, workers, mtu)?;
     let address = |place| SocketAddr::V4(SocketAddrV4::new(ip(place), UDP_PORT));
-    let open = |place: Place, number: usize, peer: Option<SocketAddr>| {
+    let open = |place: Attachment, number: usize, peer: Option<SocketAddr>| {
         let choice = choice(carrier, (number, switches + workers), mtu)?;
         let hub = peer.is_none();
         let opening = Opening { local: address(place), peer, datagram_len_max, hub, answers: true };
@@ -39,27 +39,27 @@ pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Network, RunErr
         let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;
         opened.map_err(|error| RunError::Io(error.into()))
     };
-    let at = |switch| open(Place::Switch(switch), switch, None);
+    let at = |switch| open(Attachment::Switch(switch), switch, None);
     let towards = |(rank, leaf): (usize, &usize)| {
-        open(Place::Worker(rank), switches + rank, Some(address(Place::Switch(*leaf))))
+        open(Attachment::Worker(rank), switches + rank, Some(address(Attachment::Switch(*leaf))))
     };
     Ok(Network {
         switches: (0..switches).map(at).collect::<Result<_, _>>()?,
         workers: config.shape.workers.iter().enumerate().map(towards).collect::<Result<_, _>>()?,
-        switch_addresses: (0..switches).map(|switch| Some(address(Place::Switch(switch)))).collect(),
-        worker_addresses: (0..workers).map(|rank| Some(address(Place::Worker(rank)))).collect(),
+        switch_addresses: (0..switches).map(|switch| Some(address(Attachment::Switch(switch)))).collect(),
+        worker_addresses: (0..workers).map(|rank| Some(address(Attachment::Worker(rank)))).collect(),
         namespaces,
     })
 }
 
 /// Who has a namespace.
 #[derive(Clone, Copy)]
-enum Place {
+enum Attachment {
     Switch(usize),
     Worker(usize),
 }
 
-impl Place {
+impl Attachment {
     fn namespace(self, names: &NamespaceSet) -> String {
         match self {
             Self::Switch(switch) => names.name('s', switch),
@@ -69,10 +69,10 @@ impl Place {
 }
 
 /// 10.77.0.0/16: switches from 10.77.0.1 on, workers from 10.77.128.1 on.
-fn ip(place: Place) -> Ipv4Addr {
+fn ip(place: Attachment) -> Ipv4Addr {
     let host = match place {
-        Place::Switch(switch) => switch as u32 + 1,
-        Place::Worker(rank) => (128 << 8) + rank as u32 + 1,
+        Attachment::Switch(switch) => switch as u32 + 1,
+        Attachment::Worker(rank) => (128 << 8) + rank as u32 + 1,
     };
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 77, 0, 0).to_bits() | host)
 }
@@ -98,11 +98,11 @@ fn build(switches: usize, workers: usize, mtu: usize) -> Result<NamespaceSet, Co
     let hub = names.name('h', 0);
     command(&format!("ip -n {hub} link add br0 type bridge"))?;
     command(&format!("ip -n {hub} link set br0 mtu {mtu} up"))?;
-    let places = (0..switches).map(Place::Switch).chain((0..workers).map(Place::Worker));
+    let places = (0..switches).map(Attachment::Switch).chain((0..workers).map(Attachment::Worker));
     for (number, place) in places.enumerate() {
         match place {
-            Place::Switch(switch) => names.add('s', switch)?,
-            Place::Worker(rank) => names.add('w', rank)?,
+            Attachment::Switch(switch) => names.add('s', switch)?,
+            Attachment::Worker(rank) => names.add('w', rank)?,
         };
         let name = place.namespace(&names);
         command(&format!("ip link add eth0 netns {name} type veth peer name v{number} netns {hub}"))?;

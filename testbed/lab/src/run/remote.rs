@@ -14,9 +14,9 @@ use super::fabric::Counted;
 
 /// A driver that counters can be read from while a control plane uses it.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<P4RuntimeDriver>>);
+pub(super) struct SharedDriver(Arc<Mutex<P4RuntimeDriver>>);
 
-impl Shared {
+impl SharedDriver {
     pub(super) fn new(driver: P4RuntimeDriver) -> Self {
         Self(Arc::new(Mutex::new(driver)))
     }
@@ -38,7 +38,7 @@ impl Shared {
     }
 }
 
-impl SwitchDriver for Shared {
+impl SwitchDriver for SharedDriver {
     fn limits(&self) -> Limits {
         self.driver().limits()
     }

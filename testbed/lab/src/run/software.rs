@@ -19,7 +19,7 @@ use netfold_switch::{
 use netfold_wire::header;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::{Config, RunError, SwitchKind, raw};
+use super::{RunConfig, RunError, SwitchKind, raw};
 use netfold_testkit::namespace::NamespaceSet;
 
 pub(super) type End = Box<dyn PacketIo>;
@@ -55,7 +55,7 @@ impl Drop for Threads {
 }
 
 /// Starts the switches of a run and the workers' ends of their links.
-pub(super) fn start(config: &Config, carrier: Carrier) -> Result<Fabric, RunError> {
+pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunError> {
     let switches = config.shape.above.len();
     let mut pipelines = Vec::with_capacity(switches);
     for _ in 0..switches {
@@ -107,7 +107,7 @@ struct Ends {
     own: Vec<Option<SocketAddr>>,
 }
 
-fn ends(config: &Config, carrier: Carrier) -> Result<Ends, RunError> {
+fn ends(config: &RunConfig, carrier: Carrier) -> Result<Ends, RunError> {
     match carrier {
         Carrier::Rings => Ok(Ends {
             namespaces: None,
@@ -134,7 +134,7 @@ fn ends(config: &Config, carrier: Carrier) -> Result<Ends, RunError> {
     }
 }
 
-fn pipeline(config: &Config) -> Result<Box<dyn Pipeline>, RunError> {
+fn pipeline(config: &RunConfig) -> Result<Box<dyn Pipeline>, RunError> {
     let numerics = config.mode.numerics();
     if config.switch == SwitchKind::Software {
         return numeric_pipeline(config.payload_bytes, numerics)
@@ -144,12 +144,12 @@ fn pipeline(config: &Config) -> Result<Box<dyn Pipeline>, RunError> {
     Ok(Box::new(InterpretedPipeline::new(Arc::new(program))?))
 }
 
-fn datagram_len_max(config: &Config) -> usize {
+fn datagram_len_max(config: &RunConfig) -> usize {
     header::LEN + config.payload_bytes as usize
 }
 
 /// Nodes of a mesh of rings: switches, then workers. A switch's links are its ports in the plan's order.
-fn rings(config: &Config, plan: &Plan) -> (Vec<End>, Vec<End>) {
+fn rings(config: &RunConfig, plan: &Plan) -> (Vec<End>, Vec<End>) {
     let switches = plan.places().len();
     let mut edges = Vec::new();
     // From the leaves up, a switch has all its children before its parent.
@@ -169,7 +169,7 @@ fn rings(config: &Config, plan: &Plan) -> (Vec<End>, Vec<End>) {
 }
 
 /// One socket for each switch, and its address.
-pub(super) fn sockets(config: &Config) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
+pub(super) fn sockets(config: &RunConfig) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
     let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };
     let (mut ios, mut addresses): (Vec<End>, _) = (Vec::new(), Vec::new());
     for _ in &config.shape.above {
@@ -184,7 +184,7 @@ pub(super) fn sockets(config: &Config) -> Result<(Vec<End>, Vec<Option<SocketAdd
 type Placed = (Vec<End>, Vec<Option<SocketAddr>>);
 
 /// Hosts: each switch has a socket to others, where there are others, and rings to the workers beside it.
-fn shared(config: &Config) -> Result<(Placed, Placed), RunError> {
+fn shared(config: &RunConfig) -> Result<(Placed, Placed), RunError> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = format!("testbed-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let longest = datagram_len_max(config);
@@ -207,7 +207,7 @@ fn shared(config: &Config) -> Result<(Placed, Placed), RunError> {
 
 /// One socket for each worker, towards its switch, and its address.
 pub(super) fn clients(
-    config: &Config,
+    config: &RunConfig,
     switches: &[Option<SocketAddr>],
 ) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
     let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };

@@ -2,7 +2,7 @@
 //!
 //! Every rack has a bmv2 that runs the same program as the one that folds, and only forwards
 //! ([`netfold_p4::transit`]): by eight queues of strict priority, towards a link that is slow. A host in each rack sends more than
-//! that link carries, in the lowest class. [`Rig::trial`] does all-reduces on real ranks meanwhile and checks them: every rank has
+//! that link carries, in the lowest class. [`TrimRig::trial`] does all-reduces on real ranks meanwhile and checks them: every rank has
 //! the same bits, what each lacks is at most what it tolerates, and every element is the sum of just the shares that ranks were
 //! told are in it. What was trimmed is counted on the wire, before the switch that folds.
 //!
@@ -23,7 +23,7 @@ use super::{RunError, SLOW_RESEND};
 use fabric::Fabric;
 use wire::{Load, Observer};
 
-pub use wire::Seen;
+pub use wire::ObservedPackets;
 
 /// Racks at most, and ranks in one.
 pub const RACKS_MAX: usize = 4;
@@ -41,7 +41,7 @@ const CLASSES: u8 = 2;
 
 /// What to build.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct TrimConfig {
     /// Racks, each with a bmv2 of its own.
     pub racks: usize,
     /// Ranks in each rack.
@@ -71,7 +71,7 @@ pub struct Trial {
 
 /// What came of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Outcome {
+pub struct TrimOutcome {
     /// Mean time of an all-reduce on the slowest rank.
     pub mean: Duration,
     /// Data chunks of a rank, all rounds together.
@@ -87,18 +87,18 @@ pub struct Outcome {
     /// Elements that are not the sum of the shares in them, or other than on rank 0, and chunks beyond what is tolerated.
     pub wrong: u64,
     /// What came by the links to the switch that folds.
-    pub seen: Seen,
+    pub seen: ObservedPackets,
 }
 
 /// Racks of bmv2 switches that forward, and one that folds.
-pub struct Rig {
-    config: Config,
+pub struct TrimRig {
+    config: TrimConfig,
     fabric: Fabric,
     rounds: u64,
 }
 
 /// One rank's tensor before and after.
-struct Share {
+struct RankContribution {
     input: Vec<f32>,
     result: Vec<f32>,
     residual: Option<Vec<f32>>,
@@ -106,13 +106,13 @@ struct Share {
     elapsed: Duration,
 }
 
-impl Rig {
+impl TrimRig {
     /// Builds networks and switches. Needs root, `ip`, `tc` and bmv2.
     ///
     /// # Errors
     ///
     /// [`RunError`]; nothing is left running.
-    pub fn start(config: Config) -> Result<Self, RunError> {
+    pub fn start(config: TrimConfig) -> Result<Self, RunError> {
         let fabric = Fabric::start(&config)?;
         Ok(Self { config, fabric, rounds: 0 })
     }
@@ -122,7 +122,7 @@ impl Rig {
     /// # Errors
     ///
     /// [`RunError`], of the first rank that failed among others.
-    pub fn trial(&mut self, trial: &Trial) -> Result<Outcome, RunError> {
+    pub fn trial(&mut self, trial: &Trial) -> Result<TrimOutcome, RunError> {
         let installed = install(&self.fabric.plan, &mut self.fabric.drivers).map_err(Box::new)?;
         let comms = self.connect(trial, installed.first_chunk())?;
         let observer = Observer::start(&self.fabric, self.config.racks)?;
@@ -131,7 +131,7 @@ impl Rig {
             // Until the interface's queue is full.
             std::thread::sleep(LOADED_AFTER);
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = TrimOutcome::default();
         let mut elapsed = Duration::ZERO;
         for _ in 0..trial.rounds {
             self.rounds += 1;
@@ -171,10 +171,10 @@ impl Rig {
         (0..world).map(connect).collect()
     }
 
-    fn round(&self, comms: &[Communicator], trial: &Trial) -> Result<Vec<Share>, RunError> {
+    fn round(&self, comms: &[Communicator], trial: &Trial) -> Result<Vec<RankContribution>, RunError> {
         let (seed, elements) = (self.config.seed ^ self.rounds << 32, self.config.elements);
         let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let reduce = |comm: &Communicator| -> Result<Share, netfold::Error> {
+            let reduce = |comm: &Communicator| -> Result<RankContribution, netfold::Error> {
                 let input = tensor(seed, comm.rank(), elements);
                 let begun = Instant::now();
                 let mut result = input.clone();
@@ -189,7 +189,7 @@ impl Rig {
                     (result, report) = AsyncHandle::wait(work)?;
                     (None, report)
                 };
-                Ok(Share { input, result, residual, report, elapsed: begun.elapsed() })
+                Ok(RankContribution { input, result, residual, report, elapsed: begun.elapsed() })
             };
             let ranks: Vec<_> = comms.iter().map(|comm| scope.spawn(move || reduce(comm))).collect();
             ranks.into_iter().map(|rank| rank.join()).collect()
@@ -216,7 +216,7 @@ fn tensor(seed: u64, rank: u16, elements: usize) -> Vec<f32> {
 }
 
 /// Adds a round to what came of a trial.
-fn count(outcome: &mut Outcome, shares: &[Share], tolerance: Tolerance) {
+fn count(outcome: &mut TrimOutcome, shares: &[RankContribution], tolerance: Tolerance) {
     let Some(first) = shares.first() else { return };
     outcome.chunks += u64::from(first.report.chunks);
     outcome.partial += u64::from(first.report.partial);
@@ -233,8 +233,8 @@ fn count(outcome: &mut Outcome, shares: &[Share], tolerance: Tolerance) {
 }
 
 /// Whether an element is the sum of what every rank put into it: its input less what it was told is left out.
-fn adds_up(shares: &[Share], at: usize) -> bool {
-    let put = |share: &Share| {
+fn adds_up(shares: &[RankContribution], at: usize) -> bool {
+    let put = |share: &RankContribution| {
         share.residual.as_ref().map(|residual| f64::from(share.input[at]) - f64::from(residual[at]))
     };
     let Some(sum) = shares.iter().map(put).sum::<Option<f64>>() else { return true };
@@ -245,10 +245,10 @@ fn adds_up(shares: &[Share], at: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn share(input: f32, residual: f32, result: f32, left_out: u32) -> Share {
+    fn share(input: f32, residual: f32, result: f32, left_out: u32) -> RankContribution {
         let report =
             OpReport { chunks: 10, left_out, partial: u32::from(left_out > 0), ..OpReport::default() };
-        Share {
+        RankContribution {
             input: vec![input],
             residual: Some(vec![residual]),
             result: vec![result],
@@ -257,8 +257,8 @@ mod tests {
         }
     }
 
-    fn wrong(shares: &[Share], tolerated: f64) -> u64 {
-        let mut outcome = Outcome::default();
+    fn wrong(shares: &[RankContribution], tolerated: f64) -> u64 {
+        let mut outcome = TrimOutcome::default();
         count(&mut outcome, shares, Tolerance::fraction(tolerated).unwrap_or(Tolerance::NONE));
         outcome.wrong
     }

@@ -22,8 +22,8 @@ use super::bmv2::{
     worker_address,
 };
 use super::fabric::{Carrier, Counted, Fabric, Keeper};
-use super::remote::Shared;
-use super::{Config, RunError};
+use super::remote::SharedDriver;
+use super::{RunConfig, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, missing_tool};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
@@ -39,7 +39,7 @@ pub(super) fn within<T: Send>(namespace: &str, make: impl FnOnce() -> T + Send) 
 }
 
 /// Whether namespaces can be made here, and faults of these kinds on links between switches; else why not.
-pub(super) fn unavailable(config: &Config) -> Option<String> {
+pub(super) fn unavailable(config: &RunConfig) -> Option<String> {
     let mut trial = NamespaceSet::new();
     if let Err(error) = trial.add('t', 0) {
         return Some(format!("no network namespaces here: {}", error.message));
@@ -75,7 +75,7 @@ impl fmt::Display for Netem {
 
 /// Running switches. Dropped in this order: processes, then namespaces.
 struct Switches {
-    drivers: Vec<Shared>,
+    drivers: Vec<SharedDriver>,
     processes: Vec<Bmv2>,
     _namespaces: NamespaceSet,
 }
@@ -94,7 +94,7 @@ impl Keeper for Switches {
 }
 
 /// Starts the switches of a run and the workers' sockets.
-pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
+pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     if let Some(tool) = missing_tool() {
         return Err(RunError::Tool(tool));
     }
@@ -102,7 +102,7 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
     let plan = plan(config, limits)?;
     let namespaces = build(config, &plan)?;
     let mut processes = Vec::new();
-    let mut drivers: Vec<Shared> = Vec::new();
+    let mut drivers: Vec<SharedDriver> = Vec::new();
     for (switch, place) in plan.places().iter().enumerate() {
         let ports = place.ports.iter().map(|at| at.port + 1).chain([CONTROL_PORT]);
         let interfaces = ports.map(|port| (port, format!("p{port}"))).collect();
@@ -132,7 +132,7 @@ pub(super) fn start(config: &Config) -> Result<Fabric, RunError> {
 }
 
 /// Makes the namespaces and everything between them.
-fn build(config: &Config, plan: &Plan) -> Result<NamespaceSet, CommandError> {
+fn build(config: &RunConfig, plan: &Plan) -> Result<NamespaceSet, CommandError> {
     let mut names = NamespaceSet::new();
     let mtu = OUTER_LEN - 14 + header::LEN + config.payload_bytes as usize;
     let mtu = mtu.max(1500);

@@ -33,7 +33,7 @@ pub struct Failure {
 
 /// What executing a script has shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StfOutcome {
     /// Packets sent in.
     pub packets: u64,
     /// Expectations and counters that were met.
@@ -55,7 +55,7 @@ impl fmt::Display for Failure {
 /// # Errors
 ///
 /// The first statement that names what the program has not, or that its tables refuse.
-pub fn run(script: &Script, program: &Program, pipeline: Box<dyn Pipeline>) -> Result<Outcome, RunError> {
+pub fn run(script: &Script, program: &Program, pipeline: Box<dyn Pipeline>) -> Result<StfOutcome, RunError> {
     let mut sequence = Sequence::empty();
     let mut nodes = Vec::new();
     for (line, statement) in &script.statements {
@@ -77,7 +77,7 @@ pub fn run(script: &Script, program: &Program, pipeline: Box<dyn Pipeline>) -> R
     let refused =
         |error: EntryError| RunError { line: 0, problem: format!("a table refuses an entry: {error}") };
     let player = Player::new(pipeline, &sequence).map_err(refused)?;
-    Runner { program, player, expected: BTreeMap::new(), outcome: Outcome::default() }.play(script)
+    Runner { program, player, expected: BTreeMap::new(), outcome: StfOutcome::default() }.play(script)
 }
 
 struct Runner<'a> {
@@ -85,12 +85,12 @@ struct Runner<'a> {
     player: Player<'a>,
     /// Expectations by port, with their lines, and packets that left before anything was expected.
     expected: BTreeMap<u16, VecDeque<(usize, Option<Pattern>)>>,
-    outcome: Outcome,
+    outcome: StfOutcome,
 }
 
 impl Runner<'_> {
     /// Expectations may stand before or behind the packet that meets them: what leaves is compared at the end.
-    fn play(mut self, script: &Script) -> Result<Outcome, RunError> {
+    fn play(mut self, script: &Script) -> Result<StfOutcome, RunError> {
         let mut left: Vec<(usize, u16, Vec<u8>)> = Vec::new();
         for (line, statement) in &script.statements {
             match statement {

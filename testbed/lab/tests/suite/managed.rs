@@ -20,7 +20,7 @@ use netfold_southbound::p4runtime::{
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// What does not come within this time does not come.
 const QUIET: Duration = Duration::from_millis(300);
 const GROUP: u16 = 3;
@@ -75,7 +75,7 @@ fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>
 
 impl Watched {
     fn wait<T>(&self, mut wanted: impl FnMut(&SwitchEvent) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let event = self.events.recv_timeout(left).expect("the event in time");
@@ -90,7 +90,7 @@ impl Watched {
             SwitchEvent::Up { fresh, .. } => Some(*fresh),
             _ => None,
         });
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_TIMEOUT;
         while let Some(reason) = self.switch.down() {
             assert!(Instant::now() < deadline, "still down: {reason}");
             std::thread::sleep(Duration::from_millis(2));
@@ -192,7 +192,7 @@ fn fold(plane: &DataPlane, chunk: u32) {
     (1..=2).for_each(|number| plane.send(number.into(), &frame(number, chunk, words)).unwrap());
     let mut ports = [0; 2];
     for at in &mut ports {
-        let (port, frame) = plane.receive(PATIENCE).unwrap().expect("a result in time");
+        let (port, frame) = plane.receive(HANG_TIMEOUT).unwrap().expect("a result in time");
         let (_, datagram) = Outer::parse(&frame).unwrap();
         let repr = Repr::parse(&header::Packet::new_checked(datagram).unwrap()).unwrap();
         assert_eq!((repr.kind, repr.chunk, repr.bitmap), (Kind::Result, chunk, 3));
@@ -431,7 +431,7 @@ fn bmv2_is_managed_over_mutual_tls() {
     let (certificate, key) = (files.path("switch.pem"), files.path("switch.key"));
     let tls = Some(Bmv2Tls { certificate, key, client_ca: Some(files.path("ca.pem")) });
     let bmv2 = match Bmv2::start(Bmv2Config { tls, ..Bmv2Config::default() }) {
-        Err(Bmv2Error::Ended { said, .. }) if said.contains("grpc-server-ssl") => {
+        Err(Bmv2Error::Ended { log, .. }) if log.contains("grpc-server-ssl") => {
             return println!("skipped: this simple_switch_grpc was built without TLS");
         }
         started => started.unwrap(),

@@ -2,11 +2,11 @@
 
 use netfold::Tolerance;
 use netfold_lab::run::RunError;
-use netfold_lab::run::trim::{Config, Rig, Trial};
+use netfold_lab::run::trim::{Trial, TrimConfig, TrimRig};
 
-fn rig() -> Option<Rig> {
-    let config = Config { racks: 2, ranks: 2, elements: 8192, slots: 32, rate: 4_000_000, seed: 1 };
-    match Rig::start(config) {
+fn rig() -> Option<TrimRig> {
+    let config = TrimConfig { racks: 2, ranks: 2, elements: 8192, slots: 32, rate: 4_000_000, seed: 1 };
+    match TrimRig::start(config) {
         Ok(rig) => Some(rig),
         Err(error @ (RunError::Tool(_) | RunError::Network(_))) => {
             println!("skipped: {error}");

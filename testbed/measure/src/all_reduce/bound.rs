@@ -121,7 +121,7 @@ impl Drop for Bound {
 fn echo(client: &mut Client, shape: Shape, count: usize) -> Result<Duration, BenchError> {
     let (bare, full) = shape.packets(count);
     let begun = Instant::now();
-    let mut heard = begun;
+    let mut received_at = begun;
     let (mut sent, mut back) = (0, 0);
     let mut packets = Vec::with_capacity(BURST_MAX);
     while back < bare + full {
@@ -137,12 +137,12 @@ fn echo(client: &mut Client, shape: Shape, count: usize) -> Result<Duration, Ben
         // A packet given up as lost may still come.
         back = (back + received).min(sent);
         if received > 0 {
-            heard = Instant::now();
+            received_at = Instant::now();
         } else if taken == 0 {
             client.io.wait(SILENCE)?;
-            if heard.elapsed() > SILENCE {
+            if received_at.elapsed() > SILENCE {
                 back = sent;
-                heard = Instant::now();
+                received_at = Instant::now();
             }
         }
         if begun.elapsed() > GIVE_UP {

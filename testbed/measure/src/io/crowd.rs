@@ -15,7 +15,7 @@ pub(super) const KEY: u32 = 0x6b65_7921;
 /// How long nothing comes back before everything under way is sent again.
 pub(super) const RESEND: Duration = Duration::from_millis(100);
 /// How long nothing comes back before that is an error.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Chunks of a worker that are sent in a run at first.
 const RUN: usize = 32;
@@ -83,7 +83,7 @@ impl Crowd {
         if !std::mem::replace(&mut self.started, true) {
             self.send_all()?;
         }
-        let (mut heard, mut resent) = (begun, begun);
+        let (mut received_at, mut resent) = (begun, begun);
         loop {
             // Before anything is received: what is not answered is under way no more.
             let now = Instant::now();
@@ -93,10 +93,10 @@ impl Crowd {
             self.back.clear();
             self.workers.receive(&mut self.back)?;
             if self.back.is_empty() {
-                if now - heard > PATIENCE {
+                if now - received_at > STALL_TIMEOUT {
                     return Err(IoBenchError::Silent("device"));
                 }
-                if now - heard.max(resent) > RESEND {
+                if now - received_at.max(resent) > RESEND {
                     self.resent += self.under_way.len() as u64;
                     resent = now;
                     self.send_all()?;
@@ -104,7 +104,7 @@ impl Crowd {
                 self.workers.wait(Duration::from_millis(1))?;
                 continue;
             }
-            heard = now;
+            received_at = now;
             self.answer()?;
         }
     }

@@ -14,7 +14,7 @@ use netfold_p4::entry::Replica;
 use netfold_switch::{Handle, Switch, datagram_pipeline};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::crowd::{EPOCH, JOB, KEY, PATIENCE, Workers};
+use super::crowd::{EPOCH, JOB, KEY, STALL_TIMEOUT, Workers};
 use super::{IoBenchError, PAYLOAD_BYTES, WORKERS};
 
 /// How long the forwarder sleeps when nothing arrives, as the switch does.
@@ -64,7 +64,7 @@ pub(super) fn meet(io: &mut dyn PacketIo, workers: &mut dyn Workers) -> Result<(
         back.clear();
         io.receive(&mut batch)?;
         io.wait(Duration::from_millis(1))?;
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > STALL_TIMEOUT {
             return Err(IoBenchError::Silent("device"));
         }
     }

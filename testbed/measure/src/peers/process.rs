@@ -52,12 +52,12 @@ impl Process {
 
     fn failed(&mut self, what: &str) -> PeerError {
         // What it said last; it may be writing still.
-        let mut said = Vec::new();
+        let mut stderr = Vec::new();
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {
-            said.push(line);
+            stderr.push(line);
         }
-        let said = said.split_off(said.len().saturating_sub(4)).join("; ");
-        PeerError::Process { name: self.name.clone(), what: what.into(), said }
+        let stderr = stderr.split_off(stderr.len().saturating_sub(4)).join("; ");
+        PeerError::Process { name: self.name.clone(), what: what.into(), stderr }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use netfold_proto::Tolerance;
 
 use super::{ExperimentError, Lines, Plot, Report, Series, Table};
-use crate::racks::{Config as Fabric, Racks, Step, Taken, Tensors32};
+use crate::racks::{Racks, RacksConfig as Fabric, Step, StepReport, Tensors32};
 use netfold_train::{Config, Digits, Evaluation, Reducer, Trainer};
 
 const EPOCHS: u32 = 8;
@@ -39,7 +39,7 @@ struct Meeting {
     residuals: Option<Vec<Tensors32>>,
     round: u64,
     feedback: bool,
-    taken: Taken,
+    taken: StepReport,
 }
 
 struct Shared {
@@ -131,7 +131,7 @@ fn train(digits: &Digits, way: (f64, bool, bool), seed: u64) -> Result<Trained, 
         residuals: None,
         round: 0,
         feedback,
-        taken: Taken::default(),
+        taken: StepReport::default(),
     };
     let shared = Shared { meeting: Mutex::new(meeting), met: Condvar::new() };
     let config = Config { seed, epochs: EPOCHS, ..Config::default() };

@@ -8,7 +8,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::{Bars, ExperimentError, Groups, Plot, Report, Table, spread};
-use crate::racks::{Config, PACKET, Racks, Step, Taken};
+use crate::racks::{PACKET, Racks, RacksConfig, Step, StepReport};
 
 const STEPS: u32 = 8;
 const SEEDS: u64 = 5;
@@ -59,7 +59,7 @@ struct Run {
 
 fn measured(way: Way, others: f64, seed: u64) -> Result<Run, ExperimentError> {
     let tolerance = Tolerance::fraction(way.percent / 100.0).expect("a percentage");
-    let config = Config {
+    let config = RacksConfig {
         queue_bytes: QUEUE_BYTES,
         trim_above: tolerance.any().then_some(TRIM_ABOVE),
         mark_above: way.marks.then_some(MARK_ABOVE),
@@ -67,13 +67,13 @@ fn measured(way: Way, others: f64, seed: u64) -> Result<Run, ExperimentError> {
         tolerance,
         congestion: way.congestion,
         seed,
-        ..Config::default()
+        ..RacksConfig::default()
     };
     let mut racks = Racks::new(config)
         .map_err(|source| ExperimentError::Scenario { scenario: "incast", source: Box::new(source) })?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
-    let mut all = Taken::default();
+    let mut all = StepReport::default();
     let mut worst = Duration::ZERO;
     for _ in 0..STEPS {
         let mut step = Step::new((0..racks.world()).map(|_| vec![tensor()]).collect(), false);
@@ -146,7 +146,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         groups.push((table.title.clone(), bars));
         tables.push(table);
     }
-    let Config { hosts, slots, .. } = Config::default();
+    let RacksConfig { hosts, slots, .. } = RacksConfig::default();
     Ok(Report {
         title: "Racks with narrow uplinks".into(),
         setting: vec![format!(

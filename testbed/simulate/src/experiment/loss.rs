@@ -8,7 +8,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::{Bars, ExperimentError, Groups, Plot, Report, Table};
-use crate::racks::{Config, Racks, Step};
+use crate::racks::{Racks, RacksConfig, Step};
 use crate::ring;
 
 const STEPS: u32 = 20;
@@ -45,16 +45,16 @@ struct Run {
     resent: f64,
 }
 
-fn fabric(loss: f64, seed: u64) -> Config {
+fn fabric(loss: f64, seed: u64) -> RacksConfig {
     // Nothing is narrow here: an uplink carries what its rack's hosts send.
-    let hosts = Config::default();
+    let hosts = RacksConfig::default();
     let uplink_rate = hosts.host_rate * u64::from(hosts.hosts);
-    Config { uplink_rate, queue_bytes: 1_000_000, loss, seed, ..hosts }
+    RacksConfig { uplink_rate, queue_bytes: 1_000_000, loss, seed, ..hosts }
 }
 
 fn by_switch(percent: f64, congestion: Congestion, loss: f64, seed: u64) -> Result<Run, ExperimentError> {
     let tolerance = Tolerance::fraction(percent / 100.0).unwrap_or(Tolerance::NONE).without_late();
-    let mut racks = Racks::new(Config { tolerance, congestion, ..fabric(loss, seed) })
+    let mut racks = Racks::new(RacksConfig { tolerance, congestion, ..fabric(loss, seed) })
         .map_err(|source| ExperimentError::Scenario { scenario: "loss", source: Box::new(source) })?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
@@ -69,9 +69,9 @@ fn by_switch(percent: f64, congestion: Congestion, loss: f64, seed: u64) -> Resu
 }
 
 fn by_ring(bytes: usize, loss: f64, seed: u64) -> Run {
-    let Config { hosts, host_rate, wire, .. } = fabric(loss, seed);
+    let RacksConfig { hosts, host_rate, wire, .. } = fabric(loss, seed);
     let hosts = 2 * usize::from(hosts);
-    let mut ring = ring::Ring::new(ring::Config { hosts, rate: host_rate, wire, loss, seed });
+    let mut ring = ring::Ring::new(ring::RingConfig { hosts, rate: host_rate, wire, loss, seed });
     let times: Vec<_> = (0..STEPS).map(|_| ring.all_reduce(ELEMENTS * bytes, PAUSE)).collect();
     let sent = 2.0 * (hosts - 1) as f64 * (ELEMENTS * bytes) as f64 / 1448.0 * f64::from(STEPS);
     run_of(&times, ring.resent() as f64 / sent)
@@ -135,7 +135,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
 }
 
 fn setting() -> Vec<String> {
-    let Config { hosts, slots, .. } = Config::default();
+    let RacksConfig { hosts, slots, .. } = RacksConfig::default();
     vec![
         format!(
             "Two racks of {hosts} hosts, one rank each, at 1 Gbit/s, on links of which none is narrow. The link of one host loses packets, each way. A step sums \

@@ -8,8 +8,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::{Bars, ExperimentError, Groups, Plot, Report, Table, spread};
-use crate::racks::{Config, Racks, Step, Taken};
-use crate::sim::Laggard;
+use crate::racks::{Racks, RacksConfig, Step, StepReport};
+use crate::sim::Straggler;
 
 const STEPS: u32 = 10;
 const ELEMENTS: usize = 400_000;
@@ -33,12 +33,12 @@ const WAYS: [(&str, f64, bool); 4] = [
     ("20 % may be missing", 20.0, true),
 ];
 
-fn played(config: Config) -> Result<Taken, ExperimentError> {
+fn played(config: RacksConfig) -> Result<StepReport, ExperimentError> {
     let mut racks = Racks::new(config)
         .map_err(|source| ExperimentError::Scenario { scenario: "straggler", source: Box::new(source) })?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
-    let mut all = Taken::default();
+    let mut all = StepReport::default();
     for _ in 0..STEPS {
         let mut step = Step::new((0..racks.world()).map(|_| vec![tensor()]).collect(), false);
         let taken = racks.all_reduce(&mut step, PAUSE);
@@ -53,17 +53,28 @@ fn played(config: Config) -> Result<Taken, ExperimentError> {
     Ok(all)
 }
 
-fn ms(taken: &Taken) -> f64 {
+fn ms(taken: &StepReport) -> f64 {
     taken.elapsed.as_secs_f64() * 1e3 / f64::from(STEPS)
 }
 
 /// Every way with every window.
 pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
-    let short = Config { uplink_rate: UPLINK_RATE, congestion: Congestion::Swift, seed, ..Config::default() };
+    let short = RacksConfig {
+        uplink_rate: UPLINK_RATE,
+        congestion: Congestion::Swift,
+        seed,
+        ..RacksConfig::default()
+    };
     let by = played(short)?.round_trip * ROUND_TRIPS;
     for (congestion, slots) in LAWS {
-        let plain = |seed| Config { uplink_rate: UPLINK_RATE, slots, congestion, seed, ..Config::default() };
+        let plain = |seed| RacksConfig {
+            uplink_rate: UPLINK_RATE,
+            slots,
+            congestion,
+            seed,
+            ..RacksConfig::default()
+        };
         let undisturbed = played(plain(seed))?;
         let title = format!(
             "{}, {slots} slots: a step takes {:.2} ms undisturbed",
@@ -76,9 +87,9 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         let mut bars = vec![("nobody late".to_owned(), 1e3 / ms(&undisturbed))];
         for (name, percent, late) in WAYS {
             let tolerance = Tolerance { late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
-            let laggard = Laggard { rank: RANK, share: SHARE, by };
-            let runs: Vec<Taken> = (seed..seed + SEEDS)
-                .map(|seed| played(Config { tolerance, late: Some(laggard), ..plain(seed) }))
+            let straggler = Straggler { rank: RANK, share: SHARE, by };
+            let runs: Vec<StepReport> = (seed..seed + SEEDS)
+                .map(|seed| played(RacksConfig { tolerance, straggler: Some(straggler), ..plain(seed) }))
                 .collect::<Result<_, _>>()?;
             let (median, least, most) = spread(runs.iter().map(ms).collect());
             let closed: u64 = runs.iter().map(|run| run.closed).sum();
@@ -98,7 +109,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         groups.push((title, bars));
         tables.push(table);
     }
-    let Config { hosts, .. } = Config::default();
+    let RacksConfig { hosts, .. } = RacksConfig::default();
     Ok(Report {
         title: "A rank that is late".into(),
         setting: vec![format!(

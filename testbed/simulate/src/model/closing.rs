@@ -198,8 +198,8 @@ impl ClosingModel {
         }
         let Place { seen, shares, partial, .. } = *place;
         if seen == full {
-            let told = *state.results[usize::from(chunk)].get_or_insert((shares, partial));
-            if told != (shares, partial) {
+            let published = *state.results[usize::from(chunk)].get_or_insert((shares, partial));
+            if published != (shares, partial) {
                 return Err(Broken::SameBytes);
             }
             let to = if was_full { kept & bit } else { kept };

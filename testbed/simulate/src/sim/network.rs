@@ -29,7 +29,7 @@ pub struct Faults {
 
 /// When the copies of a datagram arrive, after it was sent. None: it does not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct Delivery {
     /// The datagram.
     pub first: Option<Duration>,
     /// A second copy.
@@ -53,7 +53,7 @@ impl Faults {
     }
 
     /// Decides what happens to one datagram.
-    pub fn decide(&self, rng: &mut Xoshiro256PlusPlus) -> Fate {
+    pub fn decide(&self, rng: &mut Xoshiro256PlusPlus) -> Delivery {
         let mut copy = |asked: bool| {
             let lost = rng.random_bool(self.loss) || rng.random_bool(self.corruption);
             (asked && !lost).then(|| {
@@ -68,6 +68,6 @@ impl Faults {
         } else {
             None
         };
-        Fate { first, second }
+        Delivery { first, second }
     }
 }

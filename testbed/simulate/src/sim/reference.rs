@@ -35,7 +35,7 @@ struct Occupant {
 }
 
 /// What a packet brings about.
-enum Answer {
+enum Reply {
     Nothing,
     Reject(Reason),
     Stale,
@@ -82,13 +82,13 @@ impl ReferenceSwitch {
 
     /// The job that a packet belongs to and the rank of the child that sent it, none if the switch above did; or what to
     /// answer when it is not admitted.
-    fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, Option<usize>), Answer> {
+    fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, Option<usize>), Reply> {
         let lanes = if packet.flags().contains(Flags::BARE) { 0 } else { self.lane_words };
         let known_op = LaneOp::try_from(packet.op()).is_ok();
         if packet.version() != VERSION || packet.payload().len() != 4 * lanes || !known_op {
-            return Err(Answer::Nothing);
+            return Err(Reply::Nothing);
         }
-        let number = self.jobs.iter().position(|job| job.job == packet.job()).ok_or(Answer::Nothing)?;
+        let number = self.jobs.iter().position(|job| job.job == packet.job()).ok_or(Reply::Nothing)?;
         let job = &self.jobs[number];
         let rank = job.ports.iter().position(|member| *member == port);
         let kinds: &[Kind] = if rank.is_some() { &[Kind::Data, Kind::Close] } else { &[Kind::Result] };
@@ -96,16 +96,16 @@ impl ReferenceSwitch {
             || !kinds.iter().any(|kind| packet.kind() == *kind as u8)
             || packet.key() != job.key
         {
-            Err(Answer::Nothing)
+            Err(Reply::Nothing)
         } else if packet.kind() != Kind::Data as u8
             && (packet.epoch() != job.epoch || u32::from(packet.slot()) >= job.slots)
         {
             // The switch above is told nothing, and who closes is by his DATA.
-            Err(Answer::Nothing)
+            Err(Reply::Nothing)
         } else if packet.epoch() != job.epoch {
-            Err(Answer::Reject(Reason::Epoch))
+            Err(Reply::Reject(Reason::Epoch))
         } else if u32::from(packet.slot()) >= job.slots {
-            Err(Answer::Reject(Reason::Slot))
+            Err(Reply::Reject(Reason::Slot))
         } else {
             Ok((number, rank))
         }
@@ -116,7 +116,7 @@ impl ReferenceSwitch {
     }
 
     /// The four rules of the slot machine.
-    fn fold(&mut self, number: usize, rank: usize, packet: &Packet<&[u8]>) -> Answer {
+    fn fold(&mut self, number: usize, rank: usize, packet: &Packet<&[u8]>) -> Reply {
         let (full, leaf) = (self.jobs[number].full(), self.jobs[number].parent.is_some());
         let (at, saturating) = (self.place(number, packet), self.saturating);
         let place = &mut self.places[at];
@@ -132,7 +132,7 @@ impl ReferenceSwitch {
         };
         if serial::newer(packet.chunk(), place.chunk) {
             if close {
-                return Answer::Nothing;
+                return Reply::Nothing;
             }
             (place.chunk, place.seen, place.exponent) = (packet.chunk(), 1 << rank, packet.exp_next());
             (place.shares, place.counted) = (shared, packet.count());
@@ -140,18 +140,18 @@ impl ReferenceSwitch {
             place.lanes.fill(0);
             place.lanes.iter_mut().zip(share()).for_each(|(lane, new)| *lane = new);
         } else if packet.chunk() != place.chunk {
-            return Answer::Stale;
+            return Reply::Stale;
         } else if close && place.seen != full {
             if place.seen & packet.bitmap() != packet.bitmap() {
-                return Answer::Heard(place.seen);
+                return Reply::Heard(place.seen);
             }
             (place.seen, place.partial) = (full, true);
         } else if close || place.seen >> rank & 1 == 1 {
             return match place.seen == full {
-                false if packet.flags().contains(Flags::DROPPABLE) => Answer::Heard(place.seen),
-                false => Answer::Nothing,
-                true if leaf && place.settled != place.chunk => Answer::Up,
-                true => Answer::Repeat,
+                false if packet.flags().contains(Flags::DROPPABLE) => Reply::Heard(place.seen),
+                false => Reply::Nothing,
+                true if leaf && place.settled != place.chunk => Reply::Up,
+                true => Reply::Repeat,
             };
         } else {
             place.seen |= 1 << rank;
@@ -174,19 +174,19 @@ impl ReferenceSwitch {
             }
         }
         match place.seen == full {
-            false => Answer::Nothing,
-            true if leaf => Answer::Up,
-            true => Answer::Complete,
+            false => Reply::Nothing,
+            true if leaf => Reply::Up,
+            true => Reply::Complete,
         }
     }
 
     /// The result that the switch above made of this one's fold and the others': it takes the fold's place.
-    fn settle(&mut self, number: usize, packet: &Packet<&[u8]>) -> Answer {
+    fn settle(&mut self, number: usize, packet: &Packet<&[u8]>) -> Reply {
         let (full, own) = (self.jobs[number].full(), 1 << self.jobs[number].rank);
         let at = self.place(number, packet);
         let place = &mut self.places[at];
         if packet.chunk() != place.chunk || place.seen != full || place.settled == place.chunk {
-            return Answer::Nothing;
+            return Reply::Nothing;
         }
         place.settled = place.chunk;
         // What is left out above is left out, whoever is in it.
@@ -198,7 +198,7 @@ impl ReferenceSwitch {
         for (lane, word) in place.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
             *lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
         }
-        Answer::Down
+        Reply::Down
     }
 
     /// What the slot holds, in the header of the packet that asks for it, as this switch's own share.
@@ -248,20 +248,20 @@ impl SimSwitch for ReferenceSwitch {
             Err(answer) => (0, answer),
         };
         match answer {
-            Answer::Nothing => {}
-            Answer::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
-            Answer::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
-            Answer::Heard(seen) => {
+            Reply::Nothing => {}
+            Reply::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
+            Reply::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
+            Reply::Heard(seen) => {
                 let mut bytes = header_only(&packet, Kind::Heard, None);
                 Packet::new_unchecked(&mut bytes[..]).set_bitmap(seen);
                 out.push((port, bytes));
             }
-            Answer::Repeat => out.push((port, self.result(number, &packet))),
-            Answer::Up => {
+            Reply::Repeat => out.push((port, self.result(number, &packet))),
+            Reply::Up => {
                 let bytes = self.share(number, &packet);
                 out.extend(self.jobs[number].parent.map(|port| (port, bytes)));
             }
-            Answer::Complete | Answer::Down => {
+            Reply::Complete | Reply::Down => {
                 let bytes = self.result(number, &packet);
                 out.extend(self.jobs[number].ports.iter().map(|member| (*member, bytes.clone())));
             }

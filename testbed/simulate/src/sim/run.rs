@@ -12,9 +12,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::intruder;
-use super::network::Fate;
+use super::network::Delivery;
 use super::referee::Referee;
-use super::scenario::{Laggard, Scenario};
+use super::scenario::{Scenario, Straggler};
 use super::switch::{JobSetup, SimSwitch};
 use super::tensors::{OpPlan, Tensors};
 
@@ -22,7 +22,7 @@ use super::tensors::{OpPlan, Tensors};
 const EVENTS_MAX: u64 = 20_000_000;
 
 /// How late after a death's last consequence a worker may give up: a few time-outs on top of the stall.
-const DEATH_SLACK: Duration = Duration::from_secs(8);
+const CRASH_SLACK: Duration = Duration::from_secs(8);
 
 /// What a simulation came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,10 +86,10 @@ struct Rank {
 
 /// Something that will happen.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimEvent {
     Submit(u16),
-    Die(u16),
-    Tell(u16),
+    Crash(u16),
+    NotifyCrash(u16),
     Intrude,
     /// Switch, port, packet.
     AtSwitch(usize, u16, Rc<[u8]>),
@@ -118,7 +118,7 @@ struct Simulation<'s, 'd> {
     ranks: Vec<Rank>,
     referee: Referee,
     /// By time, ties in order of creation.
-    agenda: BinaryHeap<Reverse<(Duration, u64, Happening)>>,
+    event_queue: BinaryHeap<Reverse<(Duration, u64, SimEvent)>>,
     serial: u64,
     /// A packet that last reached a switch, with switch and port, and a RESULT that was taken, for the intruder.
     seen_up: Option<(usize, u16, Rc<[u8]>)>,
@@ -191,7 +191,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             seats,
             rng: Xoshiro256PlusPlus::seed_from_u64(!scenario.seed),
             now: Duration::ZERO,
-            agenda: BinaryHeap::new(),
+            event_queue: BinaryHeap::new(),
             serial: 0,
             seen_up: None,
             seen_down: None,
@@ -202,9 +202,9 @@ impl<'s, 'd> Simulation<'s, 'd> {
         }
     }
 
-    fn plan(&mut self, at: Duration, what: Happening) {
+    fn plan(&mut self, at: Duration, what: SimEvent) {
         self.serial += 1;
-        self.agenda.push(Reverse((at, self.serial, what)));
+        self.event_queue.push(Reverse((at, self.serial, what)));
     }
 
     fn instant(&self) -> Instant {
@@ -213,17 +213,17 @@ impl<'s, 'd> Simulation<'s, 'd> {
 
     fn play(&mut self) {
         for (rank, times) in self.scenario.submissions.iter().enumerate() {
-            times.iter().for_each(|at| self.plan(*at, Happening::Submit(rank as u16)));
+            times.iter().for_each(|at| self.plan(*at, SimEvent::Submit(rank as u16)));
         }
-        if let Some(death) = self.scenario.death {
-            self.plan(death.at, Happening::Die(death.rank));
-            if let Some(later) = death.told_after {
-                self.plan(death.at + later, Happening::Tell(death.rank));
+        if let Some(crash) = self.scenario.crash {
+            self.plan(crash.at, SimEvent::Crash(crash.rank));
+            if let Some(later) = crash.told_after {
+                self.plan(crash.at + later, SimEvent::NotifyCrash(crash.rank));
             }
         }
         for _ in 0..self.scenario.intrusions {
             let at = Duration::from_micros(self.rng.random_range(0..30_000));
-            self.plan(at, Happening::Intrude);
+            self.plan(at, SimEvent::Intrude);
         }
         while self.step() {
             self.report.events += 1;
@@ -236,7 +236,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         let live = self.ranks.iter().enumerate().filter(|(_, rank)| rank.alive);
         let deadlines = live.filter_map(|(index, rank)| Some((rank.deadline?, index)));
         let deadline = deadlines.min().map(|(at, index)| (Duration::from_nanos(at.as_nanos()), index));
-        let next = self.agenda.peek().map(|Reverse((at, ..))| *at);
+        let next = self.event_queue.peek().map(|Reverse((at, ..))| *at);
         match (deadline, next) {
             (Some((at, index)), next) if next.is_none_or(|next| at < next) => {
                 self.now = self.now.max(at);
@@ -245,9 +245,9 @@ impl<'s, 'd> Simulation<'s, 'd> {
                 self.poll(index as u16);
             }
             (_, Some(_)) => {
-                if let Some(Reverse((at, _, what))) = self.agenda.pop() {
+                if let Some(Reverse((at, _, what))) = self.event_queue.pop() {
                     self.now = self.now.max(at);
-                    self.happen(what);
+                    self.handle_event(what);
                 }
             }
             (_, None) => return false,
@@ -255,9 +255,9 @@ impl<'s, 'd> Simulation<'s, 'd> {
         true
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn handle_event(&mut self, what: SimEvent) {
         match what {
-            Happening::Submit(rank) => {
+            SimEvent::Submit(rank) => {
                 let Rank { worker, alive, aborted, .. } = &mut self.ranks[usize::from(rank)];
                 if *alive && aborted.is_none() {
                     let op = worker.submit(self.plans[submitted(worker)].spec);
@@ -265,21 +265,21 @@ impl<'s, 'd> Simulation<'s, 'd> {
                     self.poll(rank);
                 }
             }
-            Happening::Die(rank) => {
+            SimEvent::Crash(rank) => {
                 self.ranks[usize::from(rank)].alive = false;
                 self.referee.died(rank);
             }
-            Happening::Tell(dead) => {
+            SimEvent::NotifyCrash(crashed) => {
                 for rank in 0..self.scenario.world {
                     if self.ranks[usize::from(rank)].alive && !self.is_done(usize::from(rank)) {
-                        self.ranks[usize::from(rank)].worker.abort(AbortReason::PeerLost { rank: dead });
+                        self.ranks[usize::from(rank)].worker.abort(AbortReason::PeerLost { rank: crashed });
                         self.poll(rank);
                     }
                 }
             }
-            Happening::Intrude => self.intrude(),
-            Happening::AtSwitch(switch, port, bytes) => self.at_switch(switch, port, bytes),
-            Happening::AtRank(rank, bytes) => self.at_rank(rank, bytes),
+            SimEvent::Intrude => self.intrude(),
+            SimEvent::AtSwitch(switch, port, bytes) => self.at_switch(switch, port, bytes),
+            SimEvent::AtRank(rank, bytes) => self.at_rank(rank, bytes),
         }
     }
 
@@ -321,10 +321,10 @@ impl<'s, 'd> Simulation<'s, 'd> {
             let Rank { worker, tensors, .. } = &mut self.ranks[index];
             let Some(len) = worker.poll_transmit(now, &mut self.buffer, tensors) else { break };
             let bytes: Rc<[u8]> = self.scenario.up.trim(&mut self.rng, &mut self.buffer[..len]).into();
-            let fate = self.fate(rank, self.scenario.up);
-            let fate = self.hold_back(rank, &bytes, fate);
+            let delivery = self.delivery(rank, self.scenario.up);
+            let delivery = self.hold_back(rank, &bytes, delivery);
             let (switch, port) = self.seats[index];
-            self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
+            self.travel(delivery, || SimEvent::AtSwitch(switch, port, Rc::clone(&bytes)));
         }
         let at = self.now;
         let Rank { worker, tensors, done, aborted, deadline, .. } = &mut self.ranks[index];
@@ -351,32 +351,32 @@ impl<'s, 'd> Simulation<'s, 'd> {
         };
         match end {
             End::Rank(rank) => {
-                let fate = self.fate(rank, self.scenario.down);
-                self.travel(fate, || Happening::AtRank(rank, Rc::clone(&bytes)));
+                let delivery = self.delivery(rank, self.scenario.down);
+                self.travel(delivery, || SimEvent::AtRank(rank, Rc::clone(&bytes)));
             }
             End::Switch(switch, port) => {
-                let fate = self.scenario.trunk.decide(&mut self.rng);
-                self.travel(fate, || Happening::AtSwitch(switch, port, Rc::clone(&bytes)));
+                let delivery = self.scenario.trunk.decide(&mut self.rng);
+                self.travel(delivery, || SimEvent::AtSwitch(switch, port, Rc::clone(&bytes)));
             }
         }
     }
 
-    fn fate(&mut self, rank: u16, faults: super::Faults) -> Fate {
+    fn delivery(&mut self, rank: u16, faults: super::Faults) -> Delivery {
         let out = self.scenario.outage;
         if out.is_some_and(|out| out.rank == rank && (out.from..out.until).contains(&self.now)) {
-            return Fate::default();
+            return Delivery::default();
         }
         faults.decide(&mut self.rng)
     }
 
     /// A laggard's chunk stays away until its time has come, however often it is sent.
-    fn hold_back(&mut self, rank: u16, bytes: &[u8], fate: Fate) -> Fate {
+    fn hold_back(&mut self, rank: u16, bytes: &[u8], delivery: Delivery) -> Delivery {
         let packet = Packet::new_unchecked(bytes);
         let is_data = packet.kind() == Kind::Data as u8;
-        let Some(Laggard { share, by, .. }) =
-            self.scenario.laggard.filter(|laggard| laggard.rank == rank && is_data)
+        let Some(Straggler { share, by, .. }) =
+            self.scenario.straggler.filter(|straggler| straggler.rank == rank && is_data)
         else {
-            return fate;
+            return delivery;
         };
         let until = match self.late.get(&packet.chunk()) {
             Some(until) => *until,
@@ -387,11 +387,11 @@ impl<'s, 'd> Simulation<'s, 'd> {
             }
         };
         let wait = until.saturating_sub(self.now);
-        Fate { first: fate.first.map(|at| at + wait), second: fate.second.map(|at| at + wait) }
+        Delivery { first: delivery.first.map(|at| at + wait), second: delivery.second.map(|at| at + wait) }
     }
 
-    fn travel(&mut self, fate: Fate, arrival: impl Fn() -> Happening) {
-        for delay in [fate.first, fate.second].into_iter().flatten() {
+    fn travel(&mut self, delivery: Delivery, arrival: impl Fn() -> SimEvent) {
+        for delay in [delivery.first, delivery.second].into_iter().flatten() {
             self.plan(self.now + delay, arrival());
         }
     }
@@ -445,7 +445,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             if !rank.alive || self.is_done(index) {
                 continue;
             }
-            let Some(death) = self.scenario.death else {
+            let Some(crash) = self.scenario.crash else {
                 panic!(
                     "rank {index} finished {} of {} operations: {:?}",
                     rank.done,
@@ -457,12 +457,12 @@ impl<'s, 'd> Simulation<'s, 'd> {
                 panic!("rank {index} was left waiting for the dead")
             };
             let expected = match reason {
-                AbortReason::PeerLost { rank } => rank == death.rank && death.told_after.is_some(),
+                AbortReason::PeerLost { rank } => rank == crash.rank && crash.told_after.is_some(),
                 AbortReason::Stalled { .. } => true,
                 _ => false,
             };
             assert!(expected, "rank {index} gave up for the wrong reason: {reason:?}");
-            let bound = death.at.max(last) + self.scenario.stall_timeout + DEATH_SLACK;
+            let bound = crash.at.max(last) + self.scenario.stall_timeout + CRASH_SLACK;
             assert!(at <= bound, "rank {index} gave up at {at:?}, later than {bound:?}");
             self.report.aborted += 1;
         }

@@ -21,7 +21,7 @@ const WORK_MAX: u64 = 3_000;
 
 /// A rank that dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Death {
+pub struct Crash {
     /// Which.
     pub rank: u16,
     /// When, after the start.
@@ -43,7 +43,7 @@ pub struct Outage {
 
 /// A rank some of whose chunks are late.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Laggard {
+pub struct Straggler {
     /// Which.
     pub rank: u16,
     /// Share of its chunks.
@@ -82,11 +82,11 @@ pub struct Scenario {
     /// Faults between switches, each way.
     pub trunk: Faults,
     /// A dying rank.
-    pub death: Option<Death>,
+    pub crash: Option<Crash>,
     /// A link that fails for a while.
     pub outage: Option<Outage>,
     /// A rank that is late with some of its chunks.
-    pub laggard: Option<Laggard>,
+    pub straggler: Option<Straggler>,
     /// Forged packets to slip in.
     pub intrusions: u32,
     /// Time without progress after which a worker gives up.
@@ -130,7 +130,7 @@ impl Scenario {
         self.up.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
         self.trunk.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);
         let us = Duration::from_micros;
-        self.laggard = rng.random_bool(0.5).then(|| Laggard {
+        self.straggler = rng.random_bool(0.5).then(|| Straggler {
             rank: rng.random_range(0..self.world),
             share: pick(&mut rng, &[0.01, 0.05, 0.3, 1.0]),
             by: pick(&mut rng, &[us(50), us(1_000), us(20_000)]),
@@ -183,7 +183,7 @@ impl Scenario {
         let up = draw_faults(rng);
         let submissions = draw_submissions(rng, world, plans.len());
         let span = Duration::from_millis(rng.random_range(1..40));
-        let death = (world > 1 && rng.random_bool(0.12)).then(|| Death {
+        let crash = (world > 1 && rng.random_bool(0.12)).then(|| Crash {
             rank: rng.random_range(0..world),
             at: span.mul_f64(rng.random()),
             told_after: rng.random_bool(0.5).then(|| Duration::from_millis(rng.random_range(0..3000))),
@@ -210,11 +210,11 @@ impl Scenario {
             plans,
             submissions,
             up,
-            death,
+            crash,
             outage,
-            laggard: None,
+            straggler: None,
             intrusions: if rng.random_bool(0.3) { rng.random_range(1..9) } else { 0 },
-            stall_timeout: Duration::from_secs(if death.is_some() { 1 } else { 60 }),
+            stall_timeout: Duration::from_secs(if crash.is_some() { 1 } else { 60 }),
         }
     }
 }
@@ -255,9 +255,9 @@ impl Scenario {
             up: faults,
             down: faults,
             trunk: faults,
-            death: None,
+            crash: None,
             outage: None,
-            laggard: None,
+            straggler: None,
             intrusions: 0,
             stall_timeout: Duration::from_secs(60),
         }

@@ -38,7 +38,7 @@ pub struct OpPlan {
     /// What each chunk came to that lacks shares, on the first rank that was told.
     partial: RefCell<HashMap<u32, (u16, Vec<i32>)>>,
     /// The exponent of each chunk, as the first rank was told.
-    told: RefCell<HashMap<u32, u8>>,
+    published: RefCell<HashMap<u32, u8>>,
 }
 
 /// Largest magnitude of values in chunks whose sums may saturate, and in others.
@@ -85,7 +85,7 @@ impl OpPlan {
             expected_again,
             again,
             partial,
-            told: RefCell::default(),
+            published: RefCell::default(),
         };
         plan.expected = (0..elements).map(|at| plan.expect(at, lane_words, false)).collect();
         plan
@@ -123,7 +123,7 @@ impl OpPlan {
         if !self.spec.descriptor.tolerance().late {
             assert_eq!(exp, self.agreed(chunk), "the agreed exponent of chunk {chunk}");
         }
-        let first = *self.told.borrow_mut().entry(chunk).or_insert(exp);
+        let first = *self.published.borrow_mut().entry(chunk).or_insert(exp);
         assert_eq!(first, exp, "two exponents of chunk {chunk}");
         assert!(exp <= self.agreed(chunk), "an exponent of chunk {chunk} that nobody proposed");
     }

@@ -37,7 +37,7 @@ fn number(name: &str) -> Option<u64> {
 fn every_invariant_holds_for_every_seed() {
     if let Some(seed) = number("SIM_SEED") {
         let scenario = Scenario::from_seed(seed);
-        println!("{:#?}", (&scenario.job, scenario.up, scenario.down, scenario.death, scenario.outage));
+        println!("{:#?}", (&scenario.job, scenario.up, scenario.down, scenario.crash, scenario.outage));
         println!("{:#?}", play(seed));
         return;
     }

@@ -31,7 +31,7 @@ fn every_invariant_holds_in_trees() {
     if let Some(seed) = number("SIM_SEED") {
         let scenario = Scenario::tree_from_seed(seed);
         let faults = (scenario.up, scenario.down, scenario.trunk);
-        println!("{:#?}", (&scenario.shape, &scenario.job, faults, scenario.death, scenario.outage));
+        println!("{:#?}", (&scenario.shape, &scenario.job, faults, scenario.crash, scenario.outage));
         println!("{:#?}", play(seed));
         return;
     }

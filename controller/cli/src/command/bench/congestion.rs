@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Builder;
-use netfold_control::Congestion as Law;
+use netfold_control::Congestion as Algorithm;
 use netfold_measure::all_reduce::Transport;
 use netfold_measure::congestion::{Config, Row, run};
 
@@ -14,21 +14,21 @@ use crate::size::{Bytes, human};
 const EXAMPLES: &str = "\
 Examples:
   netfold bench congestion
-  netfold bench congestion --laws dctcp --transport udp --bytes 16MiB --rounds 30
-  netfold bench congestion --laws aimd,dctcp,dcqcn,swift --json
+  netfold bench congestion --algorithms dctcp --transport udp --bytes 16MiB --rounds 30
+  netfold bench congestion --algorithms aimd,dctcp,dcqcn,swift --json
 
-What a law saves where links are congested: `netfold testbed experiment incast`.";
+What congestion control saves where links are congested: `netfold testbed experiment incast`.";
 
-/// What laws of congestion control cost where nothing is congested.
+/// What congestion-control algorithms cost where nothing is congested.
 ///
-/// Four workers and the software switch are threads of this process. All laws take turns with `fixed`, whose windows are the slots, and the ratio of a
+/// Four workers and the software switch are threads of this process. All algorithms take turns with `fixed`, whose windows are the slots, and the ratio of a
 /// turn's time to that of `fixed` is taken in each round. Every element is checked; a wrong one is exit code 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Congestion {
-    /// Laws to compare with `fixed`.
-    #[arg(long, value_name = "LAWS", value_delimiter = ',', default_value = "dctcp,swift", value_parser = crate::command::congestion)]
-    laws: Vec<Law>,
+    /// Algorithms to compare with `fixed`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "dctcp,swift", value_parser = crate::command::congestion)]
+    algorithms: Vec<Algorithm>,
     /// Number of workers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
     workers: u16,
@@ -41,7 +41,7 @@ pub(crate) struct Congestion {
     /// Slots of each job, a power of two.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
-    /// Turns of each law; medians are reported.
+    /// Turns of each algorithm; medians are reported.
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// All-reduces of a turn; 3 to 20 by size if not given.
@@ -53,7 +53,7 @@ impl Congestion {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         output.line(format_args!(
             "{:<14}{:<10}{:>9}{:>12}{:>10}{:>19}{:>8}{:>8}{:>9}",
-            "law", "over", "bytes", "time us", "of fixed", "least to most", "bound", "#wrong", "resent"
+            "algorithm", "over", "bytes", "time us", "of fixed", "min to max", "bound", "#wrong", "resent"
         ))?;
         let mut wrong = 0;
         for transport in &self.transport {
@@ -62,7 +62,7 @@ impl Congestion {
                     workers: self.workers,
                     transport: *transport,
                     slots: self.slots,
-                    laws: self.laws.clone(),
+                    algorithms: self.algorithms.clone(),
                     rounds: self.rounds,
                     iterations: self.iterations,
                 };
@@ -81,7 +81,7 @@ fn show(output: &Output, row: &Row) -> Result<(), CliError> {
     output.event(&Tagged { event: "congestion", row })?;
     output.line(format_args!(
         "{:<14}{:<10}{:>9}{:>12.1}{:>10.3}{:>19}{:>6.0} %{:>8}{:>9}",
-        row.law,
+        row.algorithm,
         row.transport,
         human(row.bytes),
         row.time_us,

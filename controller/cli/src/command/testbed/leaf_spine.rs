@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold::Mode;
-use netfold_lab::leaf_spine::{self, Config, Fault, Leaf, Place, Progress, Report, WorkerConfig};
+use netfold_lab::leaf_spine::{
+    self, FabricConfig, FabricReport, Fault, Leaf, Progress, TreePlacement, WorkerConfig,
+};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -50,7 +52,7 @@ pub(super) struct LeafSpine {
     power: bool,
     /// Seconds that each step may take: to start, to join, to have both trees again.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    patience: u64,
+    timeout: u64,
     /// Seed of the tensors.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -105,7 +107,7 @@ struct LeafSpineEvent<'a> {
     right: bool,
     wrong: u64,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a FabricReport,
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -128,7 +130,7 @@ impl LeafSpine {
         if !self.slots.is_power_of_two() || self.slots > 1024 {
             return Err(CliError::Usage(format!("--slots {}: a power of two up to 1024", self.slots)));
         }
-        let config = Config {
+        let config = FabricConfig {
             workers: self.workers,
             mode: self.mode,
             elements,
@@ -137,7 +139,7 @@ impl LeafSpine {
             seed: self.seed,
             spine: self.spine,
             fault: if self.power { Fault::Power } else { Fault::Kill },
-            patience: Duration::from_secs(self.patience),
+            timeout: Duration::from_secs(self.timeout),
             program,
         };
         lifetime::before_exit_on_signal(leaf_spine::abandon)?;
@@ -164,7 +166,7 @@ impl LeafSpine {
         }
     }
 
-    fn announce(&self, output: &Output, config: &Config, leaves: &[Leaf]) -> Result<(), CliError> {
+    fn announce(&self, output: &Output, config: &FabricConfig, leaves: &[Leaf]) -> Result<(), CliError> {
         output.event(&FabricEvent {
             event: "fabric",
             leaves,
@@ -189,7 +191,7 @@ impl LeafSpine {
         ))
     }
 
-    fn show(&self, output: &Output, report: &Report) -> Result<(), CliError> {
+    fn show(&self, output: &Output, report: &FabricReport) -> Result<(), CliError> {
         let (right, wrong) = (report.problems.is_empty(), report.wrong());
         output.event(&LeafSpineEvent { event: "leaf_spine", right, wrong, report })?;
         let how = if self.power { "killed and cut off" } else { "killed with SIGKILL" };
@@ -258,7 +260,7 @@ impl LeafSpineWorker {
 }
 
 /// `spine1  0-127, 0-127, 0-127`: the root, and the slots at it and at each leaf.
-fn where_it_is(place: Option<&Place>) -> String {
+fn where_it_is(place: Option<&TreePlacement>) -> String {
     let Some(place) = place else { return "nowhere".into() };
     let slots: Vec<String> = place
         .switches

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_lab::survive::{Config, Rig, Row, Victim};
+use netfold_lab::survive::{SurviveConfig, SurviveRig, SurviveRow, Victim};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -48,7 +48,7 @@ impl Survive {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         let folder = std::env::temp_dir().join(format!("netfold-survive-{}", std::process::id()));
-        let config = Config {
+        let config = SurviveConfig {
             program,
             folder: folder.clone(),
             kills: [self.controllers, self.switches, self.workers],
@@ -62,14 +62,14 @@ impl Survive {
         outcome
     }
 
-    fn kill_all(&self, output: &Output, config: Config) -> Result<(), CliError> {
+    fn kill_all(&self, output: &Output, config: SurviveConfig) -> Result<(), CliError> {
         output.line(format_args!(
             "two jobs of {} workers, {} bytes each all-reduce, seed {}\n",
             self.world, self.bytes.0, self.seed
         ))?;
         let failed = |error| CliError::Survive(Box::new(error));
         let kills = config.kills;
-        let mut rig = Rig::start(config).map_err(failed)?;
+        let mut rig = SurviveRig::start(config).map_err(failed)?;
         output.line(format_args!(
             "{:<12}{:>7}{:>13}{:>13}{:>14}{:>9}{:>9}{:>7}",
             "killed", "times", "median ms", "longest ms", "all-reduces", "#wrong", "#failed", "#lost"
@@ -92,7 +92,7 @@ impl Survive {
     }
 }
 
-fn show(output: &Output, row: &Row) -> Result<(), CliError> {
+fn show(output: &Output, row: &SurviveRow) -> Result<(), CliError> {
     let mut times = row.recovered.clone();
     times.sort();
     let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Tolerance;
-use netfold_lab::run::trim::{Config, Outcome, RACKS_MAX, RANKS_MAX, Rig, Trial};
+use netfold_lab::run::trim::{RACKS_MAX, RANKS_MAX, Trial, TrimConfig, TrimOutcome, TrimRig};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -72,8 +72,9 @@ impl Trim {
         }
         lifetime::before_exit_on_signal(netfold_lab::run::abandon)?;
         let (racks, ranks) = (self.racks.into(), self.ranks.into());
-        let config = Config { racks, ranks, elements, slots: self.slots, rate: self.rate.0, seed: self.seed };
-        let mut rig = Rig::start(config)?;
+        let config =
+            TrimConfig { racks, ranks, elements, slots: self.slots, rate: self.rate.0, seed: self.seed };
+        let mut rig = TrimRig::start(config)?;
         output.line(format_args!(
             "{racks} racks of {ranks} ranks at bmv2 switches with 8 priority queues, {} Mbit/s up, tensors of {elements} numbers\n",
             self.rate.0 as f64 / 1e6
@@ -109,7 +110,7 @@ impl Trim {
 }
 
 /// Whether what may be trimmed was, under load, and nothing else.
-fn as_expected(trial: &Trial, outcome: &Outcome) -> bool {
+fn as_expected(trial: &Trial, outcome: &TrimOutcome) -> bool {
     if !trial.tolerance.any() {
         return outcome.partial == 0 && outcome.left_out == 0 && outcome.seen.trimmed == 0;
     }
@@ -119,7 +120,7 @@ fn as_expected(trial: &Trial, outcome: &Outcome) -> bool {
         || (outcome.partial > 0 && outcome.left_out > 0 && outcome.seen.trimmed > 0)
 }
 
-fn show(output: &Output, trial: &Trial, outcome: &Outcome) -> Result<(), CliError> {
+fn show(output: &Output, trial: &Trial, outcome: &TrimOutcome) -> Result<(), CliError> {
     let sums = if trial.tolerance.any() {
         format!("{} % may be missing", 100.0 * trial.tolerance.as_fraction())
     } else {

@@ -15,7 +15,7 @@ use netfold_wire::{UDP_PORT, header};
 
 use super::super::bmv2::{CONTROL_PORT, controller_address, mac, switch_address, worker_address};
 use super::super::veth::{host, within};
-use super::{CLASSES, Config, PAYLOAD, RunError, TRIM_DEPTH};
+use super::{CLASSES, PAYLOAD, RunError, TRIM_DEPTH, TrimConfig};
 use crate::bmv2::{Bmv2, Bmv2Config, compile, missing_tool};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 
@@ -51,7 +51,7 @@ fn load_address(rack: usize) -> SocketAddrV4 {
 }
 
 impl Fabric {
-    pub(super) fn start(config: &Config) -> Result<Self, RunError> {
+    pub(super) fn start(config: &TrimConfig) -> Result<Self, RunError> {
         if let Some(tool) = missing_tool() {
             return Err(RunError::Tool(tool));
         }
@@ -106,7 +106,7 @@ impl Fabric {
 }
 
 /// The job at the switch that folds. Ranks of a rack come in by one port of it, and have one each in the plan.
-fn plan(config: &Config, profile: &Profile) -> Result<Plan, RunError> {
+fn plan(config: &TrimConfig, profile: &Profile) -> Result<Plan, RunError> {
     let limits = Limits {
         slots: profile.slots,
         lane_words: profile.lane_words,
@@ -126,7 +126,7 @@ fn plan(config: &Config, profile: &Profile) -> Result<Plan, RunError> {
 }
 
 /// NamespaceSet, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
-fn build(config: &Config) -> Result<NamespaceSet, CommandError> {
+fn build(config: &TrimConfig) -> Result<NamespaceSet, CommandError> {
     let mut names = NamespaceSet::new();
     for switch in 0..=config.racks {
         names.add('s', switch)?;
@@ -165,7 +165,7 @@ const MTU: usize = 1500;
 
 /// Starts a switch and gives it the program, and, in a rack, the addresses to forward to.
 fn start(
-    config: &Config,
+    config: &TrimConfig,
     switch: usize,
     profile: &Profile,
     namespaces: &NamespaceSet,

@@ -15,7 +15,7 @@ use super::fabric::Fabric;
 
 /// What came by the links to the switch that folds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct ObservedPackets {
     /// DATA packets with lanes.
     pub whole: u64,
     /// Of those, such as could have been trimmed.
@@ -28,7 +28,7 @@ pub struct Seen {
     pub load: u64,
 }
 
-impl Seen {
+impl ObservedPackets {
     fn add(&mut self, other: Self) {
         self.whole += other.whole;
         self.spared += other.spared;
@@ -67,12 +67,12 @@ impl Seen {
 const UDP_CHECKSUM: std::ops::Range<usize> = 40..42;
 
 /// Longest wait of a thread, after which it looks whether it is to end.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Threads that watch the links.
 pub(super) struct Observer {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Seen>>,
+    threads: Vec<JoinHandle<ObservedPackets>>,
 }
 
 impl Observer {
@@ -84,10 +84,10 @@ impl Observer {
             let stop = Arc::clone(&stop);
             let watch = move || {
                 let longest = link.properties().frame_len_max;
-                let (mut batch, mut seen) = (RxBatch::new(64, 64 * longest), Seen::default());
+                let (mut batch, mut seen) = (RxBatch::new(64, 64 * longest), ObservedPackets::default());
                 while !stop.load(Ordering::Acquire) {
                     match link.receive(&mut batch) {
-                        Ok(0) => drop(link.wait(GLANCE)),
+                        Ok(0) => drop(link.wait(POLL_INTERVAL)),
                         Ok(_) => {
                             for packet in batch.packets().to_vec() {
                                 seen.frame(batch.bytes_mut(&packet));
@@ -109,9 +109,9 @@ impl Observer {
     }
 
     /// What all of them have seen.
-    pub(super) fn finish(mut self) -> Seen {
+    pub(super) fn finish(mut self) -> ObservedPackets {
         self.stop.store(true, Ordering::Release);
-        let mut sum = Seen::default();
+        let mut sum = ObservedPackets::default();
         self.threads.drain(..).filter_map(|thread| thread.join().ok()).for_each(|seen| sum.add(seen));
         sum
     }
