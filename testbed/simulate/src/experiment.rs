@@ -4,7 +4,7 @@
 //! Markdown and one drawing. `docs/experiments` holds those of the seeds in [`Experiment::seed`], and a test compares them with what
 //! the scenarios say now.
 //!
-//! To add one, write a function from a seed to a [`Report`] in a module of its own and list it in [`ALL`]. What it says must
+//! To add one, write a function from a seed to a [`Report`] in a module of its own and list it in [`ALL`]. What it reports must
 //! follow from the seed alone: no clock, no threads' order. Then write its page with the command that stands in it.
 
 mod bounded;
@@ -38,7 +38,7 @@ pub struct Experiment {
     pub long: bool,
 }
 
-/// Median, least and most of as many values as there are seeds.
+/// Median, minimum and maximum of as many values as there are seeds.
 fn spread(values: Vec<f64>) -> (f64, f64, f64) {
     let values: Sample = values.into_iter().collect();
     (values.median(), values.least(), values.most())

@@ -5,7 +5,7 @@
 //! is a limit to the rate. [`rates`] shares links out among them: strictly by class, and within a class max-min fair by weight. [`run`] has jobs
 //! compute and send by turns over that, from event to event.
 //!
-//! It knows no queues, no losses, no round trips but that of the slot law, and no time that a law of congestion control takes to find its
+//! It knows no queues, no losses, no round trips but that of the slot law, and no time that a congestion-control algorithm takes to find its
 //! rate: transfers have their fair rates at once. So it is for what lasts much longer than a round trip, and cannot say what
 //! congestion control costs.
 //!

@@ -4,9 +4,9 @@
 //! The network may lose, repeat and reorder anything. A worker's DATA can reach the switch at any time after it was
 //! sent, any number of times or never; a result is lost or not when it is sent, for each receiver, and if not can be
 //! delivered at any time, any number of times. Lanes are abstracted to what they must show: how often each worker's
-//! share of which chunk is in them. Where [`Model::trims`] says so, any DATA may come without its lanes.
+//! contribution to which chunk is in them. Where [`Model::trims`] says so, any DATA may come without its lanes.
 //!
-//! Checked in every reachable state: exactly once, same bytes, safe reuse, that no worker is told that its current
+//! Checked in every reachable state: exactly once, same bytes, safe reuse, that no worker receives STALE for its current
 //! chunk is stale, and that all workers can still finish (no deadlock). [`Rules`] can be broken one at a time, to see
 //! that the search finds it. [`TreeModel`] does the same for two leaves below a root.
 
@@ -32,11 +32,11 @@ pub struct Rules {
     pub sets: u8,
     /// Chunks are compared as serial numbers rather than as plain ones.
     pub serial: bool,
-    /// A share that was heard before is not folded again.
+    /// A contribution that was received before is not added again.
     pub deduplicated: bool,
     /// An older chunk changes nothing, rather than replacing a newer one.
     pub stale_refused: bool,
-    /// A duplicate of a finished chunk is answered by the stored result.
+    /// The reply to a duplicate of a finished chunk is the stored result.
     pub repeated: bool,
     /// A worker sends a chunk only when it has the result of the one before.
     pub waits: bool,
@@ -72,9 +72,9 @@ pub struct Model {
     pub again: u8,
     /// Number of the first chunk, below 16; numbers wrap at 16.
     pub first: u8,
-    /// The network may cut the lanes off a worker's DATA, which is heard all the same. "Exactly once" is "at most once" then.
+    /// The network may cut the lanes off a worker's DATA, which still counts as received. "Exactly once" is "at most once" then.
     pub trims: bool,
-    /// A worker may have a slot that has heard it closed without the missing, whenever it likes. Not safe: a worker that is left out may
+    /// A worker may close a slot that has received its DATA, without the missing contributions, at any time. Not safe: a worker that is left out may
     /// lack the result before. [`ClosingModel`] has the rules.
     pub closes: bool,
     /// The rules.
@@ -94,13 +94,13 @@ pub struct Explored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
-    /// A result holds some share not exactly once, or a share of another chunk.
+    /// A result holds a contribution not exactly once, or one of another chunk.
     ExactlyOnce,
     /// Two results of one chunk differ.
     SameBytes,
     /// A result was replaced that some worker has not taken.
     SafeReuse,
-    /// A worker was told that its current chunk is stale.
+    /// A worker received STALE for its current chunk.
     Stale,
     /// Some worker can never finish.
     Deadlock,
@@ -122,7 +122,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Something that happens.
+/// A transition of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A worker's DATA reaches the switch; results that it causes are lost but to the workers of the mask.
@@ -150,7 +150,7 @@ pub enum Event {
     },
 }
 
-/// Shares in the lanes: how often each worker's share of the occupying chunk is in them (at most 3), and whether a share
+/// Contributions in the lanes: how often each worker's contribution to the occupying chunk is in them (at most 3), and whether one
 /// of any other chunk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Lanes {
@@ -292,7 +292,7 @@ impl Model {
         if state.sets[set].seen == full { self.send(state, set, chunk, kept) } else { Ok(()) }
     }
 
-    /// The switch takes a CLOSE: a slot that holds the chunk, and has heard who closes it, has heard all from then on.
+    /// The switch takes a CLOSE: a slot that holds the chunk, and has received its sender's DATA, counts as complete from then on.
     fn close(&self, state: &mut State, worker: usize, kept: u8) -> Result<(), Broken> {
         let (chunk, full) = (state.next[worker], (1 << self.workers) - 1);
         let number = self.number(chunk);

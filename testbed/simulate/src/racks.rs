@@ -69,9 +69,9 @@ pub struct RacksConfig {
     pub tolerance: Tolerance,
     /// By what ranks decide how much to have in flight.
     pub congestion: Congestion,
-    /// A rank that is late with some chunks.
+    /// A rank that delays some of its chunks.
     pub straggler: Option<Straggler>,
-    /// Seed of the others' traffic, and of who is late when.
+    /// Seed of the other traffic, and of the straggler's delays.
     pub seed: u64,
 }
 
@@ -103,11 +103,11 @@ impl Default for RacksConfig {
 pub struct StepReport {
     /// From the submission on all ranks to the last result on any.
     pub elapsed: Duration,
-    /// Packets sent again, by all ranks.
+    /// Packets retransmitted, by all ranks.
     pub resent: u64,
-    /// Chunks without a rank's share, over all ranks.
+    /// Chunks without a rank's contribution, over all ranks.
     pub left_out: u64,
-    /// Chunks without the share of the rank that lacks most.
+    /// Chunks without a contribution of the rank that was left out most often.
     pub most_left_out: u64,
     /// Chunks whose slot was closed.
     pub closed: u64,
@@ -156,7 +156,7 @@ pub struct Racks {
     rng: Xoshiro256PlusPlus,
     /// Of losses alone, so that others' bursts are the same with them.
     losses: Xoshiro256PlusPlus,
-    /// Until when chunks of the rank that is late stay away.
+    /// Until when chunks of the straggler are held back.
     held: HashMap<u32, Duration>,
     buffer: Vec<u8>,
     out: Vec<(u16, Vec<u8>)>,
@@ -280,7 +280,7 @@ impl Racks {
         self.event_queue.push(Reverse((at, self.serial, what)));
     }
 
-    /// The next burst of others, at a time drawn from the exponential distribution.
+    /// The next burst of other traffic, at a time from the exponential distribution.
     fn plan_burst(&mut self, rack: usize) {
         let bits = (self.config.burst as usize * PACKET * 8) as f64;
         let mean = bits / (self.config.others * self.config.uplink_rate as f64);
@@ -434,7 +434,7 @@ impl Racks {
 }
 
 impl Racks {
-    /// Until when a packet is held back at its host: however often a late chunk is sent, it comes no sooner.
+    /// Until when a packet is held back at its host: retransmissions of a delayed chunk arrive no sooner.
     fn held_until(&mut self, index: usize, bytes: &[u8]) -> Duration {
         let packet = Packet::new_unchecked(bytes);
         let whole = packet.kind() == Kind::Data as u8 && !packet.flags().contains(Flags::BARE);

@@ -4,7 +4,7 @@
 //! all-reduce is twice as many steps as there are hosts but one; in each, every host sends a part of the tensor that it got, or summed, in
 //! the step before. Links carry one stream each way, so there are no queues; what is lost is lost on one host's link.
 //!
-//! TCP is as in Linux, as far as it matters here: selective acknowledgements; what was sent before something that has been heard of is lost (RACK), at
+//! TCP is as in Linux, as far as it matters here: selective acknowledgements; what was sent before a segment that has been acknowledged is lost (RACK), at
 //! once, since nothing overtakes here; a window
 //! that shrinks to 0.7 for a round with losses and grows by one a round trip; a probe of the last segment when nothing has come for two round trips and
 //! `PROBE_MARGIN`; a time-out of at least `RTO_MIN`, doubled each time. Acknowledgements come for each segment, and are lost as well.
@@ -22,9 +22,9 @@ const SEGMENT: usize = 1448;
 const ON_WIRE: u64 = 1500 + 14;
 /// Linux's smallest retransmission time-out.
 const RTO_MIN: Duration = Duration::from_millis(200);
-/// Beside two round trips, until the last segment is sent again to see what was lost: two ticks of a millisecond.
+/// Beside two round trips, until the last segment is retransmitted to find out what was lost: two ticks of a millisecond.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
-/// Segments in flight at first, and at least.
+/// Segments in flight at first, which is the minimum too.
 const WINDOW_FIRST: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
 
@@ -47,7 +47,7 @@ pub struct RingConfig {
 enum SimEvent {
     /// A segment of a stream arrives.
     Segment(usize, u64),
-    /// A stream's sender hears: all before this have arrived, and this one has.
+    /// An acknowledgement reaches a stream's sender: all before this segment have arrived, and this one has.
     Acked(usize, u64, u64),
     /// A stream's timer, if it is still the one of that number.
     Timer(usize, u64),
@@ -62,7 +62,7 @@ struct Stream {
     first: u64,
     acked: BTreeSet<u64>,
     lost: BTreeSet<u64>,
-    /// When each was sent last, in sends of the stream, how many those are, and the last of those that were heard of.
+    /// When each was sent last, in sends of the stream, how many those are, and the last of those that were acknowledged.
     sent: BTreeMap<u64, u64>,
     sends: u64,
     newest: u64,
@@ -126,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub fn resent(&self) -> u64 {
         self.resent
     }

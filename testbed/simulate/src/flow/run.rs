@@ -50,12 +50,12 @@ pub struct Pace {
     pub period_s: Time,
     /// The first.
     pub shift_s: Time,
-    /// Part of the period by which an iteration may be late without having to wait for the next moment.
+    /// Part of the period by which an iteration may be delayed without having to wait for the next period.
     pub tolerance: f64,
 }
 
 impl Job {
-    /// A job that is there from the beginning to the end, and sends when all is computed.
+    /// A job that runs from the beginning to the end, and sends when all is computed.
     pub fn new(name: impl Into<String>, compute_s: Time, flows: Vec<HyperFlow>) -> Self {
         Self {
             name: name.into(),
@@ -111,7 +111,7 @@ pub fn jain(values: &[f64]) -> f64 {
 struct State<'a> {
     job: &'a Job,
     rng: Xoshiro256PlusPlus,
-    /// When this iteration begins, or has begun.
+    /// When this iteration begins or began.
     begins_s: Time,
     /// When all of it is computed.
     computed_s: Time,
@@ -188,7 +188,7 @@ impl<'a> State<'a> {
 }
 
 impl Pace {
-    /// The first moment from `now` on at which an iteration may begin: now, if it is only a little late.
+    /// The first moment from `now` on at which an iteration may begin: now, if its delay is small.
     fn next(&self, now: Time) -> Time {
         let late = (now - self.shift_s).rem_euclid(self.period_s);
         let is_late = late <= self.tolerance * self.period_s || self.period_s - late <= SOON_S;

@@ -16,7 +16,7 @@ pub struct Demand<'a> {
 /// A rate for each transfer, in bytes a second, such that none can have more without taking from one that has less for its weight, or from
 /// one of an earlier class.
 ///
-/// Within a class all rates rise together, in proportion to their weights, until a link is full or a limit reached; who meets that stays
+/// Within a class all rates rise together, in proportion to their weights, until a link is full or a limit is reached; a job that meets it stays
 /// there, and the others go on. `capacities` are the links' bytes a second. A transfer without a link or a limit is infinitely fast.
 ///
 /// # Panics
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(rates(&[], &[demand(&[])]), [f64::INFINITY]);
     }
 
-    /// No link has more than it can bear, and nobody can have more without taking from one with less.
+    /// No link exceeds its capacity, and no job can have more without taking from one with less.
     #[test]
     fn rates_are_max_min_fair() {
         for seed in 0..300 {

@@ -1,8 +1,8 @@
-//! The same search where slots are closed without workers that are late: one switch with two slots, each with its two sets, so that
+//! The same search where slots are closed without stragglers: one switch with two slots, each with its two sets, so that
 //! workers have a window of two chunks and one slot can prove what another one needs.
 //!
 //! Chunks are plain positions here. A result that was sent and is not lost arrives at once: one that arrives later is no different from
-//! one that was lost and asked for again, as results do not change and the switch must still have what somebody lacks.
+//! one that was lost and requested again, as results do not change and the switch must still have what a worker lacks.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const CHUNKS_MAX: usize = 8;
 pub struct ClosingRules {
     /// A worker sends a chunk only when it has all results up to a window before it.
     pub ordered: bool,
-    /// A worker sends a chunk only when it has a result of a window before it, or of a later chunk, for which all were heard.
+    /// A worker sends a chunk only when it has a result of a window before it, or of a later chunk, to which all contributed.
     pub proven: bool,
     /// A worker does not close the last chunk that it may send before it has another such result.
     pub spared: bool,
@@ -56,7 +56,7 @@ struct State {
     places: [[Place; 2]; WINDOW as usize],
     /// Chunks, by bit, whose results each worker has.
     taken: [u16; WORKERS_MAX],
-    /// What each chunk's result was: shares and whether it was closed.
+    /// What each chunk's result was: contributions and whether it was closed.
     results: [Option<(u8, bool)>; CHUNKS_MAX + 1],
 }
 
@@ -79,7 +79,7 @@ impl State {
         (1..).find(|chunk| !self.has(worker, *chunk)).map_or(0, |missing| missing - 1)
     }
 
-    /// The last chunk of which a worker knows that all were heard.
+    /// The last chunk of which a worker knows that all contributed.
     fn whole(&self, worker: usize) -> u8 {
         let whole = |chunk: &u8| {
             self.has(worker, *chunk) && self.results[usize::from(*chunk)].is_some_and(|(_, partial)| !partial)

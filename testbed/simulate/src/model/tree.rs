@@ -19,13 +19,13 @@ const OWN: [u8; LEAVES] = [0b0011, 0b1100];
 pub struct TreeRules {
     /// Sets of the slot: chunk `k` uses set `k mod sets`.
     pub sets: u8,
-    /// A leaf knows which chunk's result has come down, and answers duplicates of it itself.
+    /// A leaf knows which chunk's result has come down, and replies to duplicates of it itself.
     pub settled: bool,
     /// A result that comes down takes the fold's place, rather than being folded into it.
     pub overwritten: bool,
     /// A duplicate of a full chunk that is not settled is sent up again.
     pub sent_again: bool,
-    /// The root answers a duplicate of a finished chunk by the stored result.
+    /// The root replies to a duplicate of a finished chunk with the stored result.
     pub repeated: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct TreeModel {
     pub rules: TreeRules,
 }
 
-/// How often each worker's share of the occupying chunk is in the lanes, at most 3, two bits each.
+/// How often each worker's contribution to the occupying chunk is in the lanes, at most 3, two bits each.
 type Lanes = u8;
 
 const ALL_ONCE: Lanes = 0b01_01_01_01;
@@ -84,10 +84,10 @@ struct State {
     down: [u8; LEAVES],
 }
 
-/// Something that happens; what it causes to be sent is lost but to those of `kept`, by bit.
+/// A transition; what it causes to be sent is lost but to those of `kept`, by bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A worker's share reaches its leaf.
+    /// A worker's contribution reaches its leaf.
     Data { worker: usize, chunk: u8, kept: u8 },
     /// A leaf's fold reaches the root.
     Up { leaf: usize, chunk: u8, kept: u8 },
@@ -197,7 +197,7 @@ impl TreeModel {
         Ok(state)
     }
 
-    /// Puts a share into a place. `None` when the chunk is older; else whether the share was there before.
+    /// Puts a contribution into a slot set. `None` when the chunk is older; else whether the contribution was there before.
     fn take(
         &self,
         state: &State,
@@ -224,7 +224,7 @@ impl TreeModel {
         Ok(Some(before))
     }
 
-    /// A leaf takes a worker's share. Bits of `kept`: the leaf's two workers, the root.
+    /// A leaf takes a worker's contribution. Bits of `kept`: the leaf's two workers, the root.
     fn data(&self, state: &mut State, worker: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
         let leaf = worker / 2;
         let set = usize::from(chunk % self.rules.sets);

@@ -62,7 +62,7 @@ pub(super) struct Tensors {
     /// Number of the step's first operation.
     first: u64,
     chunks: u64,
-    /// Block exponents of late, for what is small.
+    /// Recent block exponents, for values that are small.
     exponents: [u32; 256],
 }
 

@@ -6,7 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 
 use super::switch::JobSetup;
 
-/// A port that belongs to nobody.
+/// A port that belongs to no job.
 const NOBODY: u16 = 60_000;
 
 /// A packet to slip in at the switch.
@@ -14,7 +14,7 @@ const NOBODY: u16 = 60_000;
 pub(super) struct Forgery {
     pub(super) port: u16,
     pub(super) bytes: Vec<u8>,
-    /// It is the neighbour's own, and may change the neighbour's slots.
+    /// It is of the other job's own, and may change the other job's slots.
     pub(super) neighbours: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn at_rank(rng: &mut Xoshiro256PlusPlus, job: &JobSetup, genuine: &[u
         7 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
         8 => packet.set_kind_raw([0, 1, 3, 6, 7, 8, 15][rng.random_range(0..7)]),
         9 => resize(rng, &mut bytes),
-        // More workers than there are. Which of them, and who is a child, a member's switch can say alone.
+        // More workers than there are. Only a member's switch knows which of them, and which is a child.
         _ => packet.set_count(packet.count() | 1 << 15),
     }
     bytes

@@ -1,4 +1,4 @@
-//! A network that misbehaves by chance.
+//! A network with random faults.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 pub struct Faults {
     /// It is lost.
     pub loss: f64,
-    /// Its lanes are cut off, if it says that they may be.
+    /// Its lanes are cut off, if its header permits that.
     pub trimming: f64,
     /// Bits flip; the UDP checksum shows it and the datagram is dropped.
     pub corruption: f64,
@@ -21,7 +21,7 @@ pub struct Faults {
     pub reordering: f64,
     /// Shortest time on the way.
     pub delay: Duration,
-    /// Longest time on top, drawn evenly; reorders what is sent in quick succession.
+    /// Longest additional delay, uniformly distributed; reorders what is sent in quick succession.
     pub jitter: Duration,
     /// Longest time by which reordering holds a datagram back.
     pub straggle: Duration,
@@ -37,7 +37,7 @@ pub struct Delivery {
 }
 
 impl Faults {
-    /// What arrives of a datagram: it is trimmed if it may be, and chance says so.
+    /// What arrives of a datagram: one that may be trimmed is trimmed at random.
     pub fn trim<'a>(&self, rng: &mut Xoshiro256PlusPlus, datagram: &'a mut [u8]) -> &'a [u8] {
         let mut packet = Packet::new_unchecked(&mut *datagram);
         let flags = packet.flags();
@@ -52,7 +52,7 @@ impl Faults {
         &datagram[..header::LEN]
     }
 
-    /// Decides what happens to one datagram.
+    /// Decides the delivery of one datagram.
     pub fn decide(&self, rng: &mut Xoshiro256PlusPlus) -> Delivery {
         let mut copy = |asked: bool| {
             let lost = rng.random_bool(self.loss) || rng.random_bool(self.corruption);

@@ -12,7 +12,7 @@ pub(super) struct Referee {
     /// For each rank, how many steps each slot has made: results taken.
     taken: Vec<Vec<u64>>,
     alive: Vec<bool>,
-    /// Whether sums may lack shares.
+    /// Whether sums may lack contributions.
     tolerant: bool,
     /// Digest of the result at each position, once there was one.
     results: Vec<Option<u64>>,

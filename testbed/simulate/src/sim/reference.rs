@@ -11,7 +11,7 @@ use super::switch::{JobSetup, SimSwitch, fold_digest};
 #[derive(Debug)]
 pub struct ReferenceSwitch {
     lane_words: usize,
-    /// Sums stop at the ends of the range and stay there, and such a result says so.
+    /// Sums stop at the ends of the range and stay there, and such a result has the flag.
     saturating: bool,
     jobs: Vec<JobSetup>,
     /// Both sets of each slot: index 2 x slot + set.
@@ -26,10 +26,10 @@ struct Occupant {
     lanes: Vec<i32>,
     /// The chunk whose result came down from the switch above.
     settled: u32,
-    /// Children whose shares are in the lanes, and how many workers'.
+    /// Children whose contributions are in the lanes, and the number of workers in them.
     shares: u32,
     counted: u16,
-    /// Somebody was not heard, and somebody's packet met congestion.
+    /// A contribution is missing, and a packet carried a congestion mark.
     partial: bool,
     marked: bool,
 }
@@ -39,7 +39,7 @@ enum Reply {
     Nothing,
     Reject(Reason),
     Stale,
-    /// Not complete: it has heard these.
+    /// Not complete: it has contributions of these.
     Heard(u32),
     Repeat,
     Complete,
@@ -81,7 +81,7 @@ impl ReferenceSwitch {
     }
 
     /// The job that a packet belongs to and the rank of the child that sent it, none if the switch above did; or what to
-    /// answer when it is not admitted.
+    /// reply when it is not admitted.
     fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, Option<usize>), Reply> {
         let lanes = if packet.flags().contains(Flags::BARE) { 0 } else { self.lane_words };
         let known_op = LaneOp::try_from(packet.op()).is_ok();
@@ -100,7 +100,7 @@ impl ReferenceSwitch {
         } else if packet.kind() != Kind::Data as u8
             && (packet.epoch() != job.epoch || u32::from(packet.slot()) >= job.slots)
         {
-            // The switch above is told nothing, and who closes is by his DATA.
+            // Nothing goes to the switch above; the sender of CLOSE is known by its DATA.
             Err(Reply::Nothing)
         } else if packet.epoch() != job.epoch {
             Err(Reply::Reject(Reason::Epoch))
@@ -189,7 +189,7 @@ impl ReferenceSwitch {
             return Reply::Nothing;
         }
         place.settled = place.chunk;
-        // What is left out above is left out, whoever is in it.
+        // What is left out above is left out, whatever it contains.
         place.shares = if packet.bitmap() & own == 0 { 0 } else { place.shares };
         place.counted = packet.count();
         place.partial = packet.flags().contains(Flags::PARTIAL);
@@ -201,7 +201,7 @@ impl ReferenceSwitch {
         Reply::Down
     }
 
-    /// What the slot holds, in the header of the packet that asks for it, as this switch's own share.
+    /// What the slot holds, in the header of the packet that asks for it, as this switch's own contribution.
     fn share(&self, number: usize, packet: &Packet<&[u8]>) -> Vec<u8> {
         let mut bytes = self.result(number, packet);
         let mut share = Packet::new_unchecked(&mut bytes[..]);

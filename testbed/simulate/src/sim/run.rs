@@ -21,7 +21,7 @@ use super::tensors::{OpPlan, Tensors};
 /// Events of one simulation, at most: what a livelock would exceed.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// How late after a death's last consequence a worker may give up: a few time-outs on top of the stall.
+/// How long after a crash's last consequence a worker may give up: a few timeouts on top of the stall.
 const CRASH_SLACK: Duration = Duration::from_secs(8);
 
 /// What a simulation came to.
@@ -39,13 +39,13 @@ pub struct Report {
     pub results: u64,
     /// Of those, results whose sum had saturated.
     pub saturated: u64,
-    /// Of those, results that lack shares.
+    /// Of those, results that lack contributions.
     pub partial: u64,
     /// Of those, results that lack that of the rank that took them.
     pub left_out: u64,
     /// Datagrams that ranks ignored.
     pub ignored: u64,
-    /// Of those that lack shares, results of slots that were closed.
+    /// Of those that lack contributions, results of slots that were closed.
     pub closed: u64,
     /// Forged packets slipped in.
     pub forged: u64,
@@ -125,7 +125,7 @@ struct Simulation<'s, 'd> {
     seen_down: Option<(u16, Rc<[u8]>)>,
     out: Vec<(u16, Vec<u8>)>,
     buffer: Vec<u8>,
-    /// Until when the laggard's chunks are held back.
+    /// Until when the straggler's chunks are held back.
     late: HashMap<u32, Duration>,
     report: Report,
 }
@@ -369,7 +369,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         faults.decide(&mut self.rng)
     }
 
-    /// A laggard's chunk stays away until its time has come, however often it is sent.
+    /// A straggler's chunk is held back until its time has come, however often it is sent.
     fn hold_back(&mut self, rank: u16, bytes: &[u8], delivery: Delivery) -> Delivery {
         let packet = Packet::new_unchecked(bytes);
         let is_data = packet.kind() == Kind::Data as u8;

@@ -1,4 +1,4 @@
-//! What happens in one simulation, drawn from a seed.
+//! The events of one simulation, generated from a seed.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub(super) const SWITCH_SLOTS: u32 = netfold_p4::profile::SLOTS_DEFAULT;
 /// Positions x ranks of one simulation, at most about: what keeps one in milliseconds.
 const WORK_MAX: u64 = 3_000;
 
-/// A rank that dies.
+/// A rank that crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash {
     /// Which.
     pub rank: u16,
     /// When, after the start.
     pub at: Duration,
-    /// How much later the control session tells the others; `None`: it never does, and they must notice.
+    /// How much later the control session notifies the others; `None`: never, and they must detect it.
     pub told_after: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub struct Outage {
     pub until: Duration,
 }
 
-/// A rank some of whose chunks are late.
+/// A rank some of whose chunks are delayed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Straggler {
     /// Which.
@@ -55,7 +55,7 @@ pub struct Straggler {
 /// One simulation.
 #[derive(Debug)]
 pub struct Scenario {
-    /// The seed it was drawn from, which also drives the network.
+    /// The seed it was generated from, which also drives the network.
     pub seed: u64,
     /// Ranks.
     pub world: u16,
@@ -85,7 +85,7 @@ pub struct Scenario {
     pub crash: Option<Crash>,
     /// A link that fails for a while.
     pub outage: Option<Outage>,
-    /// A rank that is late with some of its chunks.
+    /// A rank that delays some of its chunks.
     pub straggler: Option<Straggler>,
     /// Forged packets to slip in.
     pub intrusions: u32,
@@ -94,7 +94,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Draws a scenario. Everything in it, and everything that happens in it, follows from the seed.
+    /// Generates a scenario. Everything in it, and every event of its simulation, follows from the seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let world = pick(&mut rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
@@ -118,7 +118,7 @@ impl Scenario {
         self
     }
 
-    /// The same where sums may lack shares, and switches' queues trim.
+    /// The same where sums may lack contributions, and switches' queues trim.
     pub fn tolerant(mut self) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ TOLERANT_SEED);
         let plans = std::mem::take(&mut self.plans);
@@ -138,7 +138,7 @@ impl Scenario {
         self
     }
 
-    /// By what a rank decides how much to have in flight: a law by the seed, now and then another on each rank.
+    /// A rank's congestion-control algorithm: one by the seed, sometimes another on each rank.
     pub fn congestion(&self, rank: u16) -> Congestion {
         let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
         let all = Congestion::ALL;
@@ -279,7 +279,7 @@ impl Scenario {
         scenario
     }
 
-    /// What each switch knows beforehand: this job and the neighbour. Children have ports from 0 on, switches before
+    /// What each switch knows beforehand: this job and the other one. Children have ports from 0 on, switches before
     /// workers, and the switch above the port after them.
     pub fn jobs(&self) -> Vec<[JobSetup; 2]> {
         let mut workers = vec![0; self.shape.above.len()];
@@ -311,10 +311,10 @@ impl Scenario {
 /// Sets the seeds of trees apart from those of single switches.
 const TREE_SEED: u64 = 0x7472_6565;
 
-/// Sets what is drawn for saturating switches apart from what is drawn for others.
+/// Separates the random numbers for saturating switches from those for others.
 const SATURATING_SEED: u64 = 0x7361_7475;
 
-/// Sets what is drawn for bounded loss apart from what is drawn otherwise.
+/// Separates the random numbers for bounded loss from those for exact sums.
 const TOLERANT_SEED: u64 = 0x6c6f_7373;
 
 /// Lanes of the generated saturating pipeline.

@@ -10,7 +10,7 @@ use super::run::Report;
 ///
 /// # Panics
 ///
-/// When a simulation panics; the message says how to play that seed alone, by `replay` with the seed put in for `{}`.
+/// When a simulation panics; the message names the command that replays that seed alone, by `replay` with the seed put in for `{}`.
 pub fn play_all(seeds: u64, replay: &str, play: impl Fn(u64) -> Report + Sync) -> Vec<Report> {
     let next = AtomicU64::new(0);
     let reports = Mutex::new(Vec::new());

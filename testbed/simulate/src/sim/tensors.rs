@@ -10,7 +10,7 @@ use netfold_wire::LaneOp;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-/// Lanes at the start of each chunk in which lane `r` counts the shares of rank `r` (in sums), of rank `r + 32` too.
+/// Lanes at the start of each chunk in which lane `r` counts the contributions of rank `r` (in sums), of rank `r + 32` too.
 const TALLY: usize = 32;
 
 /// Added to every lane once for each unit of the agreed exponent, so that a wrong exponent shows.
@@ -28,16 +28,16 @@ pub struct OpPlan {
     inputs: Vec<Vec<i32>>,
     exponents: Vec<Vec<u8>>,
     expected: Vec<i32>,
-    /// Bits by which values are shifted right in chunks that are sent again after their sum saturated; `None` at a switch
+    /// Bits by which values are shifted right in chunks that are retransmitted after their sum saturated; `None` at a switch
     /// whose sums wrap around.
     headroom: Option<u32>,
     /// What such chunks come to.
     expected_again: Vec<i32>,
-    /// Which of both each chunk came to, on the first rank that was told.
+    /// Which of both each chunk came to, on the first rank that received it.
     again: RefCell<Vec<Option<bool>>>,
-    /// What each chunk came to that lacks shares, on the first rank that was told.
+    /// What each chunk came to that lacks contributions, on the first rank that received it.
     partial: RefCell<HashMap<u32, (u16, Vec<i32>)>>,
-    /// The exponent of each chunk, as the first rank was told.
+    /// The exponent of each chunk, as the first rank received it.
     published: RefCell<HashMap<u32, u8>>,
 }
 
@@ -109,7 +109,7 @@ impl OpPlan {
         self
     }
 
-    /// The same where so many shares of each rank may be left out of sums.
+    /// The same where so many contributions of each rank may be left out of sums.
     pub fn tolerant(mut self, tolerance: Tolerance) -> Self {
         if self.spec.descriptor.kind == OpKind::AllReduce && self.spec.lane_op == LaneOp::Sum {
             self.spec.descriptor.root = tolerance.to_word();
@@ -117,8 +117,8 @@ impl OpPlan {
         self
     }
 
-    /// Asserts that an exponent that a rank was told is the agreed one: the largest of all ranks', or of those that were heard, which all
-    /// are told alike.
+    /// Asserts that an exponent that a rank received is the agreed one: the largest of all ranks', or of the contributors', which all
+    /// receive alike.
     fn check_exponent(&self, chunk: u32, exp: u8) {
         if !self.spec.descriptor.tolerance().late {
             assert_eq!(exp, self.agreed(chunk), "the agreed exponent of chunk {chunk}");
@@ -128,7 +128,7 @@ impl OpPlan {
         assert!(exp <= self.agreed(chunk), "an exponent of chunk {chunk} that nobody proposed");
     }
 
-    /// Ranks whose shares are in these lanes of a sum, by their tallies; none where lanes do not tell.
+    /// Ranks whose contributions are in these lanes of a sum, by their counters; none where lanes have no counters.
     fn members(&self, lanes: &[i32], exp: u8, count: u16) -> Option<Vec<usize>> {
         let world = self.inputs.len();
         if world > TALLY.min(lanes.len()) || exp == 255 || self.headroom.is_some() {
@@ -140,7 +140,7 @@ impl OpPlan {
         Some((0..world).filter(|rank| times(rank) == 1).collect())
     }
 
-    /// Asserts that a sum which lacks shares is that of the shares in it, and the same on all ranks.
+    /// Asserts that a sum which lacks contributions is that of the contributions in it, and the same on all ranks.
     fn check_partial(&self, chunk: u32, lane_words: usize, exp: u8, count: u16, lanes: &[i32]) {
         assert!(self.spec.descriptor.tolerance().any(), "nothing may be left out of chunk {chunk}");
         let mut known = self.partial.borrow_mut();
@@ -193,7 +193,7 @@ fn weight(exp: u8) -> i32 {
     i32::from(exp).wrapping_mul(EXPONENT_WEIGHT)
 }
 
-/// One rank's tensors, overwritten in place by results. Everything it is asked and told is checked.
+/// One rank's tensors, overwritten in place by results. Every call and every result is checked.
 #[derive(Debug)]
 pub(super) struct Tensors {
     rank: usize,
@@ -201,7 +201,7 @@ pub(super) struct Tensors {
     plans: Rc<Vec<OpPlan>>,
     data: Vec<Vec<i32>>,
     taken: Vec<Vec<bool>>,
-    /// Of each operation, the chunks whose results lack this rank's share.
+    /// Of each operation, the chunks whose results lack this rank's contribution.
     left_out: Vec<Vec<u32>>,
 }
 
