@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use netfold_control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
@@ -13,7 +14,6 @@ use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Kept;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
-use netfold_control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -31,7 +31,7 @@ struct Scene {
     coordinator: Coordinator,
     executor: Executor,
     tasks: VecDeque<Task>,
-    /// Open sessions and what they were answered.
+    /// Open sessions and their replies.
     sessions: BTreeMap<SessionId, u32>,
 }
 

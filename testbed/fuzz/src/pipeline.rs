@@ -60,7 +60,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The same datagram, bare and in a frame, has the same fate, if all packets before had.
+/// The same datagram, bare and in a frame, has the same verdict, if all packets before had.
 fn both(datagrams: &mut Pair, frames: &mut Pair, input: &mut Input<'_>, port: u16) {
     let alike = datagrams.alone == 0 && frames.alone == 0;
     let mut datagram = datagram(input);
@@ -212,7 +212,7 @@ impl Pair {
         Self { best: make(), others: others.collect(), packets: 0, alone: 0 }
     }
 
-    /// Runs one packet through both builds and checks what can be said of any packet.
+    /// Runs one packet through both builds and checks what holds for any packet.
     fn feed(&mut self, port: u16, packet: &mut Vec<u8>) -> Verdict {
         let received = Received { port: PortId(port), offset: 0, len: packet.len() as u32, ecn: 0 };
         // Room for lanes that were cut off.
@@ -275,7 +275,7 @@ impl Pair {
         self.counters().iter().sum()
     }
 
-    /// Packets that were counted as folded or answered.
+    /// Packets that were counted as folded or acknowledged.
     fn handled(&self) -> u64 {
         self.counters().first().copied().unwrap_or(0)
     }

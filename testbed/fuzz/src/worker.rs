@@ -1,15 +1,15 @@
 //! Any packets and any timing through the worker.
 //!
-//! The harness plays the switch of a world of one to four: it answers what the worker sends by what a switch would say,
+//! The harness plays the switch of a world of one to four: it replies to the worker as a switch would,
 //! disturbed now and then, and mixes in old, foreign and meaningless packets. The codec checks what the worker promises it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use netfold_control::{Admission, Congestion, Mode};
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Ignored, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig,
 };
-use netfold_control::{Admission, Congestion, Mode};
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
 
@@ -55,7 +55,7 @@ struct Scene {
     done: u64,
 }
 
-/// Drives a worker as the data says.
+/// Drives a worker as the input says.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut scene = Scene::new(&mut input);
@@ -172,7 +172,7 @@ impl Scene {
         }
         let is_descriptor = bytes.len() == DATAGRAM && repr.exp == 0 && repr.op == LaneOp::Sum;
         if is_descriptor && input.below(16) != 0 {
-            // Every rank says what this one says.
+            // Every rank makes the same proposal as this one.
             let row: [u8; 8] = bytes[LEN + 8 * own..][..8].try_into().expect("a row has eight bytes");
             for rank in 0..usize::from(self.world) {
                 bytes[LEN + 8 * rank..][..8].copy_from_slice(&row);

@@ -5,7 +5,7 @@
 //! - [`DataPlane`] sends and receives its packets over gRPC, so that no network interface and no privilege is needed;
 //!   [`FramePort`] is one of its ports, also for a driver's control packets.
 //!
-//! Both tools must be on `PATH`; [`missing_tool`] says which is not.
+//! Both tools must be on `PATH`; [`missing_tool`] names the one that is not.
 //!
 //! # Example
 //!
@@ -34,7 +34,7 @@
 //!
 //! # What bmv2 does not do
 //!
-//! - Its egress queues hold [`EGRESS_QUEUE`] packets a port and drop what is more without a word, so whoever sends must
+//! - Its egress queues hold [`EGRESS_QUEUE`] packets a port and silently drop more, so a sender must
 //!   bound what is on its way to one port, multicast copies included.
 //! - Its gRPC data plane serves one client at a time.
 //! - Its Thrift server, which nothing here uses, listens on a free TCP port of every address and cannot be turned off.

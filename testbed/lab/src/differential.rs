@@ -1,7 +1,7 @@
 //! Two back ends, one sequence of packets, and every byte compared.
 //!
-//! A [`Sequence`] is drawn from a seed: the table entries and multicast groups of one to four jobs (some at a root, some
-//! below a parent), then packets as their members, parents, the controller and strangers might send them: shares that
+//! A [`Sequence`] is generated from a seed: the table entries and multicast groups of one to four jobs (some at a root, some
+//! below a parent), then packets as their members, parents, the controller and unknown senders might send them: contributions that
 //! complete slots, repeated, stale, early, malformed, spoofed, cut, padded and mangled ones. It is plain data, so that
 //! it can be played to any target. [`compare`] plays one to two pipelines of the software switch.
 

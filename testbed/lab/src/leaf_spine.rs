@@ -1,4 +1,4 @@
-//! A leaf-spine fabric in network namespaces: a job on two trees, a spine that dies, and what becomes of the job.
+//! A leaf-spine fabric in network namespaces: a job on two trees that loses a spine, and how it goes on.
 //!
 //! Two leaves, two spines, a host for each worker and a controller, each in a network namespace of its own, joined by pairs of virtual
 //! interfaces with addresses and routes as a data centre's. Switches are processes, `netfold switch --p4runtime`; the controller, which
@@ -30,11 +30,11 @@ pub use worker::{WorkerConfig, work};
 /// Trees that the job is laid over, as many as there are spines.
 pub const TREES: u8 = network::SPINES as u8;
 
-/// How a spine dies.
+/// How a spine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// Its process is killed; its system goes on to forward, and says that nobody listens there.
+    /// Its process is killed; its system still forwards, and replies that the port is unreachable.
     Kill,
     /// The same, and all its links go down: nothing comes back from it at all.
     Power,
@@ -51,11 +51,11 @@ pub struct FabricConfig {
     pub elements: usize,
     /// Slots to ask for in each tree, a power of two.
     pub slots: u32,
-    /// All-reduces before the spine dies, and after the job has all its trees again.
+    /// All-reduces before the spine is lost, and after the job has all its trees again.
     pub operations: u32,
     /// Seed of the tensors.
     pub seed: u64,
-    /// Which spine dies, from 1.
+    /// Which spine is killed, from 1.
     pub spine: u8,
     /// How.
     pub fault: Fault,
@@ -96,11 +96,11 @@ pub enum LeafSpineError {
         name: String,
         /// How.
         what: String,
-        /// Its last words.
+        /// The end of its standard error.
         stderr: String,
     },
-    /// Nothing more was heard.
-    #[error("{what} did not come about within {timeout:?}")]
+    /// An expected event did not arrive.
+    #[error("{what}: not within {timeout:?}")]
     Timeout {
         /// What was waited for.
         what: String,
@@ -121,11 +121,11 @@ impl From<ServerError> for LeafSpineError {
     }
 }
 
-/// How far a run is, for who waits for it.
+/// Progress of a run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// NamespaceSet, links and routes are there, and processes are started.
+    /// Namespaces, links and routes are there, and processes are started.
     Starting,
     /// All workers are admitted.
     Running {
@@ -134,7 +134,7 @@ pub enum Progress {
     },
     /// So many all-reduces are done on all ranks.
     Done(u32),
-    /// The spine is dead.
+    /// The spine is killed.
     Killed(String),
 }
 
@@ -174,20 +174,20 @@ pub struct Slots {
 pub struct TreeReport {
     /// Its number.
     pub tree: u8,
-    /// Before the spine died.
+    /// Before the spine was lost.
     pub before: Option<TreePlacement>,
     /// At the job's end; none if it had no place then.
     pub after: Option<TreePlacement>,
 }
 
-/// What happened after the spine's death, in seconds since then; what did not happen is missing.
+/// Events after the loss of the spine, in seconds since then; an event that did not occur is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Times {
     /// The controller knew.
     pub controller_s: Option<f64>,
     /// The first all-reduce that no rank had done by then was done on all.
     pub went_on_s: Option<f64>,
-    /// The controller had set up the lost tree over other switches, and told the workers.
+    /// The controller had set up the lost tree over other switches, and notified the workers.
     pub placed_s: Option<f64>,
     /// The first all-reduce that began with all trees again was done on all ranks.
     pub regained_s: Option<f64>,
@@ -196,13 +196,13 @@ pub struct Times {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FabricReport {
-    /// The spine that died.
+    /// The spine that was killed.
     pub killed: String,
     /// How.
     pub fault: Fault,
     /// The job's trees.
     pub trees: Vec<TreeReport>,
-    /// All-reduces before the death, until all trees were had again, and from there on.
+    /// All-reduces before the loss, until all trees were restored, and from then on.
     pub phases: [Phase; 3],
     /// When what happened.
     pub times: Times,

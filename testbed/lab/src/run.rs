@@ -83,7 +83,7 @@ impl FromStr for SwitchKind {
     }
 }
 
-/// Shortest time after which a worker sends again what a slow switch has not answered: these take tens of milliseconds
+/// Shortest time after which a worker retransmits what a slow switch has not acknowledged: these take tens of milliseconds
 /// for a window on a busy machine.
 const SLOW_RESEND: Duration = Duration::from_millis(200);
 
@@ -206,7 +206,7 @@ pub enum RunError {
     Worker {
         /// Its rank.
         rank: u16,
-        /// What it said.
+        /// Its output.
         #[source]
         source: netfold::Error,
     },
@@ -246,7 +246,7 @@ pub struct SwitchReport {
     pub up: u64,
     /// Folds sent to the parent again.
     pub up_again: u64,
-    /// Packets that were not handled, by reason; reasons that did not occur are left out.
+    /// Packets that were not handled, by reason; reasons with a count of 0 are left out.
     pub dropped: Vec<(&'static str, u64)>,
     /// What the queues of its port to its parent counted, together; where there are any.
     pub uplink: Option<QueueCounters>,

@@ -1,13 +1,13 @@
 //! What survives: a controller, a switch and workers are killed without warning while two jobs of two tenants run.
 //!
 //! Everything is a process of the program under test on this machine: a software switch that is a P4Runtime device, a
-//! controller with a database, and the workers of two jobs, who do all-reduces without end and check every element. One after the
+//! controller with a database, and the workers of two jobs, which do all-reduces without end and check every element. One after the
 //! other is killed by SIGKILL at random instants, from a printed seed, and started again:
 //!
 //! - the *controller*, while tenants are being added to its database: what was acknowledged must be there afterwards, no job may
 //!   notice, and every worker must be back in its session;
 //! - the *switch*: the jobs go on among their workers, and must be back on the switch, in a newer epoch;
-//! - a *worker*: the rest of its job must be told, may start again with one worker less, and the other job must not notice.
+//! - a *worker*: the rest of its job must be notified, may start again with one worker less, and the other job must not be disturbed.
 
 mod jobs;
 
@@ -42,11 +42,11 @@ pub struct SurviveConfig {
     pub folder: PathBuf,
     /// Kills of the controller, of the switch, and of workers.
     pub kills: [u32; 3],
-    /// Workers of each job, 3 or more: it is started with one less after a death, and one alone needs no switch.
+    /// Workers of each job, 3 or more: it is restarted with one less after a loss, and one alone needs no switch.
     pub workers: u16,
     /// Tensor bytes of each all-reduce.
     pub bytes: u64,
-    /// Seed of the instants, and of who is killed.
+    /// Seed of the instants, and of the choice of the victim.
     pub seed: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct SurviveRow {
     pub operations: u64,
     /// Wrong elements, over all ranks.
     pub wrong: u64,
-    /// Jobs that ended although they need not have, with what their workers said.
+    /// Jobs that ended although they need not have, with their workers' errors.
     pub failures: Vec<String>,
     /// Changes that were acknowledged and are not there any more, or epochs that went back.
     pub lost: u32,
@@ -101,7 +101,7 @@ pub enum SurviveError {
     /// No process can be started.
     #[error("cannot start the program under test")]
     Start {
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -110,7 +110,7 @@ pub enum SurviveError {
     Prepare {
         /// What.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -119,7 +119,7 @@ pub enum SurviveError {
     Stuck {
         /// After what.
         after: String,
-        /// What is wrong, with what the processes said last.
+        /// What is wrong, with the end of the processes' standard error.
         what: String,
     },
 }
@@ -257,7 +257,7 @@ impl SurviveRig {
         Ok(())
     }
 
-    /// Kills as often as the configuration says, and says what came of it. `progress` is called after each kill.
+    /// Kills as often as the configuration says, and reports the effects. `progress` is called after each kill.
     ///
     /// # Errors
     /// [`SurviveError::Stuck`] when something does not recover at all.
@@ -302,7 +302,7 @@ impl SurviveRig {
     fn kill_controller(&mut self, pause: Duration, row: &mut SurviveRow) -> Result<Duration, SurviveError> {
         let before: Vec<u64> = self.epochs();
         let until = Instant::now() + pause;
-        // The database is being written to when it dies.
+        // The database is being written to when the controller is killed.
         let mut late: Vec<std::process::Child> = Vec::new();
         while Instant::now() < until || late.is_empty() {
             self.added += 1;
@@ -383,7 +383,7 @@ impl SurviveRig {
         Ok(killed.elapsed())
     }
 
-    /// Takes note of workers that ended although nobody killed them, and starts their job again.
+    /// Records workers that ended without being killed, and restarts their job.
     fn judge(&mut self, row: &mut SurviveRow) -> Result<(), SurviveError> {
         self.listen();
         for job in 0..2 {
@@ -432,7 +432,7 @@ impl SurviveRig {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The jobs that run, as the controller sees them; none, if it does not answer.
+    /// The jobs that run, as the controller sees them; none, if it does not respond.
     fn live(&self) -> Vec<Value> {
         let names = self.jobs.iter().map(Job::name);
         let described = names.flat_map(|name| self.ask(&["job", "describe", &name]));

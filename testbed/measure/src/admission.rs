@@ -3,7 +3,7 @@
 //! Switches and controllers are processes of the program under test on this machine. A round admits one job of so many workers twice:
 //! through a controller with a database, which lays a tree over software switches that it drives over P4Runtime, a spine and leaves
 //! below it; and, as the bound, at the control port that a software switch has itself, with nothing between it and its tables. Workers
-//! are TCP sessions that are open already; the time runs from the first request until the last of them is told that it is admitted, when
+//! are TCP sessions that are open already; the time runs from the first request until the last of them is admitted, when
 //! all slots are cleared and all tables written.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub enum AdmissionError {
     Io {
         /// What was to be done.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -91,12 +91,12 @@ pub enum AdmissionError {
         /// The last it wrote on standard error.
         errors: String,
     },
-    /// A worker was told something else.
+    /// A worker received another reply.
     #[error("rank {rank} was not admitted: {reply}")]
     Refused {
         /// Which worker.
         rank: u16,
-        /// What it was told.
+        /// The reply.
         reply: String,
     },
 }
@@ -239,7 +239,7 @@ fn topology(config: &AdmissionConfig, at: &[SocketAddr]) -> String {
     text
 }
 
-/// Where a rank says that it is; no packet goes there.
+/// The address that a rank gives; no packet goes there.
 fn address(rank: u16) -> Ipv4Addr {
     let [high, low] = (rank + 2).to_be_bytes();
     Ipv4Addr::new(127, 78, high, low)
@@ -297,7 +297,7 @@ impl Sessions {
         Ok((begun.elapsed(), slots))
     }
 
-    /// Leaves with all, and waits until that is heard.
+    /// Leaves with all, and waits until every connection is closed.
     fn leave(mut self) -> Result<(), AdmissionError> {
         let mut line = serde_json::to_vec(&Request::Leave {}).unwrap_or_default();
         line.push(b'\n');
@@ -305,7 +305,7 @@ impl Sessions {
             session.get_mut().write_all(&line).map_err(cannot("leave"))?;
         }
         for session in &mut self.0 {
-            // Whatever is said still, until the end.
+            // Remaining lines, until the end.
             let mut reply = String::new();
             while session.read_line(&mut reply).is_ok_and(|bytes| bytes > 0) {}
         }

@@ -122,7 +122,7 @@ pub struct Row {
     pub bound_ratio: f64,
     /// Elements outside their bound, over all ranks and iterations, warm-up included.
     pub wrong: u64,
-    /// Packets sent again, over all ranks and iterations, warm-up included.
+    /// Packets retransmitted, over all ranks and iterations, warm-up included.
     pub retransmits: u64,
     /// `algbw` of the plain forwarder, in 10^6 bytes a second.
     #[serde(rename = "bound_MBps")]
@@ -281,7 +281,7 @@ impl AllReduceBench {
         (first.map(Communicator::attachments).unwrap_or_default(), first.map(Communicator::path))
     }
 
-    /// Has every worker leave in peace.
+    /// Has every worker leave gracefully.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! What a law of congestion control costs where nothing is congested: all-reduces under each law beside those under `fixed`, whose windows are
+//! What a congestion-control algorithm costs where nothing is congested: all-reduces under each algorithm beside those under `fixed`, whose windows are
 //! the slots.
 //!
-//! Each law has a switch and workers of its own, threads of this process, which do nothing while it is another's turn. In each round every law has
+//! Each algorithm has a switch and workers of its own, threads of this process, which do nothing during others' turns. In each round every algorithm has
 //! a turn, `fixed` among them, and begins one later than in the round before; the ratio of two turns of the same round is what counts, for a machine
 //! that others use changes more from round to round than within one. Every element is checked, as [`all_reduce`](super::all_reduce) has it.
 
@@ -24,16 +24,16 @@ pub struct Config {
     pub slots: u32,
     /// Laws to compare with [`Congestion::Fixed`].
     pub algorithms: Vec<Congestion>,
-    /// Turns of each law.
+    /// Turns of each algorithm.
     pub rounds: u32,
     /// All-reduces of a turn, of which the median counts; by the amount of data if not given.
     pub iterations: Option<u32>,
 }
 
-/// One law at one size.
+/// One algorithm at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The law.
+    /// The algorithm.
     pub algorithm: &'static str,
     /// What carried the packets.
     pub transport: &'static str,
@@ -53,11 +53,11 @@ pub struct Row {
     pub bound_ratio: f64,
     /// Elements outside their bound.
     pub wrong: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmits: u64,
 }
 
-/// A law with its switch and workers, and what its turns came to.
+/// An algorithm with its switch and workers, and the results of its turns.
 struct Side {
     algorithm: Congestion,
     bench: AllReduceBench,

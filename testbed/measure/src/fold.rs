@@ -112,7 +112,7 @@ pub enum FoldError {
     },
 }
 
-/// Measures every payload and encapsulation. `progress` is told of each row as it is done.
+/// Measures every payload and encapsulation. `progress` is called with each row as it is done.
 ///
 /// # Errors
 ///

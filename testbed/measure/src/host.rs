@@ -39,7 +39,7 @@ pub struct Config {
 /// How the ranks sum, and in which language they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// In the memory that they share, as ranks of one host do when nothing else is said.
+    /// In the memory that they share, the default of ranks on one host.
     Shared(Language),
     /// By a software switch on the same host, as `bfp32`, over loopback.
     Switch(Language),
@@ -125,7 +125,7 @@ impl Row {
     }
 }
 
-/// Measures `systems` in turns; `progress` is told each turn before it begins. After the first round only the fastest two of Open MPI's
+/// Measures `systems` in turns; `progress` is called with each turn before it begins. After the first round only the fastest two of Open MPI's
 /// algorithms go on.
 ///
 /// # Errors
@@ -238,7 +238,7 @@ fn netfold(
     })
 }
 
-/// Starts all ranks and waits for what the first says.
+/// Starts all ranks and waits for the output of the first.
 fn ranks(config: &Config, command: impl Fn(u16, SocketAddr) -> Command) -> Result<Turn, PeerError> {
     let meeting = vacant("the ranks")?;
     let start = |rank| Process::start(&format!("rank {rank}"), &mut command(rank, meeting));

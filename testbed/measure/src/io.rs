@@ -43,8 +43,8 @@ pub struct Config {
     pub rounds: u32,
     /// How long a turn is measured.
     pub turn: Duration,
-    /// Chunks that each worker has under way, a power of two. As many as the slots that a job asks for, unless told otherwise: with few,
-    /// the switch waits for the last worker of each chunk, where a forwarder answers the first.
+    /// Chunks that each worker has under way, a power of two. As many as the slots that a job asks for, by default: with few,
+    /// the switch waits for the last worker of each chunk, where a forwarder replies to the first.
     pub window: u32,
     /// Packet threads, at least 1.
     pub queues: usize,
@@ -94,7 +94,7 @@ pub struct Row {
     /// The same of the forwarder's: where it is less than the switch's, the workers limit the forwarder, and the packets a second say how
     /// near the switch comes to the machine, the cycles how near to the forwarder.
     pub forwarder_busy: f64,
-    /// Packets that were sent again because nothing came back, in all rounds, of both.
+    /// Packets that were retransmitted after a timeout, in all rounds, of both.
     pub resent: u64,
     /// Millions of packets a second of `dpdk-testpmd` on the same device, on devices of DPDK.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub enum IoBenchError {
     #[error("the switch refused the benchmark's job")]
     Admission(#[from] EntryError),
     /// The thread that was measured ended.
-    #[error("the {0} ended before it was told to")]
+    #[error("the {0} ended early")]
     Ended(&'static str),
     /// Nothing came back.
     #[error("nothing came back from the {0}")]
@@ -198,7 +198,7 @@ fn referred(config: &Config, mut reference: Reference) -> Result<f64, IoBenchErr
             hub::pin(core);
             let mut crowd = Crowd::new(reference.workers, config.window);
             let begun = Instant::now();
-            // It starts meanwhile: long enough for what was lost to be sent again.
+            // It starts meanwhile: long enough to retransmit what was lost.
             while crowd.returned() == 0 {
                 (reference.check)()?;
                 crowd.drive(3 * crowd::RESEND)?;
@@ -257,7 +257,7 @@ fn turn(config: &Config, backend: &Backend, what: What) -> Result<Turn, IoBenchE
 }
 
 /// Has eight workers drive the device, and measures once they are under way. Queues take pairs of cores in turn: one for the workers, one
-/// for who is measured.
+/// for the one that is measured.
 fn drive(
     (config, what): (&Config, What),
     queue: usize,

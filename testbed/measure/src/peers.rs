@@ -45,7 +45,7 @@ pub enum PeerError {
         name: String,
         /// How.
         what: String,
-        /// Its last words.
+        /// The end of its standard error.
         stderr: String,
     },
     /// A file for a peer cannot be written.
@@ -176,7 +176,7 @@ pub(crate) fn algorithm_name(algorithm: u8) -> String {
     format!("open mpi, {}", ALGORITHMS.get(usize::from(algorithm)).copied().unwrap_or("?"))
 }
 
-/// What `mpirun` is told so that it takes this algorithm.
+/// Arguments of `mpirun` that select this algorithm.
 pub(crate) fn algorithm_words(algorithm: u8) -> Vec<String> {
     let words = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm"];
     match algorithm {
@@ -192,7 +192,7 @@ pub(crate) struct Turn {
     pub(crate) times: Vec<f64>,
     /// Wrong elements.
     pub(crate) wrong: u64,
-    /// Packets that were sent again, and all that were sent, of rank 0.
+    /// Packets that were retransmitted, and all that were sent, of rank 0.
     #[serde(default)]
     pub(crate) resent: u64,
     #[serde(default)]

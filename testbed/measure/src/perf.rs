@@ -31,7 +31,7 @@ pub struct Config {
     pub warmup: u32,
     /// Whether results are checked.
     pub check: bool,
-    /// Rate of the links in bits a second, if known: what the share of line rate is of.
+    /// Rate of the links in bits a second, if known: for the fraction of the line rate.
     pub line_rate: Option<f64>,
     /// Leave calls out whose input and output are apart.
     pub in_place_only: bool,
@@ -57,9 +57,9 @@ pub struct Timing {
     /// What crossed rank 0's links in the busier direction, 10^9 bytes a second of median time.
     #[serde(rename = "wire_GBps")]
     pub wire: f64,
-    /// That, as a share of the line rate.
+    /// That, as a fraction of the line rate.
     pub line_share: Option<f64>,
-    /// Packets that rank 0 sent again, over all iterations.
+    /// Packets that rank 0 retransmitted, over all iterations.
     pub resent: u64,
     /// Packets that rank 0 sent, those among them.
     pub sent: u64,

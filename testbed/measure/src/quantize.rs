@@ -1,7 +1,7 @@
 //! The quantiser against a memory copy of the same tensor bytes.
 //!
 //! Both work through buffers larger than any cache, chunk by chunk as a worker does: for `quantize`, the exponent scan of
-//! each block and then its packing; for `stochastic`, the same with mantissas rounded by chance; for `dequantize`, unpacking; for
+//! each block and then its packing; for `stochastic`, the same with stochastic rounding; for `dequantize`, unpacking; for
 //! `residual`, what error feedback computes before it. Each repetition times a copy of the tensor and the
 //! kernel back to back, in alternating order, so that both meet the same state of the machine; the ratio is taken
 //! within the pair, and medians are over the pairs.
@@ -25,7 +25,7 @@ pub enum Direction {
     Quantize,
     /// Packet lanes to tensor.
     Dequantize,
-    /// As `Quantize`, rounded by chance.
+    /// As `Quantize`, with stochastic rounding.
     Stochastic,
     /// Tensor to what rounding it to the nearest leaves out.
     Residual,

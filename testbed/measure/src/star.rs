@@ -104,7 +104,7 @@ pub struct Row {
     pub bound_share: Option<f64>,
     /// Wrong elements.
     pub wrong: u64,
-    /// Share of rank 0's packets that were sent again, warm-up included.
+    /// Fraction of rank 0's packets that were retransmitted, warm-up included.
     pub resent_share: Option<f64>,
 }
 
@@ -139,7 +139,7 @@ pub fn systems(peers: &Peers) -> Vec<System> {
     systems
 }
 
-/// Measures `systems` on one star; `progress` is told each turn before it begins.
+/// Measures `systems` on one star; `progress` is called with each turn before it begins.
 ///
 /// After the first round only the fastest two of Open MPI's algorithms go on.
 ///

@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 /// Pixels of one image: 8 rows of 8, row by row from the top left.
 pub const PIXELS: usize = 64;
 
-/// Number of digits to tell apart.
+/// Number of classes.
 pub const CLASSES: usize = 10;
 
 /// Largest pixel value in the file.
@@ -44,7 +44,7 @@ pub enum DigitsError {
         line: usize,
         /// The column.
         column: usize,
-        /// What stands there, at most 16 characters of it.
+        /// Its text, at most 16 characters of it.
         text: String,
         /// Largest value that may stand there.
         max: u8,
@@ -151,7 +151,7 @@ impl Digits {
         Self::split(&samples)
     }
 
-    /// Holds out one in [`TEST_EVERY`] of each class, drawn at random.
+    /// Holds out one in [`TEST_EVERY`] of each class, chosen at random.
     fn split(samples: &Samples) -> Result<Self, DigitsError> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SPLIT_SEED);
         let mut train = Vec::new();

@@ -10,7 +10,7 @@
 //! reducer as soon as back-propagation has it, so a reducer that works in the background overlaps with the rest.
 //!
 //! [`reference()`] runs the same training in one process: the same shards, summed in rank order in `f32`. The two differ
-//! in nothing but how gradients are summed; [`Agreement`] says how far apart the outcomes are and whether that counts as
+//! in nothing but how gradients are summed; [`Agreement`] gives the difference of the outcomes and whether that counts as
 //! the same result.
 //!
 //! ```

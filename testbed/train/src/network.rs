@@ -2,7 +2,7 @@
 //!
 //! Loops are written so that the innermost one runs over contiguous outputs without a carried sum; the compiler turns
 //! them into vector code without changing the order of any addition, so results are the same on every machine that
-//! rounds as IEEE 754 says.
+//! rounds as IEEE 754 specifies.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -93,7 +93,7 @@ impl Network {
         Scratch { activations: self.widths.iter().map(|&width| vec![0.0; width]).collect() }
     }
 
-    /// Loss (cross-entropy in nats, summed over the images) and number of images told right.
+    /// Loss (cross-entropy in nats, summed over the images) and number of images classified correctly.
     ///
     /// # Panics
     ///

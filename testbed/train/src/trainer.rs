@@ -19,7 +19,7 @@ pub trait Reducer {
     /// Why a sum was not to be had.
     type Error;
 
-    /// Hands over this worker's share of the next tensor.
+    /// Hands over this worker's contribution to the next tensor.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ pub trait Reducer {
     fn start(&mut self, gradient: Vec<f32>) -> Result<(), Self::Error>;
 
     /// Waits for the sum of the oldest tensor that was started and not yet asked for, and returns it: as long as the
-    /// share was.
+    /// contribution was.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ pub trait Reducer {
     fn finish(&mut self) -> Result<Vec<f32>, Self::Error>;
 }
 
-/// The reducer of a worker that has no peers: every sum is its own share.
+/// The reducer of a worker that has no peers: every sum is its own contribution.
 #[derive(Debug, Default)]
 pub struct Alone {
     started: VecDeque<Vec<f32>>,
@@ -125,7 +125,7 @@ pub enum StepError<E> {
     /// The reducer gave no sum.
     #[error("gradients were not summed")]
     Reducer(#[source] E),
-    /// The reducer gave a sum of another length than the share it got.
+    /// The reducer returned a sum of another length than the contribution.
     #[error("the sum of layer {layer} has {found} elements where its gradient has {expected}")]
     Length {
         /// Index of the layer.
@@ -155,7 +155,7 @@ pub struct Evaluation {
     pub train_loss: f64,
     /// Mean cross-entropy of the held-out images, in nats.
     pub test_loss: f64,
-    /// Share of the held-out images that are told right, 0.0 to 1.0.
+    /// Accuracy: the fraction of the held-out images classified correctly, 0.0 to 1.0.
     pub test_accuracy: f64,
 }
 
@@ -210,7 +210,7 @@ impl<'d> Trainer<'d> {
             scratch: network.scratch(),
             network,
             order: (0..images).collect(),
-            // Another stream than the weights', which are drawn from the seed itself.
+            // Another random stream than the weights', which come from the seed itself.
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed ^ 0x6f72_6465_7200),
             epoch: 0,
             digits,

@@ -53,7 +53,7 @@ pub enum CompileError {
         construct: String,
         /// The first error.
         message: String,
-        /// All that the compiler said.
+        /// All of the compiler's output.
         diagnostics: String,
     },
 }
@@ -131,7 +131,7 @@ fn run(text: &str) -> Result<Compiled, CompileError> {
     })
 }
 
-/// Finds the first error in what the compiler said: `program.p4(12): [--Werror=...] error: ...`.
+/// Finds the first error in the compiler's output: `program.p4(12): [--Werror=...] error: ...`.
 fn rejected(text: &str, diagnostics: String) -> CompileError {
     let first = diagnostics.lines().find(|line| line.contains("error:")).unwrap_or("no error message");
     let line = first
@@ -148,14 +148,14 @@ fn rejected(text: &str, diagnostics: String) -> CompileError {
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates a folder of its own; on an error says which it would have been.
+    /// Creates a folder of its own; an error names the folder.
     pub(super) fn create(purpose: &str) -> Result<Self, (PathBuf, io::Error)> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mut name = String::from("netfold");
         // Writing to a string does not fail.
         let _ = write!(name, "-{purpose}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        // A folder that is there is of a process that is gone.
+        // An existing folder is left over from a process that has ended.
         let _ = std::fs::remove_dir_all(&path);
         match std::fs::create_dir(&path) {
             Ok(()) => Ok(Self(path)),

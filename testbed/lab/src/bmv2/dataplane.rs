@@ -172,7 +172,7 @@ impl DataPlane {
         FramePort { shared: Arc::clone(&self.shared), port }
     }
 
-    /// Frames that were dropped because nobody received them.
+    /// Frames that were dropped because no receiver was attached.
     pub fn overflowed(&self) -> u64 {
         self.shared.state().overflowed
     }
@@ -276,11 +276,11 @@ impl SharedStreams {
     }
 }
 
-/// Carries packets both ways until the stream ends; says why it did.
+/// Carries packets both ways until the stream ends; returns why it did.
 ///
 /// The stream is opened for the first packet, and again while the switch refuses it: without a pipeline it takes none,
-/// and for a moment after another client has left. Until it answers, whether it has taken the stream is not known, so
-/// the packets sent so far are kept, to be sent again.
+/// and for a moment after another client has left. Until it responds, whether it has taken the stream is not known, so
+/// the packets sent so far are kept, to be retransmitted.
 async fn attend(shared: &SharedStreams, channel: Channel, mut receiver: mpsc::Receiver<Packet>) -> String {
     let mut kept = Vec::new();
     match receiver.recv().await {
@@ -303,7 +303,7 @@ async fn attend(shared: &SharedStreams, channel: Channel, mut receiver: mpsc::Re
     }
 }
 
-/// Opens the stream and waits for its first answer, which comes with the first packet out of the switch.
+/// Opens the stream and waits for its first response, which comes with the first packet out of the switch.
 async fn open(
     channel: Channel,
     receiver: &mut mpsc::Receiver<Packet>,
@@ -317,7 +317,7 @@ async fn open(
     let answer = grpc.streaming(Request::new(ReceiverStream::new(stream)), path, codec);
     let feed = async {
         for packet in kept.iter() {
-            // A stream that ends says so in its answer.
+            // The end of a stream is in its response.
             let _ = requests.send(packet.clone()).await;
         }
         while let Some(packet) = receiver.recv().await {

@@ -50,7 +50,7 @@ impl Default for Bmv2Config {
 /// Its P4Runtime and packet servers listen on Unix sockets in a folder of its own, so that any number of switches run
 /// beside each other, and a controller outside the switch's network namespace reaches it.
 ///
-/// The switch is told to end with the shell that watches it: a small process that waits for this one's end of a pipe to
+/// The switch is ended by the shell that watches it: a small process that waits for this one's end of a pipe to
 /// close. So it also ends when this process is killed.
 #[derive(Debug)]
 pub struct Bmv2 {
@@ -103,7 +103,7 @@ pub enum Bmv2Error {
     #[error("{SWITCH} cannot be run: install it (see p4.org) and put it on PATH")]
     Tool(#[source] io::Error),
     /// The switch ended at once.
-    #[error("{SWITCH} has ended ({status}); it said:\n{log}")]
+    #[error("{SWITCH} has ended ({status}); its log:\n{log}")]
     Ended {
         /// How it ended.
         status: String,
@@ -111,7 +111,7 @@ pub enum Bmv2Error {
         log: String,
     },
     /// The switch runs but does not listen.
-    #[error("{SWITCH} does not listen after {within:?}; it said:\n{log}")]
+    #[error("{SWITCH} does not listen after {within:?}; its log:\n{log}")]
     NotReady {
         /// How long it was waited for.
         within: Duration,
@@ -244,7 +244,7 @@ fn command(config: &Bmv2Config, p4runtime: &str, data_plane: Option<&str>) -> Ve
     command
 }
 
-/// Whether the switch was built with Thrift, and so takes a port for it: its help says.
+/// Whether the switch was built with Thrift, and so takes a port for it, as its help text shows.
 fn has_thrift() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {

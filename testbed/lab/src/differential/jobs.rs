@@ -35,7 +35,7 @@ pub(super) struct Job {
 pub(super) struct Slot {
     /// The chunk that is being folded.
     pub(super) chunk: u32,
-    /// Children whose share was sent.
+    /// Children whose contribution was sent.
     pub(super) sent: u32,
     /// Whether the parent's RESULT was sent.
     pub(super) settled: bool,

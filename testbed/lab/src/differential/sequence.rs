@@ -16,7 +16,7 @@ pub struct Settings {
     /// Whether copies join queues of various depths; else every queue is empty.
     pub queue_depths: bool,
     /// Whether the controller may name slots that the switch has not. The software switch drops such packets; hardware
-    /// and bmv2 leave open what happens.
+    /// and bmv2 leave the effect open.
     pub out_of_range: bool,
     /// Length of the shortest packet.
     pub bytes_min: usize,
@@ -57,7 +57,7 @@ pub struct Arrival {
 /// State of the control plane, then packets: all that a target needs to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
-    /// What it was drawn from, with profile and settings.
+    /// What it was generated from, with profile and settings.
     pub seed: u64,
     /// The program it is for, as [`netfold_p4::allreduce::program`] makes it.
     pub profile: Profile,

@@ -28,13 +28,13 @@ use netfold_testkit::namespace;
 /// Port on rank 0's host where the workers meet.
 const MEETING_PORT: u16 = 20100;
 
-/// All-reduces that ranks may be ahead of the slowest in what they are told to do.
+/// All-reduces requested ahead of the slowest rank.
 const AHEAD: u32 = 3;
 
 /// Lanes of a packet in bytes, of the switches' pipeline.
 const PAYLOAD_BYTES: u32 = 1408;
 
-/// Builds the fabric, runs the job through the death of a spine, and removes everything. `progress` is called now and then.
+/// Builds the fabric, runs the job through the loss of a spine, and removes everything. `progress` is called from time to time.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ struct FabricRun<'a> {
     events: Receiver<FabricEvent>,
     sender: Sender<FabricEvent>,
     ledger: Ledger,
-    /// All-reduces that the workers were told to do.
+    /// All-reduces requested of the workers.
     requested: u32,
     /// Workers that have left.
     left: u16,
@@ -89,7 +89,7 @@ struct FabricRun<'a> {
 }
 
 impl<'a> FabricRun<'a> {
-    /// NamespaceSet, switches and the controller, to the point where it has all switches.
+    /// Namespaces, switches and the controller, to the point where it has all switches.
     fn start(config: &'a FabricConfig) -> Result<Self, LeafSpineError> {
         let fabric =
             Fabric::build(config.workers).map_err(|error| LeafSpineError::Network(Box::new(error)))?;
@@ -197,7 +197,7 @@ impl<'a> FabricRun<'a> {
         Ok(())
     }
 
-    /// Ends the job: every worker does what it was told, and leaves.
+    /// Ends the job: every worker completes the requested operations and leaves.
     fn leave(&mut self) -> Result<(), LeafSpineError> {
         self.send_line("leave");
         let deadline = Instant::now() + self.config.timeout;
@@ -215,7 +215,7 @@ impl<'a> FabricRun<'a> {
         self.workers.iter_mut().for_each(|worker| worker.send_line(line));
     }
 
-    /// Takes news until `done` says so.
+    /// Processes events until `done` returns true.
     fn wait_for(
         &mut self,
         what: &str,
@@ -238,7 +238,7 @@ impl<'a> FabricRun<'a> {
         self.events.recv_timeout(left).map_err(|_| timeout())
     }
 
-    /// Enters what was heard. A process that ends before its time is an error.
+    /// Applies an event. A process that ends early is an error.
     fn take(&mut self, events: &FabricEvent) -> Result<(), LeafSpineError> {
         match events {
             FabricEvent::Output(ProcessId::Worker(rank), at, value) => {
@@ -268,7 +268,7 @@ impl<'a> FabricRun<'a> {
         Ok(())
     }
 
-    /// Notes when the controller knew of the death, and when it had another place for the job.
+    /// Records when the controller detected the loss, and when it had placed the job elsewhere.
     fn note(&mut self, at: Instant, event: &JobEvent) {
         match event {
             JobEvent::SwitchDown { switch, .. } if *switch == self.victim_name() => {
@@ -286,7 +286,7 @@ impl<'a> FabricRun<'a> {
         taken.map_err(|error| LeafSpineError::Controller(Box::new(error)))
     }
 
-    /// The spine that dies, among all switches.
+    /// The index of the spine to kill, among all switches.
     fn victim(&self) -> usize {
         LEAVES + usize::from(self.config.spine.max(1)) - 1
     }
@@ -383,7 +383,7 @@ fn start_switch(
     events: &Sender<FabricEvent>,
 ) -> Result<Process, LeafSpineError> {
     let mut command = fabric.on_switch(switch, &config.program);
-    // The management network holds nobody but the controller.
+    // The management network has the controller alone.
     command.args(["--json", "switch", "--exit-with-stdin", "--insecure", "--listen"]);
     command.arg(network::data_address(switch).to_string());
     command.arg("--p4runtime").arg(network::p4runtime_address(switch).to_string());
@@ -396,7 +396,7 @@ fn start_controller(fabric: &Fabric, events: &Sender<FabricEvent>) -> Result<Ser
     let plane = managed_plane(topology, Box::new(Unkept::default()));
     let plane = plane.map_err(|error| LeafSpineError::Controller(Box::new(error)))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let settings = admission::FabricConfig::controller(unix as u32, unix);
+    let settings = admission::Config::controller(unix as u32, unix);
     let events = events.clone();
     let send_line = move |event: &JobEvent| {
         let _ = events.send(FabricEvent::Event(Instant::now(), event.clone()));

@@ -24,7 +24,7 @@ pub struct Phase {
     pub longest_s: f64,
 }
 
-/// One all-reduce, as far as ranks have told of it.
+/// One all-reduce, as far as ranks have reported it.
 #[derive(Debug, Clone)]
 struct Entry {
     ranks: u16,
@@ -79,7 +79,7 @@ impl Ledger {
         entry.trees = entry.trees.min(operation.trees);
     }
 
-    /// The spine dies now.
+    /// The spine is killed now.
     pub(super) fn note_loss(&mut self, at: Instant) {
         self.lost_at = Some(Loss { at, done: self.done.iter().copied().max().unwrap_or(0) });
     }
@@ -89,13 +89,13 @@ impl Ledger {
         self.done.iter().copied().min().unwrap_or(0)
     }
 
-    /// When, after the death, the first all-reduce that no rank had done before was done on all.
+    /// When, after the loss, the first all-reduce that no rank had done before was done on all.
     pub(super) fn went_on(&self) -> Option<Duration> {
         let lost_at = self.lost_at?;
         self.whole().find(|(number, _)| *number > lost_at.done).map(|(_, entry)| entry.last - lost_at.at)
     }
 
-    /// When, after the death, the first all-reduce that began with all trees again was done on all ranks.
+    /// When, after the loss, the first all-reduce that began with all trees again was done on all ranks.
     pub(super) fn regained(&self) -> Option<Duration> {
         let lost_at = self.lost_at?;
         self.entries.get(&self.first_after()?).map(|entry| entry.last - lost_at.at)
@@ -107,7 +107,7 @@ impl Ledger {
             .map_or(0, |first| self.whole().filter(|(number, _)| *number >= first).count() as u32)
     }
 
-    /// All-reduces before the death, from there on, and with all trees again.
+    /// All-reduces before the loss, from then on, and with all trees again.
     pub(super) fn phases(&self) -> [Phase; 3] {
         let first_after = self.first_after();
         let mut parts: [Vec<&Entry>; 3] = Default::default();
@@ -129,7 +129,7 @@ impl Ledger {
         entries.filter(|(_, entry)| entry.ranks == self.world)
     }
 
-    /// The first all-reduce with all trees again: one behind some with fewer. An all-reduce that was under way when the spine died had
+    /// The first all-reduce with all trees again: one behind some with fewer. An all-reduce that was under way when the spine was lost had
     /// all trees when it began.
     fn first_after(&self) -> Option<u32> {
         let lost_at = self.lost_at?;

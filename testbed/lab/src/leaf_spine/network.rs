@@ -27,7 +27,7 @@ pub(super) const SWITCHES: usize = LEAVES + SPINES;
 /// TCP port of the switches' P4Runtime servers.
 const P4RUNTIME_PORT: u16 = 9559;
 
-/// Switches forward between their links, along routes whose links are up, and tell flows apart by their ports.
+/// Switches forward between their links, along routes whose links are up, and distinguish flows by their ports.
 const FORWARDING: &str = "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
     net.ipv4.conf.all.ignore_routes_with_linkdown=1 net.ipv4.conf.default.ignore_routes_with_linkdown=1 \
     net.ipv4.fib_multipath_hash_policy=1";

@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::LeafSpineError;
 use netfold_measure::process;
 
-/// Who says something.
+/// The source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessId {
     Switch(usize),
     Worker(u16),
 }
 
-/// What there is to hear.
+/// An event of the run.
 #[derive(Debug)]
 pub(super) enum FabricEvent {
     /// A process has printed an event.
@@ -57,7 +57,7 @@ impl Process {
         }
     }
 
-    /// Writes a line to its standard input. One that has ended is told nothing: its end is in the queue.
+    /// Writes a line to its standard input. Has no effect on one that has ended: its end is in the queue.
     pub(super) fn send_line(&mut self, line: &str) {
         self.running.write_line(line);
     }
@@ -72,7 +72,7 @@ impl Process {
         !self.running.join().is_ok_and(|status| status.success())
     }
 
-    /// That it failed, with its last words.
+    /// The error that it failed, with the end of its standard error.
     pub(super) fn failed(&mut self, what: &str) -> LeafSpineError {
         self.running.kill();
         let stderr = self.running.stderr().lines().collect::<Vec<_>>().join("; ");

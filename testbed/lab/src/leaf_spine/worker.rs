@@ -1,6 +1,6 @@
-//! A worker of the fabric's job: a process in its host's namespace, which does all-reduces as long as it is told to.
+//! A worker of the fabric's job: a process in its host's namespace, which does the requested all-reduces.
 //!
-//! It reads lines: a number is the number of all-reduces to do in all, `leave` ends the job after them. As every worker is told the same
+//! It reads lines: a number is the number of all-reduces to do in all, `leave` ends the job after them. As every worker reads the same
 //! numbers, all do the same number of all-reduces, and the job needs no end that is known beforehand. When standard input ends
 //! without `leave`, so does the process.
 
@@ -59,7 +59,7 @@ pub(super) enum WorkerEvent {
     Joined { trees: usize },
     /// An all-reduce is done and checked.
     Operation(Operation),
-    /// It has left in peace.
+    /// It has left gracefully.
     Left { rejoined: u64 },
     /// It cannot go on.
     Failed { message: String },
@@ -85,7 +85,7 @@ enum WorkerCommand {
     Leave,
 }
 
-/// Takes part until told to leave. Everything that happens is printed, failures too.
+/// Takes part until the command to leave. Every event is printed, failures too.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ fn work_of<T: Number>(
     let reduction = Reduction { workers: world, mode, op, payload_bytes, by_hosts: true };
     let mut tensor = vec![T::default(); config.elements];
     let mut number = 0;
-    // Whoever gave the orders is gone when there are none: the process ends then.
+    // Standard input has ended when there are no commands: the process ends then.
     while let Ok(WorkerCommand::Until(until)) = commands.recv() {
         while number < until {
             number += 1;

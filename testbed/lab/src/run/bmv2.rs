@@ -56,7 +56,7 @@ pub(super) fn controller_address(switch: usize) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(0x0a03_0000 + switch as u32 + 1), UDP_PORT)
 }
 
-/// The Ethernet address of whoever has an IPv4 address: locally administered, the same bits.
+/// The Ethernet address that belongs to an IPv4 address: locally administered, the same bits.
 pub(super) fn mac(ip: Ipv4Addr) -> u64 {
     0x0200_0000_0000 | u64::from(ip.to_bits())
 }
@@ -289,7 +289,7 @@ impl Mover {
         }
     }
 
-    /// False when the other side is gone.
+    /// False when the other side has closed.
     fn deliver(&mut self, port: u16, frame: &[u8]) -> bool {
         let end = port.checked_sub(1).and_then(|index| self.ends.get(usize::from(index)).copied());
         match end {

@@ -19,7 +19,7 @@ pub fn picture(shape: &Shape, plan: &Plan) -> String {
     text
 }
 
-/// `last` says whether the switch is its parent's last; `None` at the root.
+/// `last`: whether the switch is its parent's last; `None` at the root.
 fn draw(shape: &Shape, plan: &Plan, switch: usize, indent: &str, last: Option<bool>, text: &mut String) {
     let (branch, deeper) = match last {
         None => ("", ""),

@@ -160,7 +160,7 @@ fn rings(config: &RunConfig, plan: &Plan) -> (Vec<End>, Vec<End>) {
         let ranks = plan.workers().iter().enumerate().filter(|(_, (leaf, _))| *leaf == switch);
         edges.extend(ranks.map(|(rank, _)| (switch, switches + rank)));
     }
-    // A window and its answers, and as much again for resends, so that nobody waits on a full ring.
+    // A window and its acks, and as much again for retransmissions, so that no thread waits on a full ring.
     let ring_len = 4 * config.slots as usize;
     let nodes = switches + plan.workers().len();
     let mut nodes = loopback::mesh(nodes, &edges, ring_len, datagram_len_max(config)).into_iter();

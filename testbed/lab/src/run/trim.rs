@@ -3,8 +3,8 @@
 //! Every rack has a bmv2 that runs the same program as the one that folds, and only forwards
 //! ([`netfold_p4::transit`]): by eight queues of strict priority, towards a link that is slow. A host in each rack sends more than
 //! that link carries, in the lowest class. [`TrimRig::trial`] does all-reduces on real ranks meanwhile and checks them: every rank has
-//! the same bits, what each lacks is at most what it tolerates, and every element is the sum of just the shares that ranks were
-//! told are in it. What was trimmed is counted on the wire, before the switch that folds.
+//! the same bits, what each lacks is at most what it tolerates, and every element is the sum of exactly the contributions that the
+//! result names. What was trimmed is counted on the wire, before the switch that folds.
 //!
 //! bmv2's own queues have no rate without Thrift. What makes them long is the interface: a token bucket (`tbf`) holds packets, the
 //! socket's buffer fills, bmv2's one thread that sends is held up, and the queues before it grow.
@@ -63,7 +63,7 @@ pub struct Trial {
     pub load: f64,
     /// Shares that may be left out; sums are not rescaled, so that elements can be checked.
     pub tolerance: Tolerance,
-    /// Class of the operations, 0 or 1: 0 shares its queue with the load.
+    /// Class of the operations, 0 or 1: 0 is in the load's queue.
     pub class: u8,
     /// All-reduces, one after the other.
     pub rounds: u32,
@@ -76,7 +76,7 @@ pub struct TrimOutcome {
     pub mean: Duration,
     /// Data chunks of a rank, all rounds together.
     pub chunks: u64,
-    /// Of those, chunks whose result lacks shares.
+    /// Of those, chunks whose result lacks contributions.
     pub partial: u64,
     /// Shares left out, all ranks together.
     pub left_out: u64,
@@ -84,7 +84,7 @@ pub struct TrimOutcome {
     pub left_out_max: u32,
     /// Elements compared, all ranks together.
     pub checked: u64,
-    /// Elements that are not the sum of the shares in them, or other than on rank 0, and chunks beyond what is tolerated.
+    /// Elements that are not the sum of the contributions in them, or differ from rank 0's, and chunks beyond what is tolerated.
     pub wrong: u64,
     /// What came by the links to the switch that folds.
     pub seen: ObservedPackets,
@@ -178,7 +178,7 @@ impl TrimRig {
                 let input = tensor(seed, comm.rank(), elements);
                 let begun = Instant::now();
                 let mut result = input.clone();
-                // With what was left out, where there is a way to be told it.
+                // With what was left out, where the report has it.
                 let (residual, report) = if trial.class == 0 {
                     let mut residual = vec![0.0; input.len()];
                     let report = comm.all_reduce_with_feedback(&mut result, &mut residual, ReduceOp::Sum)?;
@@ -211,7 +211,7 @@ const LOADED_AFTER: Duration = Duration::from_millis(500);
 fn tensor(seed: u64, rank: u16, elements: usize) -> Vec<f32> {
     let mut rng =
         Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank));
-    // Nothing is near zero, so that a share which is missing shows.
+    // Nothing is near zero, so that a missing contribution shows.
     (0..elements).map(|_| rng.random_range(0.5f32..1.0)).collect()
 }
 
@@ -232,7 +232,7 @@ fn count(outcome: &mut TrimOutcome, shares: &[RankContribution], tolerance: Tole
     outcome.wrong += (0..first.result.len()).filter(|at| !adds_up(shares, *at)).count() as u64;
 }
 
-/// Whether an element is the sum of what every rank put into it: its input less what it was told is left out.
+/// Whether an element is the sum of what every rank put into it: its input less what the report says is left out.
 fn adds_up(shares: &[RankContribution], at: usize) -> bool {
     let put = |share: &RankContribution| {
         share.residual.as_ref().map(|residual| f64::from(share.input[at]) - f64::from(residual[at]))

@@ -7,7 +7,7 @@ use netfold::{Communicator, Element, Mode, OpReport, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-/// Elements after which the magnitude is halved, 13 times over: a prime, so that blocks of many exponents come about and
+/// Elements after which the magnitude is halved, 13 times over: a prime, so that blocks of many exponents occur and
 /// no two packets hold the same.
 const PERIOD: usize = 4099;
 
@@ -30,7 +30,7 @@ pub(super) enum Expected<T> {
     /// These bits.
     Exactly(Vec<T>),
     /// Each within so much of the exact sum (docs/numerics.md), and the same bits on every rank: where switches round, the
-    /// bits depend on the order in which they hear their children.
+    /// bits depend on the order in which contributions of children arrive.
     Within(Vec<(f64, f64)>),
 }
 
@@ -102,7 +102,7 @@ fn within(inputs: &[Vec<f32>], path: &Path, block: usize) -> Expected<f32> {
     Expected::Within(expected)
 }
 
-/// How far a sum of `n` shares, of magnitude `sum` and of which the magnitudes add up to `magnitudes`, may be off in a block
+/// How far a sum of `n` contributions, of magnitude `sum` and of which the magnitudes add up to `magnitudes`, may be off in a block
 /// whose largest magnitude is `largest`.
 fn bound(path: &Path, n: usize, largest: f64, sum: f64, magnitudes: f64) -> f64 {
     let (levels, workers) = (path.levels as f64, n as f64);
@@ -118,7 +118,7 @@ fn bound(path: &Path, n: usize, largest: f64, sum: f64, magnitudes: f64) -> f64 
             workers * q + levels * q * 2f64.powi(i32::from(path.shift)) / 2.0
         }
         Mode::Half => {
-            // One more for the shares' own rounding; and a unit of fixed point for each share at each level.
+            // One more for the contributions' own rounding; and a unit of fixed point for each contribution at each level.
             let rounded = magnitudes * 2f64.powi(-11) * (levels + 1.0) * (1.0 + 2f64.powi(-8));
             rounded + levels * workers * 2f64.powi(e + h - 30)
         }

@@ -56,7 +56,7 @@ pub(super) fn unavailable(config: &RunConfig) -> Option<String> {
     Some(format!("no faults between switches on interfaces here: {}", error.message))
 }
 
-/// Faults in the words of `tc`'s netem.
+/// Faults as arguments of `tc`'s netem.
 struct Netem(Faults);
 
 impl fmt::Display for Netem {

@@ -90,14 +90,14 @@ impl fmt::Display for Pattern {
 }
 
 impl Script {
-    /// The sequence as a script: entries, groups, packets, what `oracle` answers to each of them as expectations, and
+    /// The sequence as a script: entries, groups, packets, what `oracle` replies to each of them as expectations, and
     /// the oracle's counters at the end.
     ///
     /// STF can leave whole nibbles of a key open; an entry whose mask cuts through a nibble becomes several.
     ///
     /// # Errors
     ///
-    /// When the sequence's entries do not fit the program, in words.
+    /// When the sequence's entries do not fit the program.
     pub fn from_sequence(
         program: &Program,
         sequence: &Sequence,

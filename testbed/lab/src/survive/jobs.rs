@@ -35,7 +35,7 @@ pub(super) struct Job {
     bytes: u64,
     meeting: SocketAddr,
     workers: Vec<Worker>,
-    /// Of workers that are gone.
+    /// Of workers that have ended.
     operations: u64,
     wrong: u64,
 }
@@ -159,12 +159,12 @@ impl Job {
         self.workers.iter_mut().all(|worker| worker.ended && worker.process.has_ended())
     }
 
-    /// Whether a worker has ended that nobody killed.
+    /// Whether a worker has ended without being killed.
     pub(super) fn has_failed(&self) -> bool {
         self.workers.iter().any(|worker| worker.ended && !worker.killed)
     }
 
-    /// What workers said when they ended that nobody killed.
+    /// Errors of workers that ended without being killed.
     pub(super) fn last_words(&self) -> Vec<String> {
         let ended = self.workers.iter().filter(|worker| worker.ended && !worker.killed);
         ended.map(|worker| worker.error.clone().unwrap_or_else(|| worker.process.stderr())).collect()
@@ -183,7 +183,7 @@ impl Job {
         live.iter().find(is)
     }
 
-    /// Its epoch, if the controller says that it runs.
+    /// Its epoch, if the controller reports that it runs.
     pub(super) fn epoch(&self, live: &[Value]) -> Option<u64> {
         self.find(live)?.get("epoch")?.as_u64()
     }

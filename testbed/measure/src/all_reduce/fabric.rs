@@ -137,7 +137,7 @@ impl LocalSwitch {
         Ok((running, spokes))
     }
 
-    /// What the workers are told.
+    /// The workers' admissions.
     pub(super) fn admission(&self) -> &Admission {
         &self.admission
     }

@@ -24,7 +24,7 @@ pub struct Reduction {
     pub op: ReduceOp,
     /// Lanes of a packet in bytes, which decides which elements share an exponent.
     pub payload_bytes: u32,
-    /// Whether hosts may have folded some of it, whose sums of `f32` are rounded with every share that is added.
+    /// Whether hosts may have folded some of it, whose sums of `f32` are rounded with every contribution that is added.
     pub by_hosts: bool,
 }
 

@@ -22,7 +22,7 @@ use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 const HUB_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const HUB: &str = "hub";
 const CROWD: &str = "crowd";
-/// Their Ethernet addresses, stated so that nobody has to ask.
+/// Their Ethernet addresses, configured so that no ARP is needed.
 const HUB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const CROWD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -152,7 +152,7 @@ fn pair() -> Result<(NamespaceSet, String), IoBenchError> {
             colons(CROWD_MAC)
         ))?;
         for interface in [HUB, CROWD] {
-            // Whole frames are sent and received by hand here, so nobody may cut or join them.
+            // Whole frames are sent and received by hand here, so the kernel may neither segment nor coalesce them.
             command(&format!("ip -n {name} link set {interface} gso_max_segs 1 up"))?;
         }
         Ok((namespaces, name))

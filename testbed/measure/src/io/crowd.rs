@@ -12,7 +12,7 @@ pub(super) const JOB: u16 = 1;
 pub(super) const EPOCH: u32 = 7;
 pub(super) const KEY: u32 = 0x6b65_7921;
 
-/// How long nothing comes back before everything under way is sent again.
+/// How long nothing comes back before everything under way is retransmitted.
 pub(super) const RESEND: Duration = Duration::from_millis(100);
 /// How long nothing comes back before that is an error.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ impl Crowd {
         }
         let (mut received_at, mut resent) = (begun, begun);
         loop {
-            // Before anything is received: what is not answered is under way no more.
+            // Before anything is received: what is not acknowledged is no longer under way.
             let now = Instant::now();
             if now - begun >= time {
                 return Ok(());
@@ -116,7 +116,7 @@ impl Crowd {
             let slot = (u32::from(worker) * self.window + chunk % self.window) as usize;
             let Some(under_way) = self.under_way.get_mut(slot).filter(|under_way| **under_way == chunk)
             else {
-                continue; // what was sent again came back twice
+                continue; // what was retransmitted came back twice
             };
             self.returned += 1;
             *under_way = chunk.wrapping_add(self.window);
@@ -126,7 +126,7 @@ impl Crowd {
         Ok(self.workers.flush()?)
     }
 
-    /// In runs of each worker in turn: workers that send at the same time are heard in turn.
+    /// In runs of each worker in turn: workers that send at the same time are received in turn.
     fn send_all(&mut self) -> Result<(), IoBenchError> {
         for run in (0..self.window).step_by(RUN) {
             for worker in 0..WORKERS {
@@ -145,7 +145,7 @@ impl Crowd {
         while !self.workers.send(worker, chunk)? {
             self.workers.flush()?;
             if full_since.get_or_insert_with(Instant::now).elapsed() > RESEND {
-                break; // lost, and sent again later
+                break; // lost, and retransmitted later
             }
         }
         Ok(())

@@ -16,8 +16,8 @@ use super::sockets::DATAGRAM_LEN;
 
 /// The workers' address; they differ by their UDP ports.
 pub(super) const WORKERS_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 200);
-/// Their Ethernet address. It is not that of the interface that they use, so this machine's kernel takes frames to them for somebody else's
-/// and drops its copies at once; else it would look for a route for each, on the core of whoever is measured.
+/// Their Ethernet address. It is not that of the interface that they use, so this machine's kernel takes frames to them for another host's
+/// and drops its copies at once; else it would look for a route for each, on the core of the program that is measured.
 pub(super) const WORKERS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 const FIRST_PORT: u16 = 40_000;
 const FRAME_LEN: usize = OUTER_LEN + DATAGRAM_LEN;

@@ -36,7 +36,7 @@ impl What {
     }
 }
 
-/// A thread that profilers can tell from the others.
+/// A thread with a name that profilers show.
 fn named(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::Builder::new()
         .name(name.into())

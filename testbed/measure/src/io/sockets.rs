@@ -61,7 +61,7 @@ impl<I: PacketIo> Workers for Sockets<I> {
         self.workers.iter().filter_map(|worker| worker.io.local_addr()).collect()
     }
 
-    /// One worker's, who answers before the next one is looked at: each would do so on a machine of its own.
+    /// One worker's, which replies before the next one is looked at: each would do so on a machine of its own.
     fn receive(&mut self, back: &mut Vec<Back>) -> Result<(), IoError> {
         for _ in 0..self.workers.len() {
             let number = self.next;

@@ -12,7 +12,7 @@ use super::IoBenchError;
 use super::backend::absent;
 
 const PROGRAM: &str = "dpdk-testpmd";
-/// The rings of the device, the same for whoever is measured on it: as long as for a switch.
+/// The rings of the device, the same for every program that is measured on it: as long as for a switch.
 pub(super) const RINGS: &str = "framecnt=2048";
 
 /// How long it may take to end when it is asked to.
@@ -87,7 +87,7 @@ impl Drop for Testpmd {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // It leaves a folder for files that it was told not to write. Where somebody else has something in there, it stays.
+        // It leaves a folder for files that are turned off. Where another process has files in there, it stays.
         let folder = Path::new("/var/run/dpdk");
         let _ = std::fs::remove_dir(folder.join(prefix()));
         let _ = std::fs::remove_dir(folder);

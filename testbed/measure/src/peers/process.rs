@@ -44,14 +44,14 @@ impl Process {
                         return Ok(picked);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => return Err(self.failed("said nothing in time")),
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("printed nothing in time")),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.failed("ended early")),
             }
         }
     }
 
     fn failed(&mut self, what: &str) -> PeerError {
-        // What it said last; it may be writing still.
+        // The end of its standard error; it may be writing still.
         let mut stderr = Vec::new();
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {
             stderr.push(line);

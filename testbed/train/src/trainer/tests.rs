@@ -4,8 +4,8 @@ use std::thread;
 use super::*;
 use crate::Agreement;
 
-/// Sums over threads: every rank sends its share to all, and adds what it got in rank order. `round` is applied to each
-/// share first, as a numeric mode would.
+/// Sums over threads: every rank sends its contribution to all, and adds what it received in rank order. `round` is applied to each
+/// contribution first, as a numeric mode would.
 struct Exchange {
     rank: usize,
     to: Vec<mpsc::Sender<Vec<f32>>>,
@@ -119,7 +119,7 @@ fn rounded_sums_agree_and_another_training_does_not() {
     assert!(agreement.agrees(), "{agreement:?}");
     assert_ne!(rounded.last(), want.last(), "rounding must have changed something");
 
-    // Half of the gradient missing, as when a worker's share is lost, and a plain different run.
+    // Half of the gradient missing, as when a worker's contribution is lost, and a different run.
     let halved = &train(&digits, &config, 2, |values| values.iter_mut().for_each(|v| *v *= 0.5))[0].1;
     let agreement = Agreement::of(halved, &want).unwrap();
     assert!(!agreement.agrees(), "{agreement:?}");

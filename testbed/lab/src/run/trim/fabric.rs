@@ -25,7 +25,7 @@ const FOLD: usize = 0;
 const UPLINK: u16 = 32;
 /// Port of a rack's switch to the host that sends the load.
 const LOAD: u16 = 33;
-/// Where the load is sent to: a port at which nobody listens, at the switch that folds.
+/// Where the load is sent to: a port without a listener, at the switch that folds.
 const DISCARD: u16 = 9;
 /// What an interface holds before it drops: far more than a socket's buffer, so that the sender waits instead.
 const HELD_BYTES: u32 = 4 << 20;
@@ -125,7 +125,7 @@ fn plan(config: &TrimConfig, profile: &Profile) -> Result<Plan, RunError> {
     Ok(Plan::new(job, &shape, &[site], &ranks)?)
 }
 
-/// NamespaceSet, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
+/// Namespaces, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
 fn build(config: &TrimConfig) -> Result<NamespaceSet, CommandError> {
     let mut names = NamespaceSet::new();
     for switch in 0..=config.racks {

@@ -1,4 +1,4 @@
-//! What is on the links to the switch that folds: a host's load, and somebody who watches.
+//! What is on the links to the switch that folds: a host's load, and an observer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

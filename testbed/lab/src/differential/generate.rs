@@ -100,7 +100,7 @@ impl<'a> Generator<'a> {
         if rng.random_bool(0.1) {
             flags = flags.with(Flags(rng.random::<u8>() & !Flags::BARE.0));
         }
-        // Lanes cut off on the way, or a slot to be closed: a header alone, with nobody's share.
+        // Lanes cut off on the way, or a slot to be closed: a header alone, with no contribution.
         let cut = rng.random_bool(0.08);
         if cut {
             flags = Flags::BARE.with(Flags::TRIMMED).with(Flags(flags.0 & Flags::DROPPABLE.0));
