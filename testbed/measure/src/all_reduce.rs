@@ -42,7 +42,7 @@ const STALL: Duration = Duration::from_secs(120);
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct AllReduceConfig {
     /// Number of workers, 1 to 32.
     pub workers: u16,
     /// How tensors travel; with [`Mode::I32`] the tensors are `i32`, otherwise `f32`.
@@ -69,7 +69,7 @@ pub struct Config {
     pub controlled: Option<Controlled>,
 }
 
-impl Default for Config {
+impl Default for AllReduceConfig {
     fn default() -> Self {
         Self {
             workers: 4,
@@ -90,7 +90,7 @@ impl Default for Config {
 
 /// One line: a size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct AllReduceRow {
     /// `all_reduce`.
     pub op: &'static str,
     /// Tensor bytes of one rank.
@@ -201,7 +201,7 @@ impl BenchError {
 
 /// A running switch with its workers, and a forwarder with its clients beside it.
 pub struct AllReduceBench {
-    config: Config,
+    config: AllReduceConfig,
     pattern: Pattern,
     workers: Vec<Communicator>,
     bound: Bound,
@@ -211,7 +211,7 @@ pub struct AllReduceBench {
 
 /// What one rank did at one size.
 #[derive(Debug, Default)]
-struct Outcome {
+struct TurnOutcome {
     times: Vec<Duration>,
     wrong: u64,
     /// Digest of the bits of the last result.
@@ -225,7 +225,7 @@ impl AllReduceBench {
     /// # Errors
     ///
     /// [`BenchError`] for settings that do not fit, and when the system refuses sockets or threads.
-    pub fn new(config: Config) -> Result<Self, BenchError> {
+    pub fn new(config: AllReduceConfig) -> Result<Self, BenchError> {
         let (workers, slots) = (config.workers, config.slots);
         let fits = (1..=32).contains(&workers)
             && slots.is_power_of_two()
@@ -259,7 +259,7 @@ impl AllReduceBench {
     }
 
     /// A switch of this process and its workers.
-    fn local(config: &Config) -> Result<(LocalSwitch, Vec<Communicator>), BenchError> {
+    fn local(config: &AllReduceConfig) -> Result<(LocalSwitch, Vec<Communicator>), BenchError> {
         let (switch, spokes) = LocalSwitch::start(config)?;
         let connect = |(spoke, rank)| {
             Communicator::builder()
@@ -298,14 +298,14 @@ impl AllReduceBench {
     /// # Errors
     ///
     /// [`BenchError`] when a rank or the transport fails; never for wrong results, which are counted.
-    pub fn measure(&mut self, bytes: u64) -> Result<Row, BenchError> {
+    pub fn measure(&mut self, bytes: u64) -> Result<AllReduceRow, BenchError> {
         match self.config.mode {
             Mode::I32 => self.measure_as::<i32>(bytes),
             _ => self.measure_as::<f32>(bytes),
         }
     }
 
-    fn measure_as<T: Number>(&mut self, bytes: u64) -> Result<Row, BenchError> {
+    fn measure_as<T: Number>(&mut self, bytes: u64) -> Result<AllReduceRow, BenchError> {
         let count =
             usize::try_from(bytes / 4).ok().filter(|&count| count > 0).ok_or(BenchError::Bytes(bytes))?;
         let config = &self.config;
@@ -314,7 +314,7 @@ impl AllReduceBench {
         let bound_time = self.bound.measure(count)?;
 
         let pattern = &self.pattern;
-        let outcomes: Vec<Result<Outcome, BenchError>> = thread::scope(|scope| {
+        let outcomes: Vec<Result<TurnOutcome, BenchError>> = thread::scope(|scope| {
             let running: Vec<_> = self
                 .workers
                 .iter_mut()
@@ -329,7 +329,13 @@ impl AllReduceBench {
         Ok(self.row::<T>(count, iterations, &outcomes, bound_time))
     }
 
-    fn row<T: Number>(&self, count: usize, iterations: u32, outcomes: &[Outcome], bound: Duration) -> Row {
+    fn row<T: Number>(
+        &self,
+        count: usize,
+        iterations: u32,
+        outcomes: &[TurnOutcome],
+        bound: Duration,
+    ) -> AllReduceRow {
         let config = &self.config;
         let slowest = |i: usize| outcomes.iter().filter_map(|outcome| outcome.times.get(i)).max().copied();
         let mut times: Vec<Duration> = (0..iterations as usize).filter_map(slowest).collect();
@@ -340,7 +346,7 @@ impl AllReduceBench {
         let rate = |time: Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6;
         // Ranks must hold the same bits even where all are within the bound.
         let apart = outcomes.iter().filter(|outcome| outcome.digest != outcomes[0].digest).count() as u64;
-        Row {
+        AllReduceRow {
             op: "all_reduce",
             bytes,
             count: count as u64,
@@ -375,16 +381,16 @@ pub fn bus_factor(workers: u16) -> f64 {
 fn rank<T: Number>(
     worker: &mut Communicator,
     pattern: &Pattern,
-    config: &Config,
+    config: &AllReduceConfig,
     count: usize,
     iterations: u32,
-) -> Result<Outcome, BenchError> {
+) -> Result<TurnOutcome, BenchError> {
     let rank = worker.rank();
     let failed = |source| BenchError::Job { rank, source };
     let before = worker.stats().worker.resent;
     let mut tensor = vec![T::default(); count];
-    let mut outcome = Outcome::default();
-    let Config { workers, mode, op, payload_bytes, .. } = *config;
+    let mut outcome = TurnOutcome::default();
+    let AllReduceConfig { workers, mode, op, payload_bytes, .. } = *config;
     let by_hosts = config.controlled.as_ref().is_some_and(|how| how.rendezvous);
     let reduction = Reduction { workers, mode, op, payload_bytes, by_hosts };
     for iteration in 0..config.warmup + iterations {

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use netfold_testkit::sample::Sample;
 
-use super::all_reduce::{AllReduceBench, BenchError, Config as Job, Transport};
+use super::all_reduce::{AllReduceBench, AllReduceConfig as Job, BenchError, Transport};
 
 /// What is measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct CongestionConfig {
     /// Number of workers, 1 to 32.
     pub workers: u16,
     /// What carries the packets.
@@ -32,7 +32,7 @@ pub struct Config {
 
 /// One algorithm at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct CongestionRow {
     /// The algorithm.
     pub algorithm: &'static str,
     /// What carried the packets.
@@ -68,7 +68,7 @@ struct Side {
 }
 
 impl Side {
-    fn start(config: &Config, algorithm: Congestion) -> Result<Self, BenchError> {
+    fn start(config: &CongestionConfig, algorithm: Congestion) -> Result<Self, BenchError> {
         let job = Job {
             workers: config.workers,
             mode: Mode::Bfp16,
@@ -91,10 +91,10 @@ impl Side {
         Ok(())
     }
 
-    fn row(&self, config: &Config, bytes: u64, fixed: &[f64]) -> Row {
+    fn row(&self, config: &CongestionConfig, bytes: u64, fixed: &[f64]) -> CongestionRow {
         let ratios: Sample = self.times_us.iter().zip(fixed).map(|(own, fixed)| own / fixed).collect();
         let median = |values: &[f64]| values.iter().copied().collect::<Sample>().median();
-        Row {
+        CongestionRow {
             algorithm: self.algorithm.name(),
             transport: config.transport.name(),
             bytes,
@@ -115,7 +115,11 @@ impl Side {
 /// # Errors
 ///
 /// [`BenchError`], as of [`AllReduceBench`]; never for wrong results, which are counted.
-pub fn run(config: &Config, bytes: u64, mut on_round: impl FnMut(u32)) -> Result<Vec<Row>, BenchError> {
+pub fn run(
+    config: &CongestionConfig,
+    bytes: u64,
+    mut on_round: impl FnMut(u32),
+) -> Result<Vec<CongestionRow>, BenchError> {
     let others = config.algorithms.iter().copied().filter(|algorithm| *algorithm != Congestion::Fixed);
     let algorithms = std::iter::once(Congestion::Fixed).chain(others);
     let mut sides =
@@ -136,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_law_has_a_row_beside_fixed() {
-        let config = Config {
+    fn every_algorithm_has_a_row_beside_fixed() {
+        let config = CongestionConfig {
             workers: 2,
             transport: Transport::Loopback,
             slots: 64,

@@ -19,7 +19,7 @@ use super::peers::{
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct HostConfig {
     /// Processes, 2 to 32.
     pub ranks: u16,
     /// Tensor bytes.
@@ -95,7 +95,7 @@ pub fn systems(peers: &Peers) -> Vec<System> {
 
 /// What one system reached.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct HostRow {
     /// Which.
     #[serde(skip)]
     pub system: System,
@@ -115,7 +115,7 @@ pub struct Row {
     pub of_that: Option<f64>,
 }
 
-impl Row {
+impl HostRow {
     /// Median, shortest and longest time in seconds.
     pub fn spread(&self) -> (f64, f64, f64) {
         match (self.times.first(), self.times.last()) {
@@ -132,11 +132,11 @@ impl Row {
 ///
 /// [`PeerError`]
 pub fn measure(
-    config: &Config,
+    config: &HostConfig,
     peers: &Peers,
     systems: &[System],
     mut progress: impl FnMut(&str),
-) -> Result<Vec<Row>, PeerError> {
+) -> Result<Vec<HostRow>, PeerError> {
     let mut rows: Vec<Measured<System>> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {
         if round == 1 {
@@ -150,7 +150,7 @@ pub fn measure(
     Ok(compared(config, rows))
 }
 
-fn compared(config: &Config, rows: Vec<Measured<System>>) -> Vec<Row> {
+fn compared(config: &HostConfig, rows: Vec<Measured<System>>) -> Vec<HostRow> {
     let medians: Vec<(System, f64)> = rows.iter().map(|row| (row.system, row.median())).collect();
     let of = |system| medians.iter().copied().find(|(other, _)| *other == system);
     let peers = medians.iter().copied().filter(|(system, _)| system.is_peer());
@@ -164,7 +164,7 @@ fn compared(config: &Config, rows: Vec<Measured<System>>) -> Vec<Row> {
             _ => best,
         };
         let times: Sample = measured.turn.times.into_iter().collect();
-        Row {
+        HostRow {
             system,
             name: system.name(),
             ranks: config.ranks,
@@ -178,7 +178,7 @@ fn compared(config: &Config, rows: Vec<Measured<System>>) -> Vec<Row> {
     rows.into_iter().map(row).collect()
 }
 
-fn turn(config: &Config, peers: &Peers, system: System) -> Result<Turn, PeerError> {
+fn turn(config: &HostConfig, peers: &Peers, system: System) -> Result<Turn, PeerError> {
     match system {
         System::Shared(language) => netfold(config, peers, language, None),
         System::Switch(language) => {
@@ -211,7 +211,7 @@ fn turn(config: &Config, peers: &Peers, system: System) -> Result<Turn, PeerErro
 
 /// Ranks of Netfold, in shared memory or at a switch.
 fn netfold(
-    config: &Config,
+    config: &HostConfig,
     peers: &Peers,
     language: Language,
     switch: Option<SocketAddr>,
@@ -239,7 +239,7 @@ fn netfold(
 }
 
 /// Starts all ranks and waits for the output of the first.
-fn ranks(config: &Config, command: impl Fn(u16, SocketAddr) -> Command) -> Result<Turn, PeerError> {
+fn ranks(config: &HostConfig, command: impl Fn(u16, SocketAddr) -> Command) -> Result<Turn, PeerError> {
     let meeting = vacant("the ranks")?;
     let start = |rank| Process::start(&format!("rank {rank}"), &mut command(rank, meeting));
     let mut ranks = (0..config.ranks).map(start).collect::<Result<Vec<_>, _>>()?;
@@ -254,11 +254,11 @@ fn vacant(name: &str) -> Result<SocketAddr, PeerError> {
     vacant_address().map_err(|source| PeerError::Start { name: name.into(), source })
 }
 
-fn place(config: &Config, rank: u16, meeting: SocketAddr) -> [String; 3] {
+fn place(config: &HostConfig, rank: u16, meeting: SocketAddr) -> [String; 3] {
     [rank.to_string(), config.ranks.to_string(), meeting.to_string()]
 }
 
-fn amounts(config: &Config) -> [String; 3] {
+fn amounts(config: &HostConfig) -> [String; 3] {
     [config.bytes.to_string(), config.iterations.to_string(), config.warmup.to_string()]
 }
 
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn each_is_compared_with_what_it_is_to_be_compared_with() {
-        let config = Config {
+        let config = HostConfig {
             ranks: 4,
             bytes: 4096,
             rounds: 1,

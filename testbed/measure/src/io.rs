@@ -38,7 +38,7 @@ pub const PAYLOAD_BYTES: u32 = 1408;
 
 /// What is measured.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct IoConfig {
     /// Turns of each, switch and forwarder.
     pub rounds: u32,
     /// How long a turn is measured.
@@ -50,7 +50,7 @@ pub struct Config {
     pub queues: usize,
 }
 
-impl Default for Config {
+impl Default for IoConfig {
     fn default() -> Self {
         Self {
             rounds: 7,
@@ -64,7 +64,7 @@ impl Default for Config {
 /// Figures of one back end: medians over the rounds, of the switch unless they say otherwise. A packet is one received, with the one
 /// that is sent for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct IoRow {
     /// The back end.
     pub io: String,
     /// Packet threads.
@@ -142,7 +142,11 @@ struct Turn {
 /// # Errors
 ///
 /// [`IoBenchError`].
-pub fn run(config: &Config, backend: &Backend, mut on_round: impl FnMut(u32)) -> Result<Row, IoBenchError> {
+pub fn run(
+    config: &IoConfig,
+    backend: &Backend,
+    mut on_round: impl FnMut(u32),
+) -> Result<IoRow, IoBenchError> {
     let (mut switch, mut forwarder) = (Vec::new(), Vec::new());
     let (mut testpmd, mut testpmd_absent) = (Vec::new(), None);
     for round in 0..config.rounds {
@@ -168,7 +172,7 @@ pub fn run(config: &Config, backend: &Backend, mut on_round: impl FnMut(u32)) ->
     let to_testpmd: Sample = switch.iter().zip(&testpmd).map(|(switch, mpps)| switch.mpps / mpps).collect();
     let measured = testpmd_absent.is_none() && !testpmd.is_empty();
     let of = |turns: &[Turn], figure: fn(&Turn) -> f64| turns.iter().map(figure).collect::<Sample>().median();
-    Ok(Row {
+    Ok(IoRow {
         io: backend.name().to_owned(),
         queues: config.queues,
         cores: hub::cores().len(),
@@ -191,7 +195,7 @@ pub fn run(config: &Config, backend: &Backend, mut on_round: impl FnMut(u32)) ->
 }
 
 /// A turn of another program's forwarder, counted by the workers: millions of packets a second.
-fn referred(config: &Config, mut reference: Reference) -> Result<f64, IoBenchError> {
+fn referred(config: &IoConfig, mut reference: Reference) -> Result<f64, IoBenchError> {
     let core = hub::cores().of(0);
     std::thread::scope(|scope| {
         let turn = scope.spawn(move || {
@@ -225,7 +229,7 @@ struct Driven {
 }
 
 /// A turn of all queues at the same time.
-fn turn(config: &Config, backend: &Backend, what: What) -> Result<Turn, IoBenchError> {
+fn turn(config: &IoConfig, backend: &Backend, what: What) -> Result<Turn, IoBenchError> {
     // Devices are opened before any is driven.
     let (mut devices, mut keep) = (Vec::new(), Vec::new());
     for _ in 0..config.queues.max(1) {
@@ -259,7 +263,7 @@ fn turn(config: &Config, backend: &Backend, what: What) -> Result<Turn, IoBenchE
 /// Has eight workers drive the device, and measures once they are under way. Queues take pairs of cores in turn: one for the workers, one
 /// for the one that is measured.
 fn drive(
-    (config, what): (&Config, What),
+    (config, what): (&IoConfig, What),
     queue: usize,
     (mut io, mut workers): (Box<dyn PacketIo>, Box<dyn Workers>),
     start: &Barrier,
@@ -293,8 +297,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_back_end_is_measured_or_says_what_is_absent() {
-        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 1 };
+    fn every_back_end_is_measured_or_reports_what_is_absent() {
+        let config = IoConfig { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 1 };
         for backend in all() {
             let row = match run(&config, backend, |_| ()) {
                 Ok(row) => row,
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn several_queues_are_driven_at_once() {
-        let config = Config { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 3 };
+        let config = IoConfig { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 3 };
         let row = run(&config, named("udp").unwrap(), |_| ()).unwrap();
         assert!(row.mpps > 0.0 && row.forwarder_mpps > 0.0 && row.queues == 3, "{row:?}");
     }

@@ -18,7 +18,7 @@ use values::{Checker, fill};
 
 /// What to measure, for one size.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct PerfConfig {
     /// What ranks do together.
     pub collective: Collective,
     /// Element type.
@@ -70,7 +70,7 @@ pub struct Timing {
 
 /// One line: a size, out of place and in place.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct PerfRow {
     /// The collective.
     pub collective: &'static str,
     /// Size in nccl-tests' sense: bytes of the larger of input and output.
@@ -99,7 +99,7 @@ pub struct Row {
 /// # Errors
 ///
 /// Any error of the communicator.
-pub fn measure(comm: &Communicator, config: &Config, size: u64) -> Result<Row, Error> {
+pub fn measure(comm: &Communicator, config: &PerfConfig, size: u64) -> Result<PerfRow, Error> {
     let call = call_of(config, size, comm.world_size());
     let mut memory = Memory::new(&call, comm);
     let out_of_place =
@@ -107,7 +107,7 @@ pub fn measure(comm: &Communicator, config: &Config, size: u64) -> Result<Row, E
     let in_place = run(comm, config, &call, &mut memory, true)?;
     let world = comm.world_size();
     let element = call.dtype.size();
-    Ok(Row {
+    Ok(PerfRow {
         collective: call.collective.name(),
         size: (call.input_len(world).max(call.output_len(world)) * element) as u64,
         count: call.count as u64,
@@ -121,7 +121,7 @@ pub fn measure(comm: &Communicator, config: &Config, size: u64) -> Result<Row, E
     })
 }
 
-fn call_of(config: &Config, size: u64, world: u16) -> Call {
+fn call_of(config: &PerfConfig, size: u64, world: u16) -> Call {
     let elements = size as usize / config.dtype.size().max(1);
     let parts = match config.collective {
         Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => usize::from(world),
@@ -187,7 +187,7 @@ impl Memory {
 
 fn run(
     comm: &Communicator,
-    config: &Config,
+    config: &PerfConfig,
     call: &Call,
     memory: &mut Memory,
     in_place: bool,

@@ -45,7 +45,7 @@ impl Direction {
 
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
-pub struct Config {
+pub struct QuantizeConfig {
     /// Bytes of f32 tensor; rounded down to whole blocks, at least one.
     pub tensor_bytes: usize,
     /// Bytes of lanes in a packet, a multiple of 4; 0 counts as 4.
@@ -54,7 +54,7 @@ pub struct Config {
     pub repetitions: usize,
 }
 
-impl Default for Config {
+impl Default for QuantizeConfig {
     /// 128 MiB of tensor, packets of 1408 bytes, 15 pairs.
     fn default() -> Self {
         Self { tensor_bytes: 128 << 20, payload_bytes: 1408, repetitions: 15 }
@@ -63,7 +63,7 @@ impl Default for Config {
 
 /// One line of the benchmark.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct QuantizeRow {
     /// Which way.
     pub direction: Direction,
     /// Numeric mode: `bfp32` or `bfp16`.
@@ -91,7 +91,7 @@ pub struct Row {
 /// Measures every direction in both modes of plain switches: eight rows.
 ///
 /// Takes three buffers of `tensor_bytes` and one of the packed size.
-pub fn run(config: &Config) -> Vec<Row> {
+pub fn run(config: &QuantizeConfig) -> Vec<QuantizeRow> {
     let payload = (config.payload_bytes / 4).max(1) * 4;
     let largest_block = payload / 2;
     let elements = (config.tensor_bytes / 4 / largest_block).max(1) * largest_block;
@@ -122,7 +122,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn measure(&mut self, direction: Direction, mode: &'static str, quantizer: &Quantizer) -> Row {
+    fn measure(&mut self, direction: Direction, mode: &'static str, quantizer: &Quantizer) -> QuantizeRow {
         let bytes = size_of_val(&self.tensor[..]);
         // Untimed: faults the pages in and leaves lanes to unpack.
         self.copy();
@@ -139,7 +139,7 @@ impl Bench {
         }
         let ratios: Sample = pairs.iter().map(|(copy, kernel)| copy / kernel).collect();
         let gbps = |seconds: Sample| bytes as f64 / seconds.median() / 1e9;
-        Row {
+        QuantizeRow {
             direction,
             mode,
             ratio_to_memcpy: ratios.median(),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn rows_cover_every_direction_of_both_modes() {
-        let rows = run(&Config { tensor_bytes: 1 << 16, payload_bytes: 256, repetitions: 2 });
+        let rows = run(&QuantizeConfig { tensor_bytes: 1 << 16, payload_bytes: 256, repetitions: 2 });
         let seen: Vec<_> = rows.iter().map(|row| (row.direction, row.mode)).collect();
         assert_eq!(
             seen,

@@ -23,7 +23,7 @@ use network::Star;
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct StarConfig {
     /// Number of hosts, 2 to 32.
     pub hosts: u16,
     /// Rate of each link in each direction, bits a second; `None` for links as fast as they go.
@@ -82,7 +82,7 @@ impl System {
 
 /// What one system reached.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct StarRow {
     /// Which.
     #[serde(skip)]
     pub system: System,
@@ -108,7 +108,7 @@ pub struct Row {
     pub resent_share: Option<f64>,
 }
 
-impl Row {
+impl StarRow {
     /// Median, shortest and longest time in seconds.
     pub fn spread(&self) -> (f64, f64, f64) {
         let times = &self.times;
@@ -147,11 +147,11 @@ pub fn systems(peers: &Peers) -> Vec<System> {
 ///
 /// [`StarError`].
 pub fn measure(
-    config: &Config,
+    config: &StarConfig,
     peers: &Peers,
     systems: &[System],
     mut progress: impl FnMut(&str),
-) -> Result<Vec<Row>, StarError> {
+) -> Result<Vec<StarRow>, StarError> {
     let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
     let mut rows: Vec<Measured<System>> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {
@@ -167,7 +167,7 @@ pub fn measure(
     Ok(rows.into_iter().map(|measured| row(config, measured)).collect())
 }
 
-fn row(config: &Config, measured: Measured<System>) -> Row {
+fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
     let median = measured.median();
     let Measured { system, turn: Turn { times, wrong, resent, sent } } = measured;
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
@@ -178,7 +178,7 @@ fn row(config: &Config, measured: Measured<System>) -> Row {
         };
         (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
     });
-    Row {
+    StarRow {
         system,
         name: system.name(),
         hosts: config.hosts,
@@ -197,7 +197,7 @@ fn algorithm_of(system: &System) -> Option<u8> {
     if let System::OpenMpi(algorithm) = system { Some(*algorithm) } else { None }
 }
 
-fn turn(star: &Star, config: &Config, peers: &Peers, system: System) -> Result<Turn, StarError> {
+fn turn(star: &Star, config: &StarConfig, peers: &Peers, system: System) -> Result<Turn, StarError> {
     match system {
         System::Netfold(mode) => netfold(star, config, Some(mode)),
         System::Ring => netfold(star, config, None),
@@ -207,7 +207,7 @@ fn turn(star: &Star, config: &Config, peers: &Peers, system: System) -> Result<T
 }
 
 /// Netfold through the switch in this mode, or in a ring. Each iteration is a line of its own, so that times can be merged.
-fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, StarError> {
+fn netfold(star: &Star, config: &StarConfig, mode: Option<Mode>) -> Result<Turn, StarError> {
     let deadline = Instant::now() + TURN_TIMEOUT;
     let program = config.program.to_string_lossy().into_owned();
     let mut switch = None;
@@ -247,7 +247,7 @@ fn netfold(star: &Star, config: &Config, mode: Option<Mode>) -> Result<Turn, Sta
     Ok(turn?)
 }
 
-fn gloo(star: &Star, config: &Config, peers: &Peers) -> Result<Turn, StarError> {
+fn gloo(star: &Star, config: &StarConfig, peers: &Peers) -> Result<Turn, StarError> {
     let python = peers.torch.as_deref().unwrap_or(Path::new("python3")).to_string_lossy().into_owned();
     let meeting = format!("{}:20041", Star::address_of(0));
     let mut ranks = Vec::new();
@@ -261,7 +261,7 @@ fn gloo(star: &Star, config: &Config, peers: &Peers) -> Result<Turn, StarError> 
     Ok(ranks[0].expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())?)
 }
 
-fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Result<Turn, StarError> {
+fn open_mpi(star: &Star, config: &StarConfig, peers: &Peers, algorithm: u8) -> Result<Turn, StarError> {
     // Open MPI starts its daemons through a remote shell: this one enters the host's namespace, under a name of its own.
     let prefix = star.host_name(0);
     let prefix = prefix.trim_end_matches('0');
@@ -298,8 +298,8 @@ fn open_mpi(star: &Star, config: &Config, peers: &Peers, algorithm: u8) -> Resul
 mod tests {
     use super::*;
 
-    fn config(hosts: u16) -> Config {
-        Config {
+    fn config(hosts: u16) -> StarConfig {
+        StarConfig {
             hosts,
             rate: Some(2e8),
             bytes: 16 << 20,

@@ -468,7 +468,7 @@ mod tests {
 
     /// The second and the last of five chunks are the ones before them, sent once more.
     #[test]
-    fn what_saturated_is_sent_again_under_another_number() {
+    fn saturated_chunks_are_retransmitted_under_another_number() {
         for workers in 1..=WORKERS_MAX {
             let model = Model { workers, chunks: 5, again: 0b1_0010, ..Model::default() };
             assert!(model.check().is_ok(), "{workers} workers");

@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_leaves_shares_out_within_bounds_and_saves_time() {
+    fn trimming_leaves_contributions_out_within_bounds_and_saves_time() {
         let config = RacksConfig { others: 0.3, ..RacksConfig::default() };
         let tolerance = Tolerance::fraction(0.05).unwrap();
         let trimming = RacksConfig { trim_above: Some(30_000), tolerance, ..config };

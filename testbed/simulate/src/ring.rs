@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_comes_after_all_and_costs_time() {
+    fn lost_segments_are_retransmitted_and_cost_time() {
         let mean = |loss: f64| {
             let mut ring = Ring::new(RingConfig { loss, ..CONFIG });
             let took =
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_step_is_found_lost_by_a_probe_and_not_by_a_time_out() {
+    fn the_end_of_a_step_is_found_lost_by_a_probe_and_not_by_a_timeout() {
         let mut ring = Ring::new(RingConfig { hosts: 2, loss: 0.1, ..CONFIG });
         let took: Vec<_> = (0..40).map(|_| ring.all_reduce(2 * SEGMENT, Duration::ZERO)).collect();
         let probed = took.iter().filter(|took| (2..100).contains(&took.as_millis())).count();

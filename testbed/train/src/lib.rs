@@ -14,10 +14,10 @@
 //! the same result.
 //!
 //! ```
-//! use netfold_train::{Alone, Config, Digits, Trainer};
+//! use netfold_train::{Alone, TrainConfig, Digits, Trainer};
 //!
 //! let digits = Digits::embedded()?;
-//! let config = Config { epochs: 1, ..Config::default() };
+//! let config = TrainConfig { epochs: 1, ..TrainConfig::default() };
 //! let mut trainer = Trainer::new(&digits, &config, 0..1, 1)?;
 //! let report = trainer.epoch(&mut Alone::default())?;
 //! assert!(report.steps > 0);
@@ -34,5 +34,5 @@ pub use agreement::{ACCURACY_TOLERANCE, Agreement, LOSS_TOLERANCE};
 pub use digits::{CLASSES, Digits, DigitsError, PIXELS, Samples};
 pub use network::{Network, Scratch};
 pub use trainer::{
-    Alone, Config, ConfigError, EpochReport, Evaluation, Reducer, StepError, Trainer, reference, shard,
+    Alone, ConfigError, EpochReport, Evaluation, Reducer, StepError, TrainConfig, Trainer, reference, shard,
 };

@@ -56,7 +56,7 @@ impl Reducer for Alone {
 
 /// What a training follows from. All workers of a job, and its reference, must use the same.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct TrainConfig {
     /// Seed of the first weights and of the order of the images.
     pub seed: u64,
     /// Passes over the training images.
@@ -71,7 +71,7 @@ pub struct Config {
     pub hidden: Vec<usize>,
 }
 
-impl Default for Config {
+impl Default for TrainConfig {
     fn default() -> Self {
         Self { seed: 1, epochs: 30, batch: 64, learning_rate: 0.01, momentum: 0.9, hidden: vec![256, 128] }
     }
@@ -163,7 +163,7 @@ pub struct Evaluation {
 #[derive(Debug)]
 pub struct Trainer<'d> {
     digits: &'d Digits,
-    config: Config,
+    config: TrainConfig,
     ranks: Range<usize>,
     world: usize,
     network: Network,
@@ -184,12 +184,12 @@ impl<'d> Trainer<'d> {
     /// [`ConfigError`] if the parts do not fit together.
     pub fn new(
         digits: &'d Digits,
-        config: &Config,
+        config: &TrainConfig,
         ranks: Range<usize>,
         world: usize,
     ) -> Result<Self, ConfigError> {
         let images = digits.train.len();
-        let Config { batch, learning_rate, momentum, .. } = *config;
+        let TrainConfig { batch, learning_rate, momentum, .. } = *config;
         if batch == 0 || batch > images {
             return Err(ConfigError::Batch { batch, images });
         }
@@ -323,7 +323,11 @@ pub fn shard(len: usize, rank: usize, world: usize) -> Range<usize> {
 /// # Errors
 ///
 /// [`ConfigError`] if the parts do not fit together.
-pub fn reference(digits: &Digits, config: &Config, world: usize) -> Result<Vec<Evaluation>, ConfigError> {
+pub fn reference(
+    digits: &Digits,
+    config: &TrainConfig,
+    world: usize,
+) -> Result<Vec<Evaluation>, ConfigError> {
     let mut trainer = Trainer::new(digits, config, 0..world, world)?;
     let mut curve = vec![trainer.evaluate()];
     for _ in 0..config.epochs {

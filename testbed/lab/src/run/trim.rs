@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_is_not_what_ranks_were_told_is_found() {
+    fn a_sum_that_differs_from_its_contributors_is_found() {
         assert_eq!(wrong(&[share(0.5, 0.0, 1.25, 0), share(0.75, 0.0, 1.25, 0)], 0.0), 0);
         assert_eq!(
             wrong(&[share(0.5, 0.5, 0.75, 1), share(0.75, 0.0, 0.75, 0)], 0.1),

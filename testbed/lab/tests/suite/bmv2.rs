@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// What does not come within this time does not come.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Whether bmv2 is here; says so if not.
+/// Whether bmv2 is absent; reports that the test is skipped then.
 fn skipped() -> bool {
     match missing_tool() {
         Some(tool) => {
@@ -209,7 +209,7 @@ fn two_members_fold_through_bmv2() {
     fold(&plane, 3, 44);
     assert_eq!(driver.advance(BASE, SLOTS, 42).unwrap(), 49, "a newer chunk stays");
 
-    // A duplicate of a finished chunk is answered to its sender alone.
+    // The reply to a duplicate of a finished chunk goes to its sender alone.
     plane.send(2, &data(2, 0, 49)).unwrap();
     let (port, outer, repr, _) = next(&plane);
     assert_eq!((port, outer.destination, repr.kind), (2, endpoint(2), Kind::Result));
@@ -219,7 +219,7 @@ fn two_members_fold_through_bmv2() {
     let packets = driver.counters(counter_id(id::PACKETS)).unwrap();
     let counted = |reason: Reason| packets[Reason::ALL.iter().position(|r| *r == reason).unwrap()];
     assert_eq!(counted(Reason::Spoofed), 1);
-    // Two times 16 slot-sets (an ADVANCE may have been sent again), six chunks and a duplicate.
+    // Two times 16 slot-sets (an ADVANCE may have been retransmitted), six chunks and a duplicate.
     assert!(counted(Reason::None) > 2 * 16 + 6, "{packets:?}");
 
     // One member goes: copies go to the other alone, and nothing of it stays behind.
@@ -231,7 +231,7 @@ fn two_members_fold_through_bmv2() {
     assert_eq!(table(&driver, id::CHILD), 1);
     plane.send(2, &data(2, 1, 60)).unwrap();
     plane.send(1, &data(1, 1, 60)).unwrap();
-    assert_eq!(plane.receive(QUIET).unwrap(), None, "nobody folds for a member that has left");
+    assert_eq!(plane.receive(QUIET).unwrap(), None, "nothing is added for a member that has left");
     driver.delete_group(GROUP).unwrap();
     assert_eq!((table(&driver, id::CHILD), groups(&driver)), (0, 0));
 }
@@ -283,7 +283,7 @@ fn a_wrong_pipeline_changes_nothing() {
 }
 
 #[test]
-fn a_switch_that_refuses_a_pipeline_is_quoted() {
+fn the_refusal_of_a_pipeline_is_reported() {
     if skipped() {
         return;
     }
@@ -373,7 +373,7 @@ fn the_greater_election_id_is_in_charge() {
 }
 
 #[test]
-fn a_switch_that_is_gone_is_told_by_name() {
+fn a_lost_switch_is_named_in_the_error() {
     if skipped() {
         return;
     }

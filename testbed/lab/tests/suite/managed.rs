@@ -67,9 +67,9 @@ fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>
         tls,
         ..ManagedConfig::new("b1", address, Attachment::Known(Box::new(neighbour)))
     };
-    let (tell, events) = channel();
+    let (sender, events) = channel();
     let switch =
-        Managed::start(config, pipeline(profile), held, move |event| drop(tell.send(event))).unwrap();
+        Managed::start(config, pipeline(profile), held, move |event| drop(sender.send(event))).unwrap();
     Watched { switch, events }
 }
 
@@ -186,7 +186,7 @@ fn frame(number: u8, chunk: u32, words: u32) -> Vec<u8> {
     frame
 }
 
-/// Both workers send a chunk; each gets one copy of the result, and nobody gets another.
+/// Both workers send a chunk; each gets one copy of the result, and no other copy is sent.
 fn fold(plane: &DataPlane, chunk: u32) {
     let words = Profile::hardware().lane_words;
     (1..=2).for_each(|number| plane.send(number.into(), &frame(number, chunk, words)).unwrap());
@@ -299,7 +299,7 @@ fn pipelines_pushed_over_one_another_make_no_copy_twice() {
 }
 
 #[test]
-fn another_controller_that_meddles_is_undone_when_it_is_gone() {
+fn changes_by_another_controller_are_undone_after_it_disconnects() {
     if skipped() {
         return;
     }
@@ -364,7 +364,7 @@ fn a_bmv2_that_is_killed_and_started_again_is_fresh() {
 }
 
 #[test]
-fn a_pipeline_that_bmv2_cannot_run_is_told() {
+fn a_pipeline_that_bmv2_cannot_run_is_reported() {
     if skipped() {
         return;
     }
@@ -375,8 +375,8 @@ fn a_pipeline_that_bmv2_cannot_run_is_told() {
     let bmv2 = Bmv2::start(Bmv2Config::default()).unwrap();
     let pipeline = Pipeline::new(Profile::hardware(), b"{}".to_vec(), DeviceFormat::Opaque).unwrap();
     let config = ManagedConfig::new("b1", bmv2.p4runtime(), Attachment::Known(Box::new(neighbour)));
-    let (tell, events) = channel();
-    let switch = Managed::start(config, pipeline, Vec::new(), move |event| drop(tell.send(event))).unwrap();
+    let (sender, events) = channel();
+    let switch = Managed::start(config, pipeline, Vec::new(), move |event| drop(sender.send(event))).unwrap();
     let watched = Watched { switch, events };
     let reason = watched.down();
     assert!(reason.contains("switch b1 refuses the pipeline"), "{reason}");

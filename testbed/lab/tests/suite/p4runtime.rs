@@ -1,5 +1,5 @@
 //! The software switch and bmv2's `simple_switch_grpc`, two P4Runtime servers that know nothing of each other: the same
-//! script to both, and the same answers but for the differences that are listed with their reasons.
+//! script to both, and the same responses except for the differences that are listed with their reasons.
 
 mod different;
 #[allow(dead_code, reason = "the tests of the switch's own server use all of it")]
@@ -13,7 +13,7 @@ use rig::{Client, Device, small};
 use script::{Target, run};
 
 #[test]
-fn the_same_answers_as_bmv2_but_for_those_listed() {
+fn the_same_responses_as_bmv2_except_those_listed() {
     if let Some(tool) = missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;

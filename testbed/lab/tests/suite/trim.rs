@@ -17,7 +17,7 @@ fn rig() -> Option<TrimRig> {
 }
 
 #[test]
-fn what_may_go_missing_is_trimmed_under_load_and_all_ranks_have_the_same() {
+fn droppable_chunks_are_trimmed_under_load_and_all_ranks_get_the_same_result() {
     let Some(mut rig) = rig() else { return };
     let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.1).expect("between 0 and 1") };
     let (tolerant, exact) = (Trial { load: 0.0, tolerance, class: 0, rounds: 1 }, Tolerance::NONE);

@@ -12,7 +12,7 @@ use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_wire::header;
 
 use super::fabric::{End, star};
-use super::{BenchError, Config};
+use super::{AllReduceConfig, BenchError};
 
 /// Times that each size is measured; the shortest counts, since a bound is what is possible.
 const ROUNDS: usize = 3;
@@ -60,7 +60,7 @@ impl Shape {
 }
 
 impl Bound {
-    pub(super) fn start(config: &Config) -> Result<Self, BenchError> {
+    pub(super) fn start(config: &AllReduceConfig) -> Result<Self, BenchError> {
         let (hub, spokes) = star(config)?;
         let stop = Arc::new(AtomicBool::new(false));
         let waker = hub.waker();

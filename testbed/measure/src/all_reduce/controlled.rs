@@ -6,7 +6,7 @@ use std::thread;
 
 use netfold::{Communicator, Error};
 
-use super::{BenchError, Config, STALL};
+use super::{AllReduceConfig, BenchError, STALL};
 
 /// How the workers join.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Controlled {
 /// # Errors
 ///
 /// [`BenchError::Job`]; of several, the refusal.
-pub(super) fn join(config: &Config, how: &Controlled) -> Result<Vec<Communicator>, BenchError> {
+pub(super) fn join(config: &AllReduceConfig, how: &Controlled) -> Result<Vec<Communicator>, BenchError> {
     let meeting = how.rendezvous.then(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
     let meeting = meeting.transpose().map_err(BenchError::Meeting)?;
     // Free again until rank 0 listens there, which is at once.

@@ -13,7 +13,7 @@ use netfold_p4::entry::Replica;
 use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline};
 use netfold_wire::header;
 
-use super::{BenchError, Config};
+use super::{AllReduceConfig, BenchError};
 
 /// The benchmark's job. Nobody else is on this switch.
 const JOB: u16 = 1;
@@ -64,7 +64,7 @@ impl FromStr for Transport {
 pub(super) type End = Box<dyn PacketIo>;
 
 /// The middle of a star and its arms: the middle sees arm i as port i.
-pub(super) fn star(config: &Config) -> Result<(End, Vec<End>), IoError> {
+pub(super) fn star(config: &AllReduceConfig) -> Result<(End, Vec<End>), IoError> {
     let datagram_len_max = header::LEN + config.payload_bytes as usize;
     let workers = usize::from(config.workers);
     match config.transport {
@@ -98,7 +98,7 @@ pub(super) struct LocalSwitch {
 
 impl LocalSwitch {
     /// Starts a switch and returns the workers' ends of its transport, by rank.
-    pub(super) fn start(config: &Config) -> Result<(Self, Vec<End>), BenchError> {
+    pub(super) fn start(config: &AllReduceConfig) -> Result<(Self, Vec<End>), BenchError> {
         let pipeline =
             datagram_pipeline(config.payload_bytes).ok_or(BenchError::Payload(config.payload_bytes))?;
         let (hub, spokes) = star(config)?;
@@ -143,7 +143,7 @@ impl LocalSwitch {
     }
 
     /// Moves the slots on, admits the job and returns its first chunk number.
-    fn admit(&self, config: &Config) -> Result<u32, BenchError> {
+    fn admit(&self, config: &AllReduceConfig) -> Result<u32, BenchError> {
         let (slots, world) = (config.slots, config.workers);
         let node = Node {
             job: JOB,

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_hosts_may_be_rounded_with_every_share() {
+    fn sums_of_hosts_may_be_rounded_with_every_contribution() {
         let pattern = Pattern::new(3, 32);
         let (mut sum, mut share) = (vec![0.0_f32; 20_000], vec![0.0_f32; 20_000]);
         for rank in 0..32 {

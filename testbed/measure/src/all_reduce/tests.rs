@@ -3,19 +3,19 @@ use super::*;
 /// Sizes that are less than a chunk, not whole chunks, and more than a window.
 const SIZES: [u64; 4] = [4, 2816, 10_004, 1 << 20];
 
-fn rows(config: Config) -> Vec<Row> {
+fn rows(config: AllReduceConfig) -> Vec<AllReduceRow> {
     let mut bench = AllReduceBench::new(config).unwrap();
     SIZES.iter().map(|&bytes| bench.measure(bytes).unwrap()).collect()
 }
 
-fn short() -> Config {
-    Config { workers: 3, iterations: Some(2), ..Config::default() }
+fn short() -> AllReduceConfig {
+    AllReduceConfig { workers: 3, iterations: Some(2), ..AllReduceConfig::default() }
 }
 
 #[test]
 fn every_mode_is_right_over_rings() {
     for mode in [Mode::Bfp16, Mode::Bfp32, Mode::I32] {
-        for row in rows(Config { mode, ..short() }) {
+        for row in rows(AllReduceConfig { mode, ..short() }) {
             assert_eq!(row.wrong, 0, "{row:?}");
             assert_eq!((row.count, row.iterations), (row.bytes / 4, 2));
             assert!(row.time_us > 0.0 && row.bound > 0.0 && row.bound_ratio > 0.0, "{row:?}");
@@ -26,7 +26,7 @@ fn every_mode_is_right_over_rings() {
 
 #[test]
 fn loss_costs_retransmissions_and_no_right_result() {
-    let rows = rows(Config { transport: Transport::Udp, loss: 0.05, ..short() });
+    let rows = rows(AllReduceConfig { transport: Transport::Udp, loss: 0.05, ..short() });
     assert!(rows.iter().all(|row| row.wrong == 0), "{rows:?}");
     assert!(rows.last().unwrap().retransmits > 0, "{rows:?}");
 }
@@ -34,11 +34,11 @@ fn loss_costs_retransmissions_and_no_right_result() {
 #[test]
 fn other_reductions_and_payloads() {
     for op in [ReduceOp::Min, ReduceOp::Max] {
-        for row in rows(Config { mode: Mode::I32, op, payload_bytes: 256, ..short() }) {
+        for row in rows(AllReduceConfig { mode: Mode::I32, op, payload_bytes: 256, ..short() }) {
             assert_eq!((row.wrong, row.redop), (0, op.name()));
         }
     }
-    for row in rows(Config { payload_bytes: 8192, slots: 16, workers: 1, ..short() }) {
+    for row in rows(AllReduceConfig { payload_bytes: 8192, slots: 16, workers: 1, ..short() }) {
         assert_eq!((row.wrong, row.busbw), (0, 0.0));
     }
 }
@@ -46,14 +46,14 @@ fn other_reductions_and_payloads() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let refused = |config| AllReduceBench::new(config).map(|_| ()).unwrap_err().kind();
-    assert_eq!(refused(Config { payload_bytes: 1000, ..short() }), "usage");
-    assert_eq!(refused(Config { workers: 0, ..short() }), "usage");
-    assert_eq!(refused(Config { workers: 33, ..short() }), "usage");
-    assert_eq!(refused(Config { slots: 100, ..short() }), "usage");
-    assert_eq!(refused(Config { slots: 2048, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { payload_bytes: 1000, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { workers: 0, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { workers: 33, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { slots: 100, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { slots: 2048, ..short() }), "usage");
     let mut bench = AllReduceBench::new(short()).unwrap();
     assert!(matches!(bench.measure(3), Err(BenchError::Bytes(3))));
-    let mut bench = AllReduceBench::new(Config { op: ReduceOp::Max, ..short() }).unwrap();
+    let mut bench = AllReduceBench::new(AllReduceConfig { op: ReduceOp::Max, ..short() }).unwrap();
     assert!(matches!(bench.measure(4096), Err(BenchError::Job { .. })), "floats have no maximum");
 }
 

@@ -15,7 +15,7 @@ use netfold_wire::UDP_PORT;
 use super::crowd::Workers;
 use super::frames::{Frames, WORKERS_IP, WORKERS_MAC};
 use super::sockets::{DATAGRAM_LEN, Sockets};
-use super::{Config, IoBenchError};
+use super::{IoBenchError, IoConfig};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
 /// The switch's address on a pair of interfaces, of the network for benchmarks (RFC 2544).
@@ -101,7 +101,11 @@ impl Backend {
     }
 
     /// DPDK's forwarder on the same device; `None` where it is none of DPDK's.
-    pub(super) fn testpmd(&self, config: &Config, cores: &Cores) -> Option<Result<Reference, IoBenchError>> {
+    pub(super) fn testpmd(
+        &self,
+        config: &IoConfig,
+        cores: &Cores,
+    ) -> Option<Result<Reference, IoBenchError>> {
         let start = self.testpmd?;
         let none = |why: &str| Some(Err(IoBenchError::Absent(why.into())));
         match (cores.of(0), cores.of(1)) {
@@ -111,7 +115,7 @@ impl Backend {
         }
     }
 
-    pub(super) fn open(&self, config: &Config) -> Result<Opened, IoBenchError> {
+    pub(super) fn open(&self, config: &IoConfig) -> Result<Opened, IoBenchError> {
         (self.open)(config.window)
     }
 }

@@ -8,7 +8,7 @@ use netfold_proto::Tolerance;
 
 use super::{ExperimentError, Lines, Plot, Report, Series, Table};
 use crate::racks::{Racks, RacksConfig as Fabric, Step, StepReport, Tensors32};
-use netfold_train::{Config, Digits, Evaluation, Reducer, Trainer};
+use netfold_train::{Digits, Evaluation, Reducer, TrainConfig, Trainer};
 
 const EPOCHS: u32 = 8;
 /// Share of the held-out images that is to be told right.
@@ -134,7 +134,7 @@ fn train(digits: &Digits, way: (f64, bool, bool), seed: u64) -> Result<Trained, 
         taken: StepReport::default(),
     };
     let shared = Shared { meeting: Mutex::new(meeting), met: Condvar::new() };
-    let config = Config { seed, epochs: EPOCHS, ..Config::default() };
+    let config = TrainConfig { seed, epochs: EPOCHS, ..TrainConfig::default() };
     let run = |rank: usize| {
         let mut trainer = Trainer::new(digits, &config, rank..rank + 1, world)?;
         let mut reducer = Rank { rank, shared: &shared, started: Vec::new(), sums: Vec::new().into_iter() };

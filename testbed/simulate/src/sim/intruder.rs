@@ -15,20 +15,20 @@ pub(super) struct Forgery {
     pub(super) port: u16,
     pub(super) bytes: Vec<u8>,
     /// It is of the other job's own, and may change the other job's slots.
-    pub(super) neighbours: bool,
+    pub(super) of_other_job: bool,
 }
 
 /// Makes a forgery for the switch from a packet that reached it on `port`: DATA, or a RESULT from the switch above.
 pub(super) fn at_switch(
     rng: &mut Xoshiro256PlusPlus,
     job: &JobSetup,
-    neighbour: &JobSetup,
+    other_job: &JobSetup,
     port: u16,
     genuine: &[u8],
 ) -> Forgery {
     let mut bytes = genuine.to_vec();
     let mut port = port;
-    let mut neighbours = false;
+    let mut of_other_job = false;
     let mut packet = Packet::new_unchecked(&mut bytes[..]);
     match rng.random_range(0..14) {
         0 => {
@@ -36,7 +36,7 @@ pub(super) fn at_switch(
             port = if rng.random() { port } else { NOBODY };
         }
         1 => port = NOBODY,
-        2 => port = neighbour.ports[0],
+        2 => port = other_job.ports[0],
         3 => packet.set_key(packet.key() ^ bit(rng)),
         4 => packet.set_epoch(packet.epoch() ^ bit(rng)),
         5 => packet.set_job(packet.job() ^ 1 << rng.random_range(0..16)),
@@ -53,16 +53,16 @@ pub(super) fn at_switch(
         10 => packet.set_op_raw(rng.random_range(3..16)),
         11 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
         12 => {
-            (port, neighbours) = (neighbour.ports[0], true);
-            packet.set_job(neighbour.job);
-            packet.set_key(neighbour.key);
-            packet.set_epoch(neighbour.epoch);
-            packet.set_slot(packet.slot() & (neighbour.slots - 1) as u16);
+            (port, of_other_job) = (other_job.ports[0], true);
+            packet.set_job(other_job.job);
+            packet.set_key(other_job.key);
+            packet.set_epoch(other_job.epoch);
+            packet.set_slot(packet.slot() & (other_job.slots - 1) as u16);
             packet.set_kind_raw(Kind::Data as u8);
         }
         _ => packet.set_flags(Flags(packet.flags().0 ^ Flags::BARE.0)),
     }
-    Forgery { port, bytes, neighbours }
+    Forgery { port, bytes, of_other_job }
 }
 
 /// Makes a forgery for a rank from a packet that the switch sent it.

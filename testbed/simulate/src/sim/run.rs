@@ -400,11 +400,11 @@ impl<'s, 'd> Simulation<'s, 'd> {
     fn intrude(&mut self) {
         let scenario = self.scenario;
         if let Some((switch, port, genuine)) = self.seen_up.clone() {
-            let [job, neighbour] = &self.jobs[switch];
-            let forgery = intruder::at_switch(&mut self.rng, job, neighbour, port, &genuine);
+            let [job, other_job] = &self.jobs[switch];
+            let forgery = intruder::at_switch(&mut self.rng, job, other_job, port, &genuine);
             let target = &mut *self.switches[switch];
             let job = scenario.job.base..scenario.job.base + scenario.job.slots;
-            let watched = if forgery.neighbours { job } else { 0..target.slots() };
+            let watched = if forgery.of_other_job { job } else { 0..target.slots() };
             let before = target.digest(watched.clone());
             let mut out = Vec::new();
             target.process(forgery.port, &forgery.bytes, &mut out);

@@ -70,7 +70,7 @@ pub struct Scenario {
     /// The job as the root knows it, which in a tree stands for all switches in what is the same at all of them.
     pub job: JobSetup,
     /// Another job, on each switch by itself.
-    pub neighbour: JobSetup,
+    pub other_job: JobSetup,
     /// Operations in order of submission.
     pub plans: Vec<OpPlan>,
     /// Submission of operation `op` on rank `rank`, after the start: `submissions[rank][op]`.
@@ -170,7 +170,7 @@ impl Scenario {
             workers: world,
             world,
         };
-        let neighbour = JobSetup {
+        let other_job = JobSetup {
             job: job.job ^ rng.random_range(1..=u16::MAX),
             workers: 2,
             world: 2,
@@ -206,7 +206,7 @@ impl Scenario {
             lane_words,
             numerics: Numerics::Word,
             job,
-            neighbour,
+            other_job,
             plans,
             submissions,
             up,
@@ -239,7 +239,7 @@ impl Scenario {
             workers: world,
             world,
         };
-        let neighbour =
+        let other_job =
             JobSetup { job: 2, base: SWITCH_SLOTS / 2, ports: vec![100, 101], workers: 2, world: 2, ..job };
         Self {
             seed,
@@ -249,7 +249,7 @@ impl Scenario {
             lane_words: lane_words as u32,
             numerics: Numerics::Word,
             job,
-            neighbour,
+            other_job,
             plans,
             submissions: vec![vec![Duration::ZERO]; usize::from(world)],
             up: faults,
@@ -304,7 +304,7 @@ impl Scenario {
                 ..self.job.clone()
             }
         };
-        (0..workers.len()).map(|switch| [job(switch), self.neighbour.clone()]).collect()
+        (0..workers.len()).map(|switch| [job(switch), self.other_job.clone()]).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Simulations in which shares may be left out of sums: queues trim what says that it may be trimmed, at one switch and in
+//! Simulations in which contributions may be left out of sums: queues trim droppable packets, at one switch and in
 //! trees, under everything else that the other simulations do. `SIM_SEED=n` replays one; `SIM_SEEDS=n` changes how many are run.
 
 use netfold_simulate::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
@@ -29,7 +29,7 @@ fn play(seed: u64) -> Report {
 }
 
 #[test]
-fn every_invariant_holds_where_shares_may_be_left_out() {
+fn every_invariant_holds_where_contributions_may_be_left_out() {
     if let Some(seed) = number("SIM_SEED") {
         println!("{:#?}", play(seed));
         return;
@@ -40,7 +40,7 @@ fn every_invariant_holds_where_shares_may_be_left_out() {
     let [results, partial, left_out] = [total(|r| r.results), total(|r| r.partial), total(|r| r.left_out)];
     let closed = total(|r| r.closed);
     println!(
-        "{} simulations: {results} results, of which {partial} lack shares, {left_out} that of the rank, and {closed} of closed slots; \
+        "{} simulations: {results} results, of which {partial} lack contributions, {left_out} that of the rank, and {closed} of closed slots; \
          {} ranks gave up",
         reports.len(),
         total(|r| r.aborted)

@@ -8,7 +8,7 @@ use netfold_wire::{Flags, Kind, Packet};
 
 type Out = Vec<(u16, Vec<u8>)>;
 
-/// A right switch behind a wrong door.
+/// A correct switch behind a faulty packet handler.
 struct Broken<F> {
     switch: ReferenceSwitch,
     fault: F,
@@ -28,11 +28,11 @@ impl<F: FnMut(&mut ReferenceSwitch, u16, &[u8], &mut Out)> SimSwitch for Broken<
     }
 }
 
-/// What the simulator says of a switch with that fault, over some seeds; `None` when it finds nothing.
+/// The simulator's finding for a switch with that fault, over some seeds; `None` when it finds nothing.
 fn verdict<F: FnMut(&mut ReferenceSwitch, u16, &[u8], &mut Out)>(fault: impl Fn() -> F) -> Option<String> {
     (0..60).find_map(|seed| {
         let scenario = Scenario::from_seed(seed);
-        let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
+        let jobs = [scenario.job.clone(), scenario.other_job.clone()];
         let switch = ReferenceSwitch::new(1024, scenario.lane_words, &jobs);
         let mut broken = Broken { switch, fault: fault() };
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| sim::run(scenario, &mut broken)));
@@ -56,8 +56,8 @@ fn nothing_is_found_where_nothing_is_wrong() {
 }
 
 #[test]
-fn a_share_folded_as_another_ranks_is_found() {
-    // Takes resends for those of the next port: one share twice, another not at all.
+fn a_contribution_added_for_another_rank_is_found() {
+    // Takes retransmissions for those of the next port: one contribution twice, another not at all.
     let fault = || {
         |switch: &mut ReferenceSwitch, port: u16, bytes: &[u8], out: &mut Out| {
             let resend =
@@ -119,7 +119,7 @@ fn a_single_set_is_found() {
 }
 
 #[test]
-fn an_open_door_is_found() {
+fn an_unauthenticated_packet_that_is_admitted_is_found() {
     let fault = || {
         |switch: &mut ReferenceSwitch, port: u16, bytes: &[u8], out: &mut Out| {
             switch.process(if port >= 100 { 0 } else { port }, bytes, out);
@@ -130,7 +130,7 @@ fn an_open_door_is_found() {
 
 #[test]
 fn an_early_result_is_found() {
-    // Turns an unfinished share round and says that it is the sum of both ranks of a pair.
+    // Returns an incomplete sum and marks it as that of both ranks of a pair.
     let fault = || {
         |switch: &mut ReferenceSwitch, port: u16, bytes: &[u8], out: &mut Out| {
             let start = out.len();

@@ -9,7 +9,7 @@ use netfold_wire::{Kind, Packet, header};
 
 type Out = Vec<(u16, Vec<u8>)>;
 
-/// A right switch below a parent, behind a wrong door.
+/// A correct switch below a parent, behind a faulty packet handler.
 struct Leaf<F> {
     switch: ReferenceSwitch,
     parent: Option<u16>,
@@ -37,7 +37,7 @@ impl<F: Fault> SimSwitch for Leaf<F> {
     }
 }
 
-/// What the simulator says of leaves with that fault, over some seeds; `None` when it finds nothing.
+/// The simulator's finding for leaves with that fault, over some seeds; `None` when it finds nothing.
 fn verdict<F: Fault>(fault: impl Fn() -> F) -> Option<String> {
     (0..60).find_map(|seed| {
         let scenario = Scenario::tree_from_seed(seed);
@@ -121,7 +121,7 @@ fn a_leaf_that_folds_a_result_instead_of_overwriting_is_found() {
 }
 
 #[test]
-fn a_leaf_that_answers_before_its_parent_is_found() {
+fn a_leaf_that_sends_results_before_its_parent_is_found() {
     // Its own fold goes to the children as if it were the whole sum.
     let fault = || {
         |switch: &mut ReferenceSwitch, parent: u16, port: u16, bytes: &[u8], out: &mut Out| {

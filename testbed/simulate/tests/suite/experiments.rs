@@ -40,7 +40,7 @@ fn number(report: &Report, table: usize, row: usize, column: usize) -> f64 {
 
 /// What the pages conclude holds for another seed, too.
 #[test]
-fn conclusions_do_not_hang_on_the_seed() {
+fn conclusions_do_not_depend_on_the_seed() {
     const SEED: u64 = 2;
     let report = |name: &str| ALL.iter().find(|one| one.name == name).map(|one| (one.run)(SEED));
     let [ecmp, sharing, interleave] = ["ecmp", "sharing", "interleave"]

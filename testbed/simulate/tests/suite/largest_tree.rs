@@ -21,7 +21,7 @@ const CHUNKS: u32 = 2;
 /// One packet in so many is lost.
 const LOST_EVERY: u64 = 9_973;
 
-/// Rank `rank`'s lane: the first counts ranks, the others tell them apart.
+/// Rank `rank`'s lane: the first counts ranks, the others identify them.
 fn lane(rank: u16, chunk: u32, lane: usize) -> i32 {
     if lane == 0 { 1 } else { i32::from(rank).wrapping_mul(lane as i32 * 40_503).wrapping_add(chunk as i32) }
 }

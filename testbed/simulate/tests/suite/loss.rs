@@ -1,5 +1,5 @@
 //! How the protocol bears loss: time and packets against loss and ranks, over links of 50 us each way, kept within
-//! bounds. The bounds are about twice what was measured when they were set; a change that needs more says why.
+//! bounds. The bounds are about twice what was measured when they were set; a change that needs more must explain why.
 
 use std::time::Duration;
 
@@ -67,8 +67,8 @@ fn loss_costs_within_bounds() {
     assert!(broken.is_empty(), "out of bounds (loss, ranks, time, packets): {broken:?}");
 }
 
-/// A path slower than the first time-out (20 ms), on which nothing is lost: the back-off stands until a chunk is answered
-/// that was sent once (RFC 6298 section 5.5), and from then on nothing is sent again.
+/// A path slower than the first time-out (20 ms), on which nothing is lost: the back-off is kept until a chunk is acknowledged
+/// that was sent once (RFC 6298 section 5.5), and from then on nothing is retransmitted.
 #[test]
 fn a_slow_path_is_measured_and_not_flooded() {
     for (one_way_ms, packets_max) in [(15, 1.2), (40, 1.3), (80, 1.4)] {

@@ -1,4 +1,4 @@
-//! Switches whose sums saturate, under simulation: a chunk that left the range is sent again by all ranks or by none, under
+//! Switches whose sums saturate, under simulation: a chunk that left the range is retransmitted by all ranks or by none, under
 //! the slot's next chunk number, and what is delivered is right. `SIM_SEED=n` replays one seed; `SIM_SEEDS=n` changes how
 //! many are run.
 
@@ -123,6 +123,6 @@ fn a_flag_that_one_rank_alone_sees_is_found() {
 
 /// A flag without need costs packets and changes no result.
 #[test]
-fn sending_all_again_is_harmless() {
+fn retransmitting_all_is_harmless() {
     assert_eq!(verdict(None, |flags| flags.with(Flags::SATURATED)), None);
 }

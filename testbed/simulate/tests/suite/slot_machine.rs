@@ -11,7 +11,7 @@ const INTERPRETED_SEEDS: u64 = 40;
 
 fn play(seed: u64) -> Report {
     let scenario = Scenario::from_seed(seed);
-    let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
+    let jobs = [scenario.job.clone(), scenario.other_job.clone()];
     let pipeline = PipelineSwitch::new(scenario.lane_words, &jobs).expect("a generated size");
     let reference = ReferenceSwitch::new(pipeline.slots(), scenario.lane_words, &jobs);
     sim::run(scenario, &mut Lockstep::new(reference, pipeline))
@@ -22,7 +22,7 @@ fn play(seed: u64) -> Report {
 fn the_interpreter_keeps_step() {
     for seed in 0..INTERPRETED_SEEDS {
         let scenario = Scenario::from_seed(seed);
-        let jobs = [scenario.job.clone(), scenario.neighbour.clone()];
+        let jobs = [scenario.job.clone(), scenario.other_job.clone()];
         let pipeline = PipelineSwitch::new(scenario.lane_words, &jobs).expect("a generated size");
         let interpreted = PipelineSwitch::interpreted(scenario.lane_words, &jobs);
         sim::run(scenario, &mut Lockstep::new(interpreted, pipeline));

@@ -55,7 +55,7 @@ impl Reducer for Exchange {
 
 fn train(
     digits: &Digits,
-    config: &Config,
+    config: &TrainConfig,
     world: usize,
     round: fn(&mut [f32]),
 ) -> Vec<(u64, Vec<Evaluation>)> {
@@ -79,8 +79,8 @@ fn train(
     })
 }
 
-fn short() -> Config {
-    Config { epochs: 2, hidden: vec![32], ..Config::default() }
+fn short() -> TrainConfig {
+    TrainConfig { epochs: 2, hidden: vec![32], ..TrainConfig::default() }
 }
 
 /// Keeps 12 bits of the largest value's scale: coarser than bfp16 with 4 workers.
@@ -110,7 +110,7 @@ fn exact_sums_give_the_reference_bit_for_bit() {
 #[test]
 fn rounded_sums_agree_and_another_training_does_not() {
     let digits = Digits::embedded().unwrap();
-    let config = Config { epochs: 12, ..Config::default() };
+    let config = TrainConfig { epochs: 12, ..TrainConfig::default() };
     let want = reference(&digits, &config, 2).unwrap();
     let last = want.last().unwrap();
     assert!(last.test_accuracy > 0.94, "{last:?}");
@@ -123,7 +123,7 @@ fn rounded_sums_agree_and_another_training_does_not() {
     let halved = &train(&digits, &config, 2, |values| values.iter_mut().for_each(|v| *v *= 0.5))[0].1;
     let agreement = Agreement::of(halved, &want).unwrap();
     assert!(!agreement.agrees(), "{agreement:?}");
-    let other = reference(&digits, &Config { seed: 2, ..config }, 2).unwrap();
+    let other = reference(&digits, &TrainConfig { seed: 2, ..config }, 2).unwrap();
     let agreement = Agreement::of(&other, &want).unwrap();
     assert!(!agreement.agrees(), "{agreement:?}");
 }
@@ -132,7 +132,7 @@ fn rounded_sums_agree_and_another_training_does_not() {
 fn a_seed_decides_everything() {
     let digits = Digits::embedded().unwrap();
     assert_eq!(reference(&digits, &short(), 2).unwrap(), reference(&digits, &short(), 2).unwrap());
-    let other = Config { seed: 2, ..short() };
+    let other = TrainConfig { seed: 2, ..short() };
     assert_ne!(reference(&digits, &short(), 2).unwrap(), reference(&digits, &other, 2).unwrap());
 }
 
@@ -155,7 +155,7 @@ fn shards_cover_a_batch_once() {
 #[test]
 fn bad_settings_are_refused() {
     let digits = Digits::embedded().unwrap();
-    let new = |change: fn(&mut Config), ranks, world| {
+    let new = |change: fn(&mut TrainConfig), ranks, world| {
         let mut config = short();
         change(&mut config);
         Trainer::new(&digits, &config, ranks, world).map(|_| ()).unwrap_err()

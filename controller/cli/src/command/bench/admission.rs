@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Builder;
-use netfold_measure::admission::{Config, run};
+use netfold_measure::admission::{AdmissionConfig, run};
 
 use super::Tagged;
 use crate::error::CliError;
@@ -46,7 +46,7 @@ impl Admission {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         let folder = std::env::temp_dir().join(format!("netfold-admission-{}", std::process::id()));
-        let config = Config {
+        let config = AdmissionConfig {
             program,
             folder: folder.clone(),
             workers: self.workers,

@@ -3,7 +3,7 @@
 use clap::Args;
 use netfold::{Builder, Mode, ReduceOp};
 use netfold_control::Congestion;
-use netfold_measure::all_reduce::{AllReduceBench, Config, Row, Transport};
+use netfold_measure::all_reduce::{AllReduceBench, AllReduceConfig, AllReduceRow, Transport};
 
 use super::Tagged;
 use crate::command::joining::{self, Joining};
@@ -105,9 +105,9 @@ impl AllReduce {
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> AllReduceConfig {
         let job = self.job.clone().unwrap_or_else(|| format!("bench-{}", std::process::id()));
-        Config {
+        AllReduceConfig {
             workers: self.workers,
             mode: self.mode,
             op: self.op,
@@ -140,7 +140,7 @@ fn heading(output: &Output) -> Result<(), CliError> {
     ))
 }
 
-fn show(output: &Output, row: &Row) -> Result<(), CliError> {
+fn show(output: &Output, row: &AllReduceRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "all_reduce", row })?;
     output.line(format_args!(
         "{:>12}{:>12}{:>6}{:>7}{:>12.1}{:>12.1}{:>12.1}{:>6.0} %{:>8}{:>9}",

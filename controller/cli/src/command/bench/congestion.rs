@@ -4,7 +4,7 @@ use clap::Args;
 use netfold::Builder;
 use netfold_control::Congestion as Algorithm;
 use netfold_measure::all_reduce::Transport;
-use netfold_measure::congestion::{Config, Row, run};
+use netfold_measure::congestion::{CongestionConfig, CongestionRow, run};
 
 use super::Tagged;
 use crate::error::CliError;
@@ -58,7 +58,7 @@ impl Congestion {
         let mut wrong = 0;
         for transport in &self.transport {
             for bytes in &self.bytes {
-                let config = Config {
+                let config = CongestionConfig {
                     workers: self.workers,
                     transport: *transport,
                     slots: self.slots,
@@ -77,7 +77,7 @@ impl Congestion {
     }
 }
 
-fn show(output: &Output, row: &Row) -> Result<(), CliError> {
+fn show(output: &Output, row: &CongestionRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "congestion", row })?;
     output.line(format_args!(
         "{:<14}{:<10}{:>9}{:>12.1}{:>10.3}{:>19}{:>6.0} %{:>8}{:>9}",

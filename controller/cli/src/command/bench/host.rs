@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netfold::Builder;
-use netfold_measure::host::{self, Config, Row};
+use netfold_measure::host::{self, HostConfig, HostRow};
 use netfold_measure::peers::Peers;
 use netfold_testkit::plot::{Bars, Groups, Plot, svg};
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub(crate) struct Host {
 #[derive(Serialize)]
 struct Spread<'a> {
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a HostRow,
     median_s: f64,
     min_s: f64,
     max_s: f64,
@@ -76,7 +76,7 @@ impl Host {
         }
         let (mut wrong, mut groups): (u64, Groups) = (0, Vec::new());
         for bytes in &self.bytes {
-            let config = Config {
+            let config = HostConfig {
                 ranks: self.ranks,
                 bytes: bytes.0,
                 rounds: self.rounds,
@@ -108,7 +108,7 @@ impl Host {
     }
 }
 
-fn show(output: &Output, config: &Config, rows: &[Row]) -> Result<(), CliError> {
+fn show(output: &Output, config: &HostConfig, rows: &[HostRow]) -> Result<(), CliError> {
     let heading = format!("{} ranks of one host, {} of f32", config.ranks, human(config.bytes));
     output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
     output.line(format_args!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_measure::io::{Backend, Config, IoBenchError, all, named, run};
+use netfold_measure::io::{Backend, IoBenchError, IoConfig, all, named, run};
 
 use super::Tagged;
 use crate::error::CliError;
@@ -34,13 +34,13 @@ pub(crate) struct Io {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     threads: u8,
     /// Turns of switch and forwarder each; medians are reported.
-    #[arg(long, default_value_t = Config::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = IoConfig::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Length of a turn in milliseconds.
-    #[arg(long, default_value_t = Config::default().turn.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = IoConfig::default().turn.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..))]
     turn_ms: u64,
     /// Chunks that each worker has under way, a power of two.
-    #[arg(long, default_value_t = Config::default().window, value_parser = window)]
+    #[arg(long, default_value_t = IoConfig::default().window, value_parser = window)]
     window: u32,
 }
 
@@ -70,7 +70,7 @@ impl Io {
         } else {
             self.names.iter().filter_map(|name| named(name)).collect()
         };
-        let config = Config {
+        let config = IoConfig {
             rounds: self.rounds,
             turn: Duration::from_millis(self.turn_ms),
             window: self.window,

@@ -8,7 +8,7 @@ use clap::Args;
 use netfold::{Builder, Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::vacant_address;
-use netfold_measure::perf::{self, Config, Row, Timing};
+use netfold_measure::perf::{self, PerfConfig, PerfRow, Timing};
 use serde::Serialize;
 
 use super::Tagged;
@@ -203,7 +203,7 @@ impl Perf {
         if rank == 0 {
             self.heading(output, &comm)?;
         }
-        let config = Config {
+        let config = PerfConfig {
             collective,
             dtype: self.datatype,
             op: self.op,
@@ -414,7 +414,7 @@ struct Summary {
     avg_busbw_gbps: f64,
 }
 
-fn show(output: &Output, row: &Row) -> Result<(), CliError> {
+fn show(output: &Output, row: &PerfRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "perf", row })?;
     let timing = |timing: &Timing| {
         let line = timing.line_share.map_or("-".into(), |share| format!("{:.0}", share * 100.0));

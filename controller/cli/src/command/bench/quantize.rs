@@ -1,7 +1,7 @@
 //! `netfold bench quantize`.
 
 use clap::Args;
-use netfold_measure::quantize::{Config, run};
+use netfold_measure::quantize::{QuantizeConfig, run};
 
 use super::Tagged;
 use crate::error::CliError;
@@ -28,7 +28,7 @@ pub(crate) struct Quantize {
     #[arg(long, default_value_t = 1408)]
     payload: u32,
     /// Timed pairs of memcpy and kernel; medians are reported.
-    #[arg(long, default_value_t = Config::default().repetitions as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = QuantizeConfig::default().repetitions as u32, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
 }
 
@@ -37,7 +37,7 @@ impl Quantize {
         if self.payload == 0 || !self.payload.is_multiple_of(4) {
             return Err(CliError::Usage(format!("--payload {} is not a multiple of 4 bytes", self.payload)));
         }
-        let config = Config {
+        let config = QuantizeConfig {
             tensor_bytes: usize::try_from(self.bytes.0).unwrap_or(usize::MAX),
             payload_bytes: self.payload as usize,
             repetitions: self.repetitions as usize,

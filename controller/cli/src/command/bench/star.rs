@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netfold_measure::peers::Peers;
-use netfold_measure::star::{self, Config, Row, StarError};
+use netfold_measure::star::{self, StarConfig, StarError, StarRow};
 use serde::Serialize;
 
 use super::perf::rate;
@@ -65,7 +65,7 @@ pub(crate) struct Star {
 #[derive(Serialize)]
 struct Compared<'a> {
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a StarRow,
     median_s: f64,
     min_s: f64,
     max_s: f64,
@@ -84,7 +84,7 @@ impl Star {
         }
         let mut all = Vec::new();
         for hosts in &self.hosts {
-            let config = Config {
+            let config = StarConfig {
                 hosts: *hosts,
                 rate: (!self.unshaped).then_some(self.rate),
                 bytes: self.bytes.0,
@@ -115,7 +115,7 @@ impl Star {
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
     }
 
-    fn show(&self, output: &Output, config: &Config, rows: &[Row]) -> Result<(), CliError> {
+    fn show(&self, output: &Output, config: &StarConfig, rows: &[StarRow]) -> Result<(), CliError> {
         let links = config.rate.map_or("unshaped".into(), |rate| format!("{} Mbit/s", rate / 1e6));
         let heading = format!("{} hosts, links {links}, {} of f32", config.hosts, human(config.bytes));
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
@@ -164,7 +164,7 @@ impl Star {
 }
 
 /// The best peer's median over this row's.
-fn against(row: &Row, rows: &[Row]) -> Option<f64> {
+fn against(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     let peers = rows.iter().filter(|row| row.system.is_peer()).map(|row| row.spread().0);
     let best = peers.min_by(f64::total_cmp)?;
     (!row.system.is_peer()).then(|| best / row.spread().0)
@@ -177,10 +177,10 @@ const GAP: f64 = 6.0;
 const HEAD: f64 = 44.0;
 
 /// Bars of algbw, one group a star, with the spread of the iterations as a line.
-fn svg(stars: &[(Config, Vec<Row>)]) -> String {
+fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
     let rows: usize = stars.iter().map(|(_, rows)| rows.len()).sum();
     let height = HEAD * stars.len() as f64 + rows as f64 * (BAR + GAP) + 30.0;
-    let rate_of = |row: &Row, time: f64| row.bytes as f64 / time / 1e6;
+    let rate_of = |row: &StarRow, time: f64| row.bytes as f64 / time / 1e6;
     let most =
         stars.iter().flat_map(|(_, rows)| rows).map(|row| rate_of(row, row.spread().1)).fold(1.0, f64::max);
     let scale = (WIDTH - LABEL - 110.0) / most;

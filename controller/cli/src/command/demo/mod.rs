@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_control::{Mode, Numerics};
-use netfold_train::{Config, Digits, Evaluation, Trainer};
+use netfold_train::{Digits, Evaluation, TrainConfig, Trainer};
 
 use crate::error::CliError;
 use crate::event::{Counters, Done, Epoch, Event, Listening};
@@ -116,8 +116,8 @@ impl Demo {
         report.print(output, self.plot.as_deref())
     }
 
-    fn config(&self) -> Config {
-        Config { seed: self.seed, epochs: self.epochs, batch: self.batch, ..Config::default() }
+    fn config(&self) -> TrainConfig {
+        TrainConfig { seed: self.seed, epochs: self.epochs, batch: self.batch, ..TrainConfig::default() }
     }
 
     fn start_switch(

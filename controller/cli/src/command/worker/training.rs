@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use netfold::{Communicator, ReduceOp};
-use netfold_train::{Config, Digits, Reducer, StepError, Trainer};
+use netfold_train::{Digits, Reducer, StepError, TrainConfig, Trainer};
 
 use super::{Work, Worker};
 use crate::error::CliError;
@@ -36,7 +36,8 @@ impl Worker {
     /// the same on all ranks.
     pub(super) fn train(&self, output: &Output, communicator: &mut Communicator) -> Result<Work, CliError> {
         let digits = Digits::embedded()?;
-        let config = Config { seed: self.seed, epochs: self.epochs, batch: self.batch, ..Config::default() };
+        let config =
+            TrainConfig { seed: self.seed, epochs: self.epochs, batch: self.batch, ..TrainConfig::default() };
         let rank = usize::from(self.rank);
         let mut trainer = Trainer::new(&digits, &config, rank..rank + 1, usize::from(self.world))?;
         let mut reducer = Summed { communicator, in_flight: VecDeque::new() };

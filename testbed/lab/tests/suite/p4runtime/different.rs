@@ -1,7 +1,7 @@
 //! Where the two servers differ.
 
-/// Steps that are answered differently, and why. A step that is not here is answered alike; one that is here and is
-/// answered alike fails the test, so that the list stays true.
+/// Steps with different responses, and why. A step that is not here has the same response; one that is here and has
+/// the same response fails the test, so that the list stays true.
 pub(crate) const DIFFERENT: &[(&str, &str)] = &[
     ("capabilities", "bmv2 names an older version of the specification"),
     (
@@ -11,7 +11,7 @@ pub(crate) const DIFFERENT: &[(&str, &str)] = &[
     ("a bid for another device", "bmv2 makes any device that is asked for"),
     (
         "the same bid again",
-        "bmv2 says nothing where nothing has changed; by the specification a repeated bid is answered",
+        "bmv2 sends nothing where nothing has changed; by the specification a repeated bid gets a response",
     ),
     ("write to another device", "bmv2 looks for the primary before it looks for the device"),
     (
@@ -24,7 +24,7 @@ pub(crate) const DIFFERENT: &[(&str, &str)] = &[
     ("insert with a value too large", "bmv2 has INVALID_ARGUMENT where the specification has OUT_OF_RANGE"),
     ("insert with no bytes", "bmv2 reads no bytes as 0; the specification refuses them"),
     ("insert with a field that is not there", "bmv2 has no NOT_FOUND for what the P4Info lacks"),
-    ("insert with a priority below 0", "bmv2 finds out too late for a reason"),
+    ("insert with a priority below 0", "bmv2 detects it too late for a reason"),
     (
         "insert with an argument too large",
         "bmv2 has INVALID_ARGUMENT where the specification has OUT_OF_RANGE",
@@ -51,12 +51,12 @@ pub(crate) const DIFFERENT: &[(&str, &str)] = &[
     ("read a register", "bmv2 has no registers over P4Runtime"),
     ("read digests", "bmv2 reads one digest at a time; all of none is nothing"),
     ("read value sets", "bmv2 has no value sets over P4Runtime; all of none is nothing"),
-    ("a packet of a backup", "bmv2 drops it without a word, unless it is told to say so"),
-    ("a packet with metadata", "bmv2 drops it without a word, unless it is told to say so"),
+    ("a packet of a backup", "bmv2 drops it silently, unless configured to report it"),
+    ("a packet with metadata", "bmv2 drops it silently, unless configured to report it"),
     ("an acknowledgement of no digest", "bmv2 ignores it"),
     (
         "the primary leaves",
-        "bmv2 makes the next best the primary; by the specification nobody follows below the highest id ever",
+        "bmv2 makes the next best the primary; by the specification no client below the highest id ever follows",
     ),
     ("the backup writes", "bmv2 has made it the primary"),
     ("its write", "bmv2 has the entry that the backup wrote"),

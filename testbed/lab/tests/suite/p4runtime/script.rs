@@ -1,4 +1,4 @@
-//! What is asked of both servers. Every step is written down as text that says nothing of how a server words things.
+//! The requests to both servers. The outcome of every step is text that does not depend on a server's wording.
 
 use std::time::Duration;
 
@@ -28,27 +28,27 @@ pub(crate) struct Target<'a> {
     pub(crate) config: Vec<u8>,
 }
 
-/// The steps' names and what was answered.
-pub(crate) type Answers = Vec<(String, String)>;
+/// The steps' names and responses.
+pub(crate) type Responses = Vec<(String, String)>;
 
-pub(crate) fn run(target: &Target<'_>) -> Answers {
-    let mut answers = Answers::new();
+pub(crate) fn run(target: &Target<'_>) -> Responses {
+    let mut responses = Responses::new();
     let mut client = (target.connect)();
-    before_a_pipeline(&mut client, &mut answers);
+    before_a_pipeline(&mut client, &mut responses);
     let mut backup = (target.connect)();
-    arbitration(target, &mut client, &mut backup, &mut answers);
-    pipeline(target, &mut client, &mut backup, &mut answers);
-    entries(&mut client, &mut answers);
-    wrong_entries(&mut client, &mut answers);
-    defaults(&mut client, &mut answers);
-    batches(&mut client, &mut answers);
-    groups(&mut client, &mut answers);
-    cells(&mut client, &mut answers);
-    packets(&mut client, &mut backup, &mut answers);
-    again(target, &mut client, &mut answers);
-    departure(client, &mut backup, &mut answers);
-    wrong_pushes(target, &mut backup, &mut answers);
-    answers
+    arbitration(target, &mut client, &mut backup, &mut responses);
+    pipeline(target, &mut client, &mut backup, &mut responses);
+    entries(&mut client, &mut responses);
+    wrong_entries(&mut client, &mut responses);
+    defaults(&mut client, &mut responses);
+    batches(&mut client, &mut responses);
+    groups(&mut client, &mut responses);
+    cells(&mut client, &mut responses);
+    packets(&mut client, &mut backup, &mut responses);
+    again(target, &mut client, &mut responses);
+    departure(client, &mut backup, &mut responses);
+    wrong_pushes(target, &mut backup, &mut responses);
+    responses
 }
 
 /// A call's outcome: its code, and those of its updates where there are any.
@@ -76,7 +76,7 @@ fn found(read: Result<Vec<EntityKind>, Status>) -> String {
 }
 
 /// A message of the stream.
-fn heard(message: Option<Result<StreamResponse, Status>>) -> String {
+fn received(message: Option<Result<StreamResponse, Status>>) -> String {
     match message {
         None => "silence".into(),
         Some(Err(status)) => format!("the end, {}", outcome::<()>(Err(status))),
@@ -99,9 +99,9 @@ fn write(client: &mut Client, kind: UpdateType, entity: EntityKind) -> String {
 }
 
 macro_rules! step {
-    ($answers:expr, $name:expr, $answer:expr) => {{
-        let answer: String = $answer;
-        $answers.push((String::from($name), answer));
+    ($responses:expr, $name:expr, $response:expr) => {{
+        let response: String = $response;
+        $responses.push((String::from($name), response));
     }};
 }
 
@@ -116,56 +116,60 @@ fn admit(port: u16) -> v1::TableEntry {
     }
 }
 
-fn before_a_pipeline(client: &mut Client, answers: &mut Answers) {
+fn before_a_pipeline(client: &mut Client, responses: &mut Responses) {
     let version: Result<v1::CapabilitiesResponse, _> =
         client.unary("/p4.v1.P4Runtime/Capabilities", v1::CapabilitiesRequest {});
-    step!(answers, "capabilities", version.unwrap().p4runtime_api_version);
-    step!(answers, "another service", {
+    step!(responses, "capabilities", version.unwrap().p4runtime_api_version);
+    step!(responses, "another service", {
         let done: Result<v1::CapabilitiesResponse, _> =
             client.unary("/some.other.Service/Call", v1::CapabilitiesRequest {});
         outcome(done)
     });
-    step!(answers, "write without a stream", write(client, INSERT, EntityKind::TableEntry(admit(1))));
-    step!(answers, "read without a pipeline", found(client.read(vec![any_entry(0)])));
+    step!(responses, "write without a stream", write(client, INSERT, EntityKind::TableEntry(admit(1))));
+    step!(responses, "read without a pipeline", found(client.read(vec![any_entry(0)])));
 }
 
-fn arbitration(target: &Target<'_>, client: &mut Client, backup: &mut Client, answers: &mut Answers) {
+fn arbitration(target: &Target<'_>, client: &mut Client, backup: &mut Client, responses: &mut Responses) {
     client.offer(10);
-    step!(answers, "first bid", heard(client.hear_within(QUIET)));
+    step!(responses, "first bid", received(client.hear_within(QUIET)));
     backup.offer(5);
-    step!(answers, "lower bid", heard(backup.hear_within(QUIET)));
-    step!(answers, "the primary hears nothing of a lower bid", heard(client.hear_within(QUIET)));
+    step!(responses, "lower bid", received(backup.hear_within(QUIET)));
+    step!(responses, "the primary is not notified of a lower bid", received(client.hear_within(QUIET)));
     let mut third = (target.connect)();
     third.offer(10);
-    step!(answers, "an id that is taken", heard(third.hear_within(QUIET)));
+    step!(responses, "an id that is taken", received(third.hear_within(QUIET)));
     let mut third = (target.connect)();
     third.say(StreamRequest::Arbitration(v1::MasterArbitrationUpdate {
         device_id: 7,
         election_id: Some(1.into()),
         ..Default::default()
     }));
-    step!(answers, "a bid for another device", heard(third.hear_within(QUIET)));
+    step!(responses, "a bid for another device", received(third.hear_within(QUIET)));
     client.offer(10);
-    step!(answers, "the same bid again", heard(client.hear_within(QUIET)));
-    step!(answers, "write without a pipeline", write(client, INSERT, EntityKind::TableEntry(admit(1))));
-    step!(answers, "write of a backup", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
+    step!(responses, "the same bid again", received(client.hear_within(QUIET)));
+    step!(responses, "write without a pipeline", write(client, INSERT, EntityKind::TableEntry(admit(1))));
+    step!(responses, "write of a backup", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     let mut request = client.request(Vec::new());
     request.device_id = 7;
-    step!(answers, "write to another device", outcome(client.send(request)));
+    step!(responses, "write to another device", outcome(client.send(request)));
     let mut request = client.request(Vec::new());
     request.election_id = None;
-    step!(answers, "write without an id", outcome(client.send(request)));
+    step!(responses, "write without an id", outcome(client.send(request)));
 }
 
-fn pipeline(target: &Target<'_>, client: &mut Client, backup: &mut Client, answers: &mut Answers) {
+fn pipeline(target: &Target<'_>, client: &mut Client, backup: &mut Client, responses: &mut Responses) {
     let config = || v1::ForwardingPipelineConfig {
         p4info: Some(p4info(&small()).unwrap()),
         p4_device_config: target.config.clone(),
         cookie: Some(v1::Cookie { cookie: 77 }),
     };
-    step!(answers, "push by a backup", outcome(backup.set(PipelineAction::VerifyAndCommit, Some(config()))));
-    step!(answers, "verify", outcome(client.set(PipelineAction::Verify, Some(config()))));
-    step!(answers, "push", outcome(client.set(PipelineAction::VerifyAndCommit, Some(config()))));
+    step!(
+        responses,
+        "push by a backup",
+        outcome(backup.set(PipelineAction::VerifyAndCommit, Some(config())))
+    );
+    step!(responses, "verify", outcome(client.set(PipelineAction::Verify, Some(config()))));
+    step!(responses, "push", outcome(client.set(PipelineAction::VerifyAndCommit, Some(config()))));
     for kind in [
         ResponseType::All,
         ResponseType::CookieOnly,
@@ -179,61 +183,61 @@ fn pipeline(target: &Target<'_>, client: &mut Client, backup: &mut Client, answe
             let none = got.p4_device_config.is_empty();
             format!("p4info {same:?}, config {device}, none {none}, {:?}", got.cookie)
         });
-        step!(answers, format!("get {kind:?}"), format!("{text:?}"));
+        step!(responses, format!("get {kind:?}"), format!("{text:?}"));
     }
 }
 
 /// Last, since bmv2 takes a push without a config for a new pipeline, and takes no other after a broken one.
-fn wrong_pushes(target: &Target<'_>, client: &mut Client, answers: &mut Answers) {
+fn wrong_pushes(target: &Target<'_>, client: &mut Client, responses: &mut Responses) {
     let config = || v1::ForwardingPipelineConfig {
         p4info: Some(p4info(&small()).unwrap()),
         p4_device_config: target.config.clone(),
         cookie: Some(v1::Cookie { cookie: 77 }),
     };
     step!(
-        answers,
+        responses,
         "push without an action",
         outcome(client.set(PipelineAction::Unspecified, Some(config())))
     );
-    step!(answers, "push without a config", outcome(client.set(PipelineAction::VerifyAndCommit, None)));
-    step!(answers, "commit of nothing", outcome(client.set(PipelineAction::Commit, None)));
+    step!(responses, "push without a config", outcome(client.set(PipelineAction::VerifyAndCommit, None)));
+    step!(responses, "commit of nothing", outcome(client.set(PipelineAction::Commit, None)));
     let broken = v1::ForwardingPipelineConfig { p4_device_config: b"{".to_vec(), ..config() };
     step!(
-        answers,
+        responses,
         "push of a broken config",
         outcome(client.set(PipelineAction::VerifyAndCommit, Some(broken)))
     );
 }
 
-fn entries(client: &mut Client, answers: &mut Answers) {
+fn entries(client: &mut Client, responses: &mut Responses) {
     let one = || EntityKind::TableEntry(admit(1));
-    step!(answers, "insert", write(client, INSERT, one()));
-    step!(answers, "insert again", write(client, INSERT, one()));
-    step!(answers, "insert with another priority", {
+    step!(responses, "insert", write(client, INSERT, one()));
+    step!(responses, "insert again", write(client, INSERT, one()));
+    step!(responses, "insert with another priority", {
         write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { priority: 71, ..admit(1) }))
     });
-    step!(answers, "insert with metadata", {
+    step!(responses, "insert with metadata", {
         write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { metadata: vec![1, 2], ..admit(2) }))
     });
-    step!(answers, "read all", found(client.read(vec![any_entry(0)])));
-    step!(answers, "read the table", found(client.read(vec![any_entry(table_id(1))])));
+    step!(responses, "read all", found(client.read(vec![any_entry(0)])));
+    step!(responses, "read the table", found(client.read(vec![any_entry(table_id(1))])));
     let key = || v1::TableEntry { action: None, ..admit(1) };
-    step!(answers, "read one", found(client.read(vec![EntityKind::TableEntry(key())])));
-    step!(answers, "read none", {
+    step!(responses, "read one", found(client.read(vec![EntityKind::TableEntry(key())])));
+    step!(responses, "read none", {
         found(client.read(vec![EntityKind::TableEntry(v1::TableEntry { priority: 5, ..key() })]))
     });
-    step!(answers, "read of a table that is not there", found(client.read(vec![any_entry(0x0200_0077)])));
-    step!(answers, "read with a priority", {
+    step!(responses, "read of a table that is not there", found(client.read(vec![any_entry(0x0200_0077)])));
+    step!(responses, "read with a priority", {
         let pattern = v1::TableEntry { table_id: table_id(1), priority: 71, ..v1::TableEntry::default() };
         found(client.read(vec![EntityKind::TableEntry(pattern)]))
     });
-    step!(answers, "modify", write(client, MODIFY, one()));
-    step!(answers, "modify what is not there", write(client, MODIFY, EntityKind::TableEntry(admit(9))));
-    step!(answers, "modify without an action", write(client, MODIFY, EntityKind::TableEntry(key())));
-    step!(answers, "delete by the key", write(client, DELETE, EntityKind::TableEntry(key())));
-    step!(answers, "delete again", write(client, DELETE, EntityKind::TableEntry(key())));
-    step!(answers, "read what is left", found(client.read(vec![any_entry(0)])));
-    step!(answers, "empty pattern", {
+    step!(responses, "modify", write(client, MODIFY, one()));
+    step!(responses, "modify what is not there", write(client, MODIFY, EntityKind::TableEntry(admit(9))));
+    step!(responses, "modify without an action", write(client, MODIFY, EntityKind::TableEntry(key())));
+    step!(responses, "delete by the key", write(client, DELETE, EntityKind::TableEntry(key())));
+    step!(responses, "delete again", write(client, DELETE, EntityKind::TableEntry(key())));
+    step!(responses, "read what is left", found(client.read(vec![any_entry(0)])));
+    step!(responses, "empty pattern", {
         let request =
             v1::ReadRequest { device_id: 1, entities: vec![v1::Entity::default()], ..Default::default() };
         outcome(client.unary::<_, v1::ReadResponse>("/p4.v1.P4Runtime/Read", request))
@@ -251,7 +255,7 @@ fn ternary(value: &[u8], mask: &[u8]) -> Option<FieldMatchType> {
     Some(FieldMatchType::Ternary(Ternary { value: value.to_vec(), mask: mask.to_vec() }))
 }
 
-fn wrong_entries(client: &mut Client, answers: &mut Answers) {
+fn wrong_entries(client: &mut Client, responses: &mut Responses) {
     type Change = fn(&mut v1::TableEntry);
     let changes: [(&str, Change); 19] = [
         ("long bytes that fit", |e| {
@@ -284,14 +288,14 @@ fn wrong_entries(client: &mut Client, answers: &mut Answers) {
         }),
     ];
     for (name, change) in changes {
-        step!(answers, format!("insert with {name}"), write(client, INSERT, changed(change)));
+        step!(responses, format!("insert with {name}"), write(client, INSERT, changed(change)));
     }
-    step!(answers, "what the wrong entries left", found(client.read(vec![any_entry(0)])));
-    step!(answers, "delete the long one", write(client, DELETE, changed(|_| {})));
-    step!(answers, "an update without an entity", {
+    step!(responses, "what the wrong entries left", found(client.read(vec![any_entry(0)])));
+    step!(responses, "delete the long one", write(client, DELETE, changed(|_| {})));
+    step!(responses, "an update without an entity", {
         outcome(client.write(vec![Update { r#type: INSERT as i32, entity: None }]))
     });
-    step!(answers, "an update without a type", {
+    step!(responses, "an update without a type", {
         outcome(
             client.write(vec![Update { r#type: 0, entity: Some(EntityKind::TableEntry(admit(3)).into()) }]),
         )
@@ -305,36 +309,36 @@ fn action(entry: &mut v1::TableEntry) -> &mut v1::Action {
     }
 }
 
-fn defaults(client: &mut Client, answers: &mut Answers) {
+fn defaults(client: &mut Client, responses: &mut Responses) {
     let default =
         || v1::TableEntry { table_id: table_id(1), is_default_action: true, ..v1::TableEntry::default() };
-    step!(answers, "read the default entry", found(client.read(vec![EntityKind::TableEntry(default())])));
-    step!(answers, "insert a default entry", {
+    step!(responses, "read the default entry", found(client.read(vec![EntityKind::TableEntry(default())])));
+    step!(responses, "insert a default entry", {
         write(client, INSERT, EntityKind::TableEntry(v1::TableEntry { action: admit(1).action, ..default() }))
     });
-    step!(answers, "modify a constant default entry", {
+    step!(responses, "modify a constant default entry", {
         write(client, MODIFY, EntityKind::TableEntry(v1::TableEntry { action: admit(1).action, ..default() }))
     });
-    step!(answers, "delete a default entry", write(client, DELETE, EntityKind::TableEntry(default())));
+    step!(responses, "delete a default entry", write(client, DELETE, EntityKind::TableEntry(default())));
 }
 
-fn batches(client: &mut Client, answers: &mut Answers) {
+fn batches(client: &mut Client, responses: &mut Responses) {
     let put = |kind, port| update(kind, EntityKind::TableEntry(admit(port)));
-    step!(answers, "batch with failures", {
+    step!(responses, "batch with failures", {
         outcome(client.write(vec![put(INSERT, 20), put(INSERT, 20), put(DELETE, 21), put(INSERT, 22)]))
     });
-    step!(answers, "an empty batch", outcome(client.write(Vec::new())));
-    step!(answers, "what the batch left", found(client.read(vec![any_entry(0)])));
+    step!(responses, "an empty batch", outcome(client.write(Vec::new())));
+    step!(responses, "what the batch left", found(client.read(vec![any_entry(0)])));
     for atomicity in [Atomicity::RollbackOnError, Atomicity::DataplaneAtomic] {
         let mut request = client.request(vec![put(INSERT, 30), put(DELETE, 31)]);
         request.atomicity = atomicity as i32;
-        step!(answers, format!("batch, {atomicity:?}"), outcome(client.send(request)));
+        step!(responses, format!("batch, {atomicity:?}"), outcome(client.send(request)));
     }
-    step!(answers, "the table is full", {
+    step!(responses, "the table is full", {
         let many = (40..60).map(|port| put(INSERT, port)).collect();
         outcome(client.write(many))
     });
-    step!(answers, "delete all", {
+    step!(responses, "delete all", {
         let all = client.read(vec![any_entry(0)]).unwrap();
         outcome(client.write(all.into_iter().map(|entity| update(DELETE, entity)).collect()))
     });
@@ -356,18 +360,18 @@ fn replication(kind: Replication) -> EntityKind {
     EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type: Some(kind) })
 }
 
-fn groups(client: &mut Client, answers: &mut Answers) {
-    step!(answers, "insert a group", write(client, INSERT, group(5, &[(1, 1), (2, 1)])));
-    step!(answers, "insert a group again", write(client, INSERT, group(5, &[(1, 1)])));
-    step!(answers, "read groups", found(client.read(vec![group(0, &[])])));
-    step!(answers, "modify a group", write(client, MODIFY, group(5, &[(2, 1), (3, 2)])));
-    step!(answers, "read one group", found(client.read(vec![group(5, &[])])));
-    step!(answers, "read no group", found(client.read(vec![group(6, &[])])));
-    step!(answers, "modify no group", write(client, MODIFY, group(6, &[(1, 1)])));
-    step!(answers, "insert group 0", write(client, INSERT, group(0, &[(1, 1)])));
-    step!(answers, "a replica twice", write(client, INSERT, group(7, &[(1, 1), (1, 1)])));
-    step!(answers, "port 0 by its number", write(client, INSERT, group(8, &[(0, 1)])));
-    step!(answers, "port by its bytes", {
+fn groups(client: &mut Client, responses: &mut Responses) {
+    step!(responses, "insert a group", write(client, INSERT, group(5, &[(1, 1), (2, 1)])));
+    step!(responses, "insert a group again", write(client, INSERT, group(5, &[(1, 1)])));
+    step!(responses, "read groups", found(client.read(vec![group(0, &[])])));
+    step!(responses, "modify a group", write(client, MODIFY, group(5, &[(2, 1), (3, 2)])));
+    step!(responses, "read one group", found(client.read(vec![group(5, &[])])));
+    step!(responses, "read no group", found(client.read(vec![group(6, &[])])));
+    step!(responses, "modify no group", write(client, MODIFY, group(6, &[(1, 1)])));
+    step!(responses, "insert group 0", write(client, INSERT, group(0, &[(1, 1)])));
+    step!(responses, "a replica twice", write(client, INSERT, group(7, &[(1, 1), (1, 1)])));
+    step!(responses, "port 0 by its number", write(client, INSERT, group(8, &[(0, 1)])));
+    step!(responses, "port by its bytes", {
         let replica = v1::Replica { port_kind: Some(PortKind::Port(vec![0, 4])), instance: 1 };
         write(
             client,
@@ -379,15 +383,15 @@ fn groups(client: &mut Client, answers: &mut Answers) {
             })),
         )
     });
-    step!(answers, "read it back", found(client.read(vec![group(9, &[])])));
-    step!(answers, "a group's metadata", {
+    step!(responses, "read it back", found(client.read(vec![group(9, &[])])));
+    step!(responses, "a group's metadata", {
         let entry =
             v1::MulticastGroupEntry { multicast_group_id: 10, metadata: vec![1], ..Default::default() };
         let done = write(client, INSERT, replication(Replication::MulticastGroupEntry(entry)));
         format!("{done}, {}", found(client.read(vec![group(10, &[])])))
     });
     for id in [5, 7, 8, 9, 10, 5] {
-        step!(answers, format!("delete group {id}"), write(client, DELETE, group(id, &[])));
+        step!(responses, format!("delete group {id}"), write(client, DELETE, group(id, &[])));
     }
     let session = |id| {
         replication(Replication::CloneSessionEntry(v1::CloneSessionEntry {
@@ -395,8 +399,8 @@ fn groups(client: &mut Client, answers: &mut Answers) {
             ..Default::default()
         }))
     };
-    step!(answers, "insert a clone session", write(client, INSERT, session(1)));
-    step!(answers, "read clone sessions", found(client.read(vec![session(0)])));
+    step!(responses, "insert a clone session", write(client, INSERT, session(1)));
+    step!(responses, "read clone sessions", found(client.read(vec![session(0)])));
 }
 
 fn counter(id: u32, index: Option<i64>, packets: Option<i64>) -> EntityKind {
@@ -408,19 +412,19 @@ fn counter(id: u32, index: Option<i64>, packets: Option<i64>) -> EntityKind {
     })
 }
 
-fn cells(client: &mut Client, answers: &mut Answers) {
+fn cells(client: &mut Client, responses: &mut Responses) {
     let id = counter_id(allreduce::id::ANSWERS);
-    step!(answers, "write a cell", write(client, MODIFY, counter(id, Some(1), Some(9))));
-    step!(answers, "read a cell", found(client.read(vec![counter(id, Some(1), None)])));
-    step!(answers, "read all cells of a counter", found(client.read(vec![counter(id, None, None)])));
-    step!(answers, "write all cells", write(client, MODIFY, counter(id, None, Some(3))));
-    step!(answers, "insert a cell", write(client, INSERT, counter(id, Some(1), Some(9))));
-    step!(answers, "delete a cell", write(client, DELETE, counter(id, Some(1), Some(9))));
-    step!(answers, "a cell behind the end", write(client, MODIFY, counter(id, Some(2), Some(9))));
-    step!(answers, "a cell before the start", write(client, MODIFY, counter(id, Some(-1), Some(9))));
-    step!(answers, "read a cell behind the end", found(client.read(vec![counter(id, Some(2), None)])));
+    step!(responses, "write a cell", write(client, MODIFY, counter(id, Some(1), Some(9))));
+    step!(responses, "read a cell", found(client.read(vec![counter(id, Some(1), None)])));
+    step!(responses, "read all cells of a counter", found(client.read(vec![counter(id, None, None)])));
+    step!(responses, "write all cells", write(client, MODIFY, counter(id, None, Some(3))));
+    step!(responses, "insert a cell", write(client, INSERT, counter(id, Some(1), Some(9))));
+    step!(responses, "delete a cell", write(client, DELETE, counter(id, Some(1), Some(9))));
+    step!(responses, "a cell behind the end", write(client, MODIFY, counter(id, Some(2), Some(9))));
+    step!(responses, "a cell before the start", write(client, MODIFY, counter(id, Some(-1), Some(9))));
+    step!(responses, "read a cell behind the end", found(client.read(vec![counter(id, Some(2), None)])));
     step!(
-        answers,
+        responses,
         "a counter that is not there",
         write(client, MODIFY, counter(0x1200_0077, Some(0), Some(1)))
     );
@@ -431,65 +435,65 @@ fn cells(client: &mut Client, answers: &mut Answers) {
             data: data.map(|byte| v1::P4Data { data: Some(v1::Data::Bitstring(vec![byte])) }),
         })
     };
-    step!(answers, "write a register", write(client, MODIFY, register(Some(3))));
-    step!(answers, "read a register", found(client.read(vec![register(None)])));
+    step!(responses, "write a register", write(client, MODIFY, register(Some(3))));
+    step!(responses, "read a register", found(client.read(vec![register(None)])));
     step!(
-        answers,
+        responses,
         "read meters",
         found(client.read(vec![EntityKind::MeterEntry(v1::MeterEntry::default())]))
     );
     step!(
-        answers,
+        responses,
         "read digests",
         found(client.read(vec![EntityKind::DigestEntry(v1::DigestEntry::default())]))
     );
-    step!(answers, "read value sets", {
+    step!(responses, "read value sets", {
         found(client.read(vec![EntityKind::ValueSetEntry(v1::ValueSetEntry::default())]))
     });
 }
 
-fn packets(client: &mut Client, backup: &mut Client, answers: &mut Answers) {
+fn packets(client: &mut Client, backup: &mut Client, responses: &mut Responses) {
     let send = |client: &mut Client, packet: v1::PacketOut| {
         client.say(StreamRequest::Packet(packet));
-        heard(client.hear_within(QUIET))
+        received(client.hear_within(QUIET))
     };
     let out = |chunk| v1::PacketOut { payload: advance(0, chunk, 7), metadata: Vec::new() };
-    step!(answers, "a packet that nothing admits", send(client, out(3)));
-    step!(answers, "admit the controller", write(client, INSERT, EntityKind::TableEntry(admit(510))));
-    step!(answers, "a packet out and in", send(client, out(9)));
-    step!(answers, "a packet out and in again", send(client, out(4)));
-    step!(answers, "a packet of a backup", send(backup, out(5)));
-    step!(answers, "a packet with metadata", {
+    step!(responses, "a packet that nothing admits", send(client, out(3)));
+    step!(responses, "admit the controller", write(client, INSERT, EntityKind::TableEntry(admit(510))));
+    step!(responses, "a packet out and in", send(client, out(9)));
+    step!(responses, "a packet out and in again", send(client, out(4)));
+    step!(responses, "a packet of a backup", send(backup, out(5)));
+    step!(responses, "a packet with metadata", {
         let metadata = vec![v1::PacketMetadata { metadata_id: 1, value: vec![1] }];
         send(client, v1::PacketOut { metadata, ..out(6) })
     });
-    step!(answers, "an empty packet", send(client, v1::PacketOut::default()));
-    step!(answers, "an acknowledgement of no digest", {
+    step!(responses, "an empty packet", send(client, v1::PacketOut::default()));
+    step!(responses, "an acknowledgement of no digest", {
         client.say(StreamRequest::DigestAck(v1::DigestListAck { digest_id: 0x1700_0001, list_id: 1 }));
-        heard(client.hear_within(QUIET))
+        received(client.hear_within(QUIET))
     });
 }
 
-fn again(target: &Target<'_>, client: &mut Client, answers: &mut Answers) {
+fn again(target: &Target<'_>, client: &mut Client, responses: &mut Responses) {
     let config = v1::ForwardingPipelineConfig {
         p4info: Some(p4info(&small()).unwrap()),
         p4_device_config: target.config.clone(),
         cookie: None,
     };
-    step!(answers, "push again", outcome(client.set(PipelineAction::VerifyAndCommit, Some(config))));
-    step!(answers, "entries after it", found(client.read(vec![any_entry(0)])));
+    step!(responses, "push again", outcome(client.set(PipelineAction::VerifyAndCommit, Some(config))));
+    step!(responses, "entries after it", found(client.read(vec![any_entry(0)])));
     step!(
-        answers,
+        responses,
         "the cookie after it",
         format!("{:?}", client.get(ResponseType::CookieOnly).map(|c| c.cookie))
     );
 }
 
-fn departure(client: Client, backup: &mut Client, answers: &mut Answers) {
+fn departure(client: Client, backup: &mut Client, responses: &mut Responses) {
     drop(client);
-    step!(answers, "the primary leaves", heard(backup.hear_within(QUIET)));
-    step!(answers, "the backup writes", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
+    step!(responses, "the primary leaves", received(backup.hear_within(QUIET)));
+    step!(responses, "the backup writes", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     backup.offer(11);
-    step!(answers, "a higher bid", heard(backup.hear_within(QUIET)));
-    step!(answers, "its write", write(backup, DELETE, EntityKind::TableEntry(admit(1))));
+    step!(responses, "a higher bid", received(backup.hear_within(QUIET)));
+    step!(responses, "its write", write(backup, DELETE, EntityKind::TableEntry(admit(1))));
 }
