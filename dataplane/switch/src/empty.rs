@@ -1,4 +1,4 @@
-//! No program: what a switch runs before it is given one.
+//! No program: the pipeline of a switch before its controller sets one.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub struct EmptyPipeline {
 }
 
 impl EmptyPipeline {
-    /// Nothing, on a data path that is to take packets of up to `lane_words` 32-bit words later.
+    /// An empty pipeline, on a data path whose later pipelines take packets of up to `lane_words` 32-bit words.
     pub const fn new(lane_words: u32) -> Self {
         let info = PipelineInfo {
             name: Cow::Borrowed("none"),

@@ -1,4 +1,4 @@
-//! Any valid program as a pipeline: by the generated fast path where there is one, else by the interpreter.
+//! Any valid program as a pipeline: the generated one if it exists, otherwise the interpreter.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use netfold_p4::ir::{Program, RegisterKind};
 use crate::pipeline::generated;
 use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict};
 
-/// What runs a program.
+/// The engine that runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// Rust that was generated from this very program when the switch was built.
+    /// Rust that was generated from this program when the switch was built.
     Generated,
     /// The interpreter of `netfold-p4`.
     Interpreter,
 }
 
-/// The pipeline for a program, empty and zeroed, and what runs it. The fast path is chosen by the program's
-/// fingerprint, so the least difference leaves it to the interpreter.
+/// The pipeline for a program, empty and zeroed, and its engine. A generated pipeline is selected by the program's
+/// fingerprint, so a program with any difference is interpreted.
 ///
 /// # Errors
 ///
@@ -90,8 +90,8 @@ impl Pipeline for InterpretedPipeline {
                 let Some(arrived) = data.get(..len) else { return Verdict::DROP };
                 let outcome = self.interpreter.process(packet.port.0, arrived);
                 match data.get_mut(..outcome.bytes.len()) {
-                    Some(place) if outcome.send != Send::Drop => {
-                        place.copy_from_slice(&outcome.bytes);
+                    Some(target) if outcome.send != Send::Drop => {
+                        target.copy_from_slice(&outcome.bytes);
                         Verdict { send: outcome.send, len: outcome.bytes.len() as u32 }
                     }
                     _ => Verdict::DROP,
@@ -104,7 +104,7 @@ impl Pipeline for InterpretedPipeline {
     fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize {
         let bytes = self.interpreter.egress(instance, queue_depth, frame);
         match frame.get_mut(..bytes.len()) {
-            Some(place) => place.copy_from_slice(&bytes),
+            Some(target) => target.copy_from_slice(&bytes),
             None => return 0,
         }
         bytes.len()
@@ -135,6 +135,6 @@ impl Pipeline for InterpretedPipeline {
         entry.map(|cells| out.extend_from_slice(cells)).is_some()
     }
 
-    /// The interpreter has one build: nothing changes.
+    /// No effect: the interpreter has one build.
     fn set_simd(&mut self, _level: SimdLevel) {}
 }

@@ -1,13 +1,13 @@
 //! The software switch: it runs the pipeline that `netfold-p4` generates, over any packet I/O backend.
 //!
-//! - [`pipeline`]: the generated fast paths, one for each payload size, and the [`Pipeline`] trait they implement.
-//! - [`interpreted`]: any other valid program, by the interpreter.
-//! - [`empty`]: no program at all, for a switch that is to be given one.
-//! - [`queue`]: queues in front of the ports, for a switch that has any: priorities, shares, marks, trimming, rates.
-//! - [`switch`]: the loop that receives bursts, runs the pipeline, multiplies what is multicast and sends; and the
+//! - [`pipeline`]: the generated pipelines, which implement the trait [`Pipeline`].
+//! - [`interpreted`]: any other valid program, run by the interpreter.
+//! - [`empty`]: no program, for a switch whose controller sets one later.
+//! - [`queue`]: optional queues in front of the ports: priorities, weights, marks, trimming, rates.
+//! - [`switch`]: the loop that receives bursts, runs the pipeline, replicates multicast packets and sends; and the
 //!   handle by which a control plane on another thread changes tables, groups and ports between bursts.
 //!
-//! One thread runs a switch. Per packet it neither allocates, locks nor makes a system call of its own.
+//! One thread runs a switch. Per packet it neither allocates, locks nor makes a system call.
 
 pub mod empty;
 pub mod interpreted;

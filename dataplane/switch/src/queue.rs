@@ -1,16 +1,16 @@
-//! Queues between the pipeline and the ports: which packet leaves when, which is marked, cut short or dropped.
+//! Queues between the pipeline and the ports: scheduling, marking, trimming and dropping of packets.
 //!
-//! A port has up to [`QUEUES_MAX`] queues, to which the header's classes are mapped, and one for control packets that goes before
-//! them. In the order in which a packet meets them:
+//! A port has up to [`QUEUES_MAX`] queues, to which the header's classes are mapped, and one for control packets that precedes
+//! them. In the order in which a packet passes them:
 //!
 //! 1. *Trimming.* Where a queue holds more than its threshold, data that may be dropped is cut to its header and joins the control
-//!    queue, so that the receiver learns at once what it will not get (UEC 1.0, section 3.6; NDP, SIGCOMM 2017).
-//! 2. *Tail drop.* What does not fit its queue, or the memory of all, is dropped.
+//!    queue, so that the receiver is notified of the loss at once (UEC 1.0, section 3.6; NDP, SIGCOMM 2017).
+//! 2. *Tail drop.* A packet that does not fit its queue, or the memory of all queues, is dropped.
 //! 3. *Marking* by the bytes in the queue ([`Ecn`]).
-//! 4. *Scheduling.* Control, then strict priorities, then shares by weight, at the port's [`Rate`].
+//! 4. *Scheduling.* Control, then strict priorities, then weighted round robin, at the port's [`Rate`].
 //!
-//! No I/O and no clock: packets are copied in, and out come places in one memory. All of it is allocated once, by
-//! [`Queues::new`]. Who drives this is the switch's loop, or a simulation with a clock of its own.
+//! No I/O and no clock: packets are copied in, and departures are positions in one memory, which [`Queues::new`] allocates
+//! once. The switch's loop drives the queues, or a simulation with its own clock.
 //!
 //! ```
 //! use std::time::Duration;
@@ -44,68 +44,68 @@ pub use config::{
 };
 pub use counters::{QueueCounters, QueueName, QueuesCounters};
 
-use packet::Sort;
+use packet::TrafficClass;
 use pool::Pool;
-use port::{CONTROL, LISTS, Plan, Port};
+use port::{CONTROL, LISTS, Port, PortSchedule};
 
 /// Words of a set of ports.
 const WORDS: usize = PORTS_MAX / 64;
 
-/// What became of a packet.
+/// What [`Queues::enqueue`] did with a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It waits in the queue of its class, or in that of control packets.
+pub enum EnqueueOutcome {
+    /// It is in the queue of its class, or in that of control packets.
     Queued,
     /// The same, with a mark.
     Marked,
-    /// Its header waits in the queue of control packets.
+    /// Its header is in the queue of control packets.
     Trimmed,
-    /// It is gone.
+    /// It was dropped.
     Dropped,
 }
 
-/// A packet that is to leave. It has its place in the memory until it is [released](Queues::release).
+/// A packet that is to leave. It occupies memory until it is [released](Queues::release).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// By which port.
+    /// The port.
     pub port: u16,
     /// Where its bytes begin in [`Queues::memory`].
     pub offset: u32,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
     cell: u32,
     queue: u8,
 }
 
-/// Ports by number.
+/// A set of ports.
 #[derive(Debug, Clone, Copy, Default)]
-struct Set([u64; WORDS]);
+struct PortSet([u64; WORDS]);
 
 /// The queues of all ports.
 #[derive(Debug)]
 pub struct Queues {
     framing: Framing,
     pause: Option<Pause>,
-    plans: Vec<Plan>,
+    schedules: Vec<PortSchedule>,
     ports: Vec<Port>,
     pool: Pool,
     /// Ports that hold packets.
-    busy: Set,
-    /// Of those, the ones that may send for all that is known; the others wait for credit.
-    ready: Set,
-    /// When each port that waits has its credit.
+    busy: PortSet,
+    /// Of those, the ones that are not known to wait for credit.
+    ready: PortSet,
+    /// When each waiting port has its credit.
     credit_at: Vec<Duration>,
-    /// The port that goes first next time.
+    /// The port that [`Self::dequeue`] considers first.
     first: usize,
     held_bytes: usize,
     paused: bool,
     random: u64,
-    /// Packets for ports that cannot be, or longer than a cell.
+    /// Packets for invalid ports, or longer than a cell.
     refused: u64,
     pauses: u64,
 }
 
-impl Set {
+impl PortSet {
     fn set(&mut self, port: usize, to: bool) {
         let bit = 1 << (port % 64);
         match to {
@@ -135,24 +135,24 @@ impl Queues {
     /// [`QueueConfigError`] when a number of the configuration is out of range.
     pub fn new(config: &QueueConfig, packet_len_max: usize) -> Result<Self, QueueConfigError> {
         config.check(packet_len_max)?;
-        let mut plans = vec![Plan::new(&config.port, packet_len_max)];
-        let mut plan_of = BTreeMap::new();
+        let mut schedules = vec![PortSchedule::new(&config.port, packet_len_max)];
+        let mut schedule_of = BTreeMap::new();
         for (port, own) in &config.ports {
-            plan_of.insert(usize::from(*port), plans.len() as u16);
-            plans.push(Plan::new(own, packet_len_max));
+            schedule_of.insert(usize::from(*port), schedules.len() as u16);
+            schedules.push(PortSchedule::new(own, packet_len_max));
         }
         let port = |number| {
-            let plan = plan_of.get(&number).copied().unwrap_or(0);
-            plans[usize::from(plan)].port(plan)
+            let schedule = schedule_of.get(&number).copied().unwrap_or(0);
+            schedules[usize::from(schedule)].port(schedule)
         };
         Ok(Self {
             framing: config.framing,
             pause: config.pause,
             ports: (0..PORTS_MAX).map(port).collect(),
-            plans,
+            schedules,
             pool: Pool::new(config.memory_bytes, packet_len_max),
-            busy: Set::default(),
-            ready: Set::default(),
+            busy: PortSet::default(),
+            ready: PortSet::default(),
             credit_at: vec![Duration::ZERO; PORTS_MAX],
             first: 0,
             held_bytes: 0,
@@ -164,18 +164,18 @@ impl Queues {
     }
 
     /// Copies a packet into a queue of a port, or drops it.
-    pub fn enqueue(&mut self, port: u16, packet: &[u8]) -> Fate {
+    pub fn enqueue(&mut self, port: u16, packet: &[u8]) -> EnqueueOutcome {
         let number = usize::from(port);
         if number >= PORTS_MAX || packet.len() > self.pool.cell_len() {
             self.refused += 1;
-            return Fate::Dropped;
+            return EnqueueOutcome::Dropped;
         }
-        let plan = &self.plans[usize::from(self.ports[number].plan)];
-        let queue = match packet::sort(self.framing, packet) {
-            Sort::Class(class) => usize::from(plan.queue_of[class]),
-            Sort::Control => CONTROL,
+        let schedule = &self.schedules[usize::from(self.ports[number].schedule)];
+        let queue = match packet::classify(self.framing, packet) {
+            TrafficClass::Class(class) => usize::from(schedule.queue_of[class]),
+            TrafficClass::Control => CONTROL,
         };
-        let (limits, control_max) = (plan.limits[queue], plan.limits[CONTROL].bytes_max);
+        let (limits, control_max) = (schedule.limits[queue], schedule.limits[CONTROL].bytes_max);
         let queues = &mut self.ports[number].queues;
         let held = queues[queue].counters.held_bytes;
         let after = held + packet.len() as u64;
@@ -186,23 +186,23 @@ impl Queues {
         };
         let Some(cell) = fits.then(|| self.pool.store(packet)).flatten() else {
             queues[queue].counters.drop(packet.len());
-            return Fate::Dropped;
+            return EnqueueOutcome::Dropped;
         };
-        let mut fate = Fate::Queued;
+        let mut outcome = EnqueueOutcome::Queued;
         if trim {
             let len = packet::trim(self.framing, self.pool.bytes_mut(cell));
             self.pool.shorten(cell, len);
             queues[queue].counters.trimmed += 1;
-            fate = Fate::Trimmed;
+            outcome = EnqueueOutcome::Trimmed;
         } else if let Some(marks) = limits.marks
-            && chosen(&mut self.random, marks.chance(after as u32))
+            && random_bool(&mut self.random, marks.probability(after as u32))
             && packet::mark(self.framing, self.pool.bytes_mut(cell))
         {
             queues[queue].counters.marked += 1;
-            fate = Fate::Marked;
+            outcome = EnqueueOutcome::Marked;
         }
         self.join(number, joins, cell);
-        fate
+        outcome
     }
 
     fn join(&mut self, number: usize, queue: usize, cell: u32) {
@@ -214,13 +214,13 @@ impl Queues {
         self.held_bytes += len;
         self.busy.set(number, true);
         if port.held == 1 || queue == CONTROL {
-            // What goes first may be another packet now, and a shorter one.
+            // The first packet may be a different, shorter one now.
             self.ready.set(number, true);
         }
-        self.look_at_pause();
+        self.update_pause();
     }
 
-    fn look_at_pause(&mut self) {
+    fn update_pause(&mut self) {
         let Some(pause) = self.pause else { return };
         if !self.paused && self.held_bytes > pause.above {
             self.paused = true;
@@ -230,15 +230,15 @@ impl Queues {
         }
     }
 
-    /// The next packet that may leave at `now`, if any. Ports take turns, packet by packet. The time never goes back.
+    /// The next packet that may leave at `now`, if any. Ports take turns, packet by packet. `now` must not decrease.
     pub fn dequeue(&mut self, now: Duration) -> Option<Departure> {
         if self.busy.0 != self.ready.0 {
             self.wake(now);
         }
         while let Some(number) = self.ready.next(self.first) {
             let port = &mut self.ports[number];
-            let plan = &self.plans[usize::from(port.plan)];
-            let Some((queue, len)) = port.next(plan, &self.pool) else {
+            let schedule = &self.schedules[usize::from(port.schedule)];
+            let Some((queue, len)) = port.next(schedule, &self.pool) else {
                 self.ready.set(number, false);
                 continue;
             };
@@ -257,7 +257,7 @@ impl Queues {
             }
             self.held_bytes -= len as usize;
             self.first = (number + 1) % PORTS_MAX;
-            self.look_at_pause();
+            self.update_pause();
             let offset = self.pool.offset(cell) as u32;
             return Some(Departure { port: number as u16, offset, len, cell, queue: queue as u8 });
         }
@@ -278,7 +278,7 @@ impl Queues {
         }
     }
 
-    /// When [`Self::dequeue`] is worth calling: at once (zero) or when a port has credit; `None` when nothing is held.
+    /// When to call [`Self::dequeue`]: at once (zero) or when a port has credit; `None` when all queues are empty.
     pub fn ready_at(&self) -> Option<Duration> {
         let mut earliest = None;
         for word in 0..WORDS {
@@ -295,23 +295,23 @@ impl Queues {
         earliest
     }
 
-    /// Where packets that leave have their bytes.
+    /// The memory that holds the packets.
     pub fn memory(&self) -> &[u8] {
         self.pool.memory()
     }
 
-    /// The bytes of a packet that leaves.
+    /// The bytes of a departing packet.
     pub fn bytes(&self, departure: &Departure) -> &[u8] {
         &self.pool.memory()[departure.offset as usize..][..departure.len as usize]
     }
 
-    /// Gives back the memory of a packet that has left.
+    /// Frees the memory of a packet that has left.
     pub fn release(&mut self, departure: Departure) {
         self.pool.free(departure.cell);
     }
 
-    /// Puts a packet that could not leave back to the front of its queue; of several, the last first. Its port sends nothing before
-    /// `retry_at` but control packets that join it.
+    /// Puts a packet that could not leave back to the front of its queue; of several, the last first. Before `retry_at` its port
+    /// sends only control packets that are enqueued meanwhile.
     pub fn put_back(&mut self, departure: Departure, retry_at: Duration) {
         let (number, queue) = (usize::from(departure.port), usize::from(departure.queue));
         let port = &mut self.ports[number];
@@ -319,17 +319,17 @@ impl Queues {
         port.unsent(queue, departure.len);
         self.held_bytes += departure.len as usize;
         self.busy.set(number, true);
-        self.hold(departure.port, retry_at);
-        self.look_at_pause();
+        self.hold_until(departure.port, retry_at);
+        self.update_pause();
     }
 
-    /// Lets a port send nothing before `until`, but control packets that join it.
-    fn hold(&mut self, port: u16, until: Duration) {
+    /// Lets a port send only newly enqueued control packets before `until`.
+    fn hold_until(&mut self, port: u16, until: Duration) {
         self.credit_at[usize::from(port)] = until;
         self.ready.set(usize::from(port), false);
     }
 
-    /// Drops all that a port holds, and says how many packets that were.
+    /// Drops all packets of a port and returns their number.
     pub fn flush(&mut self, port: u16) -> u64 {
         let number = usize::from(port);
         let Some(port) = self.ports.get_mut(number) else { return 0 };
@@ -345,7 +345,7 @@ impl Queues {
         port.held = 0;
         self.busy.set(number, false);
         self.ready.set(number, false);
-        self.look_at_pause();
+        self.update_pause();
         dropped
     }
 
@@ -354,7 +354,7 @@ impl Queues {
         !self.pool.is_full()
     }
 
-    /// Whether no more packets should be taken in ([`Pause`]).
+    /// Whether no more packets should be received ([`Pause`]).
     pub const fn is_paused(&self) -> bool {
         self.paused
     }
@@ -364,7 +364,7 @@ impl Queues {
         self.held_bytes
     }
 
-    /// What was counted so far: every queue of every port that has seen a packet, in order.
+    /// Counters of every queue that has seen a packet, in order of ports.
     pub fn counters(&self) -> QueuesCounters {
         let mut queues = Vec::new();
         for (number, port) in (0u16..).zip(&self.ports) {
@@ -382,16 +382,16 @@ impl Queues {
     }
 }
 
-/// Whether a draw of a chance of 2^32 comes true. SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn chosen(state: &mut u64, chance: u64) -> bool {
-    if chance == 0 {
+/// True with a probability of `probability` / 2^32. SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+fn random_bool(state: &mut u64, probability: u64) -> bool {
+    if probability == 0 {
         return false;
     }
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) >> 32 < chance
+    (mixed ^ (mixed >> 31)) >> 32 < probability
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What generated pipelines are made of: verdicts, tables, and the trait through which the switch runs them.
+//! The runtime of generated pipelines: verdicts, tables, and the trait through which the switch runs them.
 
 mod table;
 
@@ -10,10 +10,10 @@ pub use netfold_p4::interpret::Send;
 pub use netfold_p4::profile::Numerics;
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
 
-/// What a pipeline decided about a packet, whose bytes it has rewritten in place.
+/// The decision of a pipeline about a packet, whose bytes it has rewritten in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// Where it goes.
+    /// The destination.
     pub send: Send,
     /// Bytes to send, from the start of the packet.
     pub len: u32,
@@ -24,18 +24,18 @@ impl Verdict {
     pub const DROP: Self = Self { send: Send::Drop, len: 0 };
 }
 
-/// Facts about a pipeline.
+/// Properties of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineInfo {
     /// Name of the program.
     pub name: Cow<'static, str>,
-    /// Equal only for equal programs.
+    /// Fingerprint of the program.
     pub fingerprint: u64,
-    /// 32-bit lanes a packet.
+    /// 32-bit lanes per packet.
     pub lane_words: u32,
-    /// How lanes are folded.
+    /// How lanes are aggregated.
     pub numerics: Numerics,
-    /// Whether shares can be left out of sums, and trimmed packets are taken.
+    /// Whether contributions can be left out of sums, and trimmed packets are accepted.
     pub bounded_loss: bool,
     /// Entries of its largest register: slots x sets.
     pub entries: u32,
@@ -48,15 +48,15 @@ pub struct PipelineInfo {
 /// A pipeline with its state. One thread runs it; nothing in it locks, and `burst` does not allocate once `verdicts`
 /// has grown to the size of a burst.
 pub trait Pipeline: core::marker::Send {
-    /// Facts.
+    /// Properties.
     fn info(&self) -> &PipelineInfo;
 
     /// Runs ingress over packets that lie in `memory` and appends one verdict for each. A packet that does not lie
-    /// within `memory` is dropped. One that is alone may leave longer than it came, over what follows it in `memory`; of
-    /// several, one that would is dropped.
+    /// within `memory` is dropped. A single packet may become longer and overwrite the bytes behind it in `memory`; of several,
+    /// one that would is dropped.
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>);
 
-    /// Runs egress over one copy of a packet and returns how many bytes of `frame` are to be sent, from its start.
+    /// Runs egress over one copy of a packet and returns the number of bytes of `frame` to send.
     /// `instance` is the replica's, 0 for unicast; `queue_depth` is in packets.
     fn egress(&mut self, instance: u16, queue_depth: u32, frame: &mut [u8]) -> usize;
 
@@ -83,16 +83,16 @@ pub trait Pipeline: core::marker::Send {
     /// Appends the cells (or lanes) of one entry of a register; false when there is no such register or entry.
     fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool;
 
-    /// Overwrites the cells (or lanes) of one entry of a register, each cut to its width. False, and nothing has
-    /// changed, when there is no such register or entry, or the number of values is another.
+    /// Overwrites the cells (or lanes) of one entry of a register, each truncated to its width. False, without a change, when
+    /// there is no such register or entry, or the number of values differs.
     fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool;
 
-    /// Runs the build of the pipeline for `level`, or for the best below it that the processor has; all compute the same
-    /// bits. From the start it is the best that the processor has.
+    /// Selects the build of the pipeline for `level`, or for the best lower level that the processor supports; all compute the
+    /// same bits. The default is the best that the processor supports.
     fn set_simd(&mut self, level: SimdLevel);
 }
 
-/// What a generated pipeline is compiled for, from the least to the most.
+/// Instruction sets that a generated pipeline is compiled for, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimdLevel {
     /// The base instruction set of the machine that the program was built for.
@@ -104,7 +104,7 @@ pub enum SimdLevel {
 }
 
 impl SimdLevel {
-    /// Every level, from the least.
+    /// Every level, in ascending order.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
 
     /// Its name: `portable`, `avx2`, `avx512`.
@@ -116,13 +116,13 @@ impl SimdLevel {
         }
     }
 
-    /// The levels that this processor has every feature of, from the least.
+    /// The levels that this processor supports, in ascending order.
     pub fn available() -> impl Iterator<Item = Self> {
         let best = Self::detect();
         Self::ALL.into_iter().filter(move |level| *level <= best)
     }
 
-    /// The best level that this processor has every feature of.
+    /// The best level that this processor supports.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -152,8 +152,8 @@ pub fn get<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
 /// Overwrites the `N` bytes of a packet from `at`; nothing when it is too short or `bytes` has another length.
 #[inline(always)]
 pub fn put<const N: usize>(data: &mut [u8], at: usize, bytes: &[u8]) {
-    if let (Some(place), Ok(bytes)) = (data.get_mut(at..at + N), <&[u8; N]>::try_from(bytes)) {
-        place.copy_from_slice(bytes);
+    if let (Some(target), Ok(bytes)) = (data.get_mut(at..at + N), <&[u8; N]>::try_from(bytes)) {
+        target.copy_from_slice(bytes);
     }
 }
 
@@ -165,15 +165,15 @@ pub fn ipv4_checksum(header: &[u8]) -> u16 {
     u16::from_be(!folded(word_sum(header)))
 }
 
-/// Whether the checksum in the two bytes from `at`, an even number, differs from that over the rest of the header. Of
-/// the two zeros of one's complement, one is wrong.
+/// Whether the checksum in the two bytes from `at`, an even number, differs from that over the rest of the header. Of the
+/// two zeros of one's complement, one is rejected.
 #[inline]
 pub fn ipv4_checksum_is_wrong(header: &[u8], at: usize) -> bool {
     let stored = u16::from_ne_bytes(get(header, at));
-    // What the field contributed to the sum of the words.
+    // The field's part of the sum of the words.
     let low = at.is_multiple_of(4) == cfg!(target_endian = "little");
-    let share = u64::from(stored) << if low { 0 } else { 16 };
-    !folded(word_sum(header).wrapping_sub(share)) != stored
+    let part = u64::from(stored) << if low { 0 } else { 16 };
+    !folded(word_sum(header).wrapping_sub(part)) != stored
 }
 
 fn word_sum(header: &[u8]) -> u64 {
@@ -208,7 +208,7 @@ mod tests {
         assert!(ipv4_checksum_is_wrong(&header, 10));
         header[0] = 0x46;
         assert_ne!(ipv4_checksum(&header), 0xb1e6);
-        // A header whose right checksum is 0: the other zero is wrong.
+        // A header whose checksum is 0: the other zero is rejected.
         header[4..6].fill(0);
         let rest = ipv4_checksum(&header);
         header[4..6].copy_from_slice(&rest.to_be_bytes());

@@ -38,14 +38,14 @@ const CE: u8 = 0b11;
 /// How long the loop sleeps when nothing arrives; a control call wakes it earlier.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// How long a full output is offered the same packets before they are dropped and counted. Longer than a receiver on a
-/// busy machine waits for a processor; a receiver that never reads costs the switch this much a burst.
-const OUTPUT_PATIENCE: Duration = Duration::from_millis(50);
+/// How long packets are retried on a full output before they are dropped and counted. Longer than a receiver on a busy
+/// machine waits for a processor; a receiver that never reads delays the switch by this much per burst.
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What a switch has counted.
+/// Counters of a switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchCounters {
-    /// Packets by [`Reason`]; `none` are those that were folded or answered.
+    /// Packets by [`Reason`]; `none` are those that were aggregated or answered.
     pub packets: Vec<(&'static str, u64)>,
     /// RESULTs multicast.
     pub results: u64,
@@ -53,16 +53,16 @@ pub struct SwitchCounters {
     pub repeated: u64,
     /// Packets from addresses that are no port.
     pub unknown_source: u64,
-    /// Packets that the output would not take.
+    /// Packets dropped because the output stayed full.
     pub output_dropped: u64,
-    /// What the I/O backend counted.
+    /// Counters of the I/O backend.
     pub io: netfold_io::IoCounters,
-    /// What queues counted, in a switch that has any.
+    /// Counters of the queues, in a switch that has any.
     pub queues: Option<QueuesCounters>,
 }
 
 impl SwitchCounters {
-    /// Adds what another switch has counted, such as another queue of the same one.
+    /// Adds the counters of another switch, such as another queue of the same one.
     pub fn add(&mut self, other: &Self) {
         let Self { packets, results, repeated, unknown_source, output_dropped, io, queues } = self;
         for &(reason, count) in &other.packets {
@@ -97,21 +97,21 @@ impl std::iter::Sum for SwitchCounters {
 /// A closure that the switch runs between two bursts.
 pub type Call = Box<dyn FnOnce(&mut Core) + core::marker::Send>;
 
-/// Takes the packets that go to the control plane. It runs on the switch's thread, so it must not block.
-type ToControl = Box<dyn FnMut(&[u8]) + core::marker::Send>;
+/// Callback for the packets that go to the control plane. It runs on the switch's thread, so it must not block.
+type PacketInCallback = Box<dyn FnMut(&[u8]) + core::marker::Send>;
 
 /// What a control call can touch: pipeline, multicast groups and I/O.
 pub struct Core {
     pipeline: Box<dyn Pipeline>,
     io: Box<dyn PacketIo>,
     groups: Vec<Vec<Replica>>,
-    /// A port that leads to the control plane, and who takes what is sent there.
-    cpu: Option<(u16, ToControl)>,
-    /// Queues in front of the backend; without them what the pipeline sends leaves at once.
+    /// The port that leads to the control plane, and the callback for packets sent there.
+    cpu: Option<(u16, PacketInCallback)>,
+    /// Queues in front of the backend; without them, packets leave at once.
     egress: Option<Box<Egress>>,
     output_dropped: u64,
-    /// Where a packet that was trimmed may grow.
-    room: Vec<u8>,
+    /// A buffer in which a trimmed packet can grow.
+    grow_buffer: Vec<u8>,
     stopping: bool,
 }
 
@@ -158,7 +158,7 @@ impl Handle {
 }
 
 impl Switch {
-    /// A switch over a backend, whose generated pipeline admits nothing but the control plane's own packets.
+    /// A switch over a backend, whose generated pipeline admits only the control plane's packets.
     ///
     /// # Panics
     ///
@@ -167,7 +167,7 @@ impl Switch {
         Self::try_new(pipeline, io).expect("an empty job table takes the controller's entries")
     }
 
-    /// As [`Self::new`], for pipelines of any program.
+    /// Like [`Self::new`], for pipelines of any program.
     ///
     /// # Errors
     ///
@@ -181,8 +181,8 @@ impl Switch {
         Ok(switch)
     }
 
-    /// A switch whose tables are as the pipeline has them: whoever controls it admits its own packets too, and
-    /// [`Core::advance`] and [`Core::probe`] do nothing.
+    /// A switch whose tables are those of the pipeline: its controller must admit the controller's packets itself;
+    /// [`Core::advance`] and [`Core::probe`] have no effect until then.
     pub fn bare(pipeline: Box<dyn Pipeline>, io: Box<dyn PacketIo>) -> Self {
         let (sender, calls) = mpsc::sync_channel(CALLS_MAX);
         let groups = vec![Vec::new(); GROUPS_MAX + 1];
@@ -194,7 +194,7 @@ impl Switch {
                 cpu: None,
                 egress: None,
                 output_dropped: 0,
-                room: Vec::new(),
+                grow_buffer: Vec::new(),
                 stopping: false,
             },
             calls,
@@ -202,7 +202,7 @@ impl Switch {
         }
     }
 
-    /// Puts queues in front of the backend: priorities, shares, marks, rates. Without them what the pipeline sends leaves at once.
+    /// Puts queues in front of the backend: priorities, weights, marks, rates. Without them, packets leave at once.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Switch {
         Handle { calls: self.sender.clone(), waker: self.core.io.waker() }
     }
 
-    /// Runs until a handle stops it, then returns the counters.
+    /// Runs until a handle stops it; returns the counters.
     ///
     /// # Errors
     ///
@@ -234,12 +234,12 @@ impl Switch {
             if self.core.stopping {
                 return Ok(self.core.counters());
             }
-            if self.core.holds_back()? {
+            if self.core.is_paused()? {
                 continue;
             }
             if self.core.io.receive(&mut batch)? == 0 {
-                let nap = self.core.drain()?;
-                self.core.io.wait(nap)?;
+                let idle = self.core.drain()?;
+                self.core.io.wait(idle)?;
                 continue;
             }
             self.core.burst(&mut batch, &mut verdicts, &mut output)?;
@@ -258,8 +258,8 @@ impl Core {
         self.process(packets, memory, verdicts, output)
     }
 
-    /// Runs the pipeline over packets and sends what it decides. Those that were trimmed on their way go by themselves, with
-    /// room behind them: the pipeline may give them lanes again.
+    /// Runs the pipeline over packets and sends its output. A packet that was trimmed on its way is processed alone, in a
+    /// buffer with room behind it: the pipeline may give it lanes again.
     fn process(
         &mut self,
         packets: &[Received],
@@ -271,13 +271,13 @@ impl Core {
         while let Some(at) = rest.iter().position(|packet| is_trimmed(packet, memory)) {
             let (before, [trimmed, behind @ ..]) = rest.split_at(at) else { break };
             self.process_all(before, memory, verdicts, output)?;
-            let mut room = std::mem::take(&mut self.room);
-            room.resize(self.datagram_len_max().max(header::LEN), 0);
+            let mut buffer = std::mem::take(&mut self.grow_buffer);
+            buffer.resize(self.datagram_len_max().max(header::LEN), 0);
             let from = trimmed.offset as usize;
-            room[..header::LEN].copy_from_slice(&memory[from..from + header::LEN]);
+            buffer[..header::LEN].copy_from_slice(&memory[from..from + header::LEN]);
             let alone = Received { offset: 0, ..*trimmed };
-            let sent = self.process_all(&[alone], &mut room, verdicts, output);
-            self.room = room;
+            let sent = self.process_all(&[alone], &mut buffer, verdicts, output);
+            self.grow_buffer = buffer;
             sent?;
             rest = behind;
         }
@@ -299,8 +299,8 @@ impl Core {
             let mut to = |port| {
                 let copy = Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
                 match &mut self.cpu {
-                    Some((cpu_port, take)) if *cpu_port == port => {
-                        copy.bytes(memory).into_iter().for_each(take);
+                    Some((cpu_port, callback)) if *cpu_port == port => {
+                        copy.bytes(memory).into_iter().for_each(callback);
                     }
                     _ => output.push(copy),
                 }
@@ -318,18 +318,18 @@ impl Core {
         self.send(memory, output)
     }
 
-    /// From now on `take` gets what the pipeline sends to `port`, on the switch's thread: it must not block.
-    pub fn set_cpu_port(&mut self, port: u16, take: impl FnMut(&[u8]) + core::marker::Send + 'static) {
-        self.cpu = Some((port, Box::new(take)));
+    /// Sets the callback for packets that the pipeline sends to `port`. It runs on the switch's thread, so it must not block.
+    pub fn set_cpu_port(&mut self, port: u16, callback: impl FnMut(&[u8]) + core::marker::Send + 'static) {
+        self.cpu = Some((port, Box::new(callback)));
     }
 
-    /// Runs the pipeline over a packet of the control plane, which comes in on the port of [`Self::set_cpu_port`], and sends
-    /// what it decides. Its bytes are rewritten.
+    /// Runs the pipeline over a packet of the control plane, received on the port of [`Self::set_cpu_port`], and sends its
+    /// output. The packet is rewritten in place.
     ///
     /// # Errors
     ///
     /// [`IoError::Unsupported`] when there is no such port, [`IoError::Oversize`] when the packet is longer than
-    /// [`Self::datagram_len_max`]; nothing has happened then. Otherwise what the backend says.
+    /// [`Self::datagram_len_max`]; the packet is not processed then. Otherwise the backend's error.
     pub fn packet_out(&mut self, packet: &mut [u8]) -> Result<(), IoError> {
         let Some((port, _)) = &self.cpu else {
             return Err(IoError::Unsupported("a port of the control plane"));
@@ -341,36 +341,36 @@ impl Core {
         self.process(&[received], packet, &mut Vec::with_capacity(1), &mut Vec::with_capacity(REPLICAS_MAX))
     }
 
-    /// Puts queues in front of the backend, or others than before: what those held is dropped.
+    /// Puts queues in front of the backend, or replaces them; packets in the old queues are dropped.
     ///
     /// # Errors
     ///
-    /// [`QueueConfigError`] when a number of the configuration is out of range; nothing has changed then.
+    /// [`QueueConfigError`] when a number of the configuration is out of range; nothing is changed then.
     pub fn set_queues(&mut self, config: &QueueConfig) -> Result<(), QueueConfigError> {
         self.egress = Some(Box::new(Egress::new(config, &*self.io)?));
         Ok(())
     }
 
-    /// Whether full queues keep the switch from taking packets in, for now.
-    fn holds_back(&mut self) -> Result<bool, IoError> {
+    /// Whether full queues keep the switch from receiving packets for now.
+    fn is_paused(&mut self) -> Result<bool, IoError> {
         let Some(egress) = &mut self.egress else { return Ok(false) };
-        let holds = egress.holds_back();
-        if holds {
+        let paused = egress.pause();
+        if paused {
             egress.send(&mut *self.io)?;
         }
-        Ok(holds)
+        Ok(paused)
     }
 
-    /// Sends what queues let go, and says how long nothing more will be.
+    /// Sends the packets that may leave their queues, and returns how long none may leave after that.
     fn drain(&mut self) -> Result<Duration, IoError> {
         let Some(egress) = &mut self.egress else { return Ok(IDLE) };
         egress.send(&mut *self.io)?;
-        Ok(egress.nap(IDLE))
+        Ok(egress.idle_time(IDLE))
     }
 
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
         if let Some(egress) = &mut self.egress {
-            return egress.take(&mut *self.io, memory, output);
+            return egress.enqueue(&mut *self.io, memory, output);
         }
         let mut full_since = None;
         while !output.is_empty() {
@@ -378,7 +378,7 @@ impl Core {
             output = &output[taken..];
             if taken > 0 {
                 full_since = None;
-            } else if full_since.get_or_insert_with(Instant::now).elapsed() < OUTPUT_PATIENCE {
+            } else if full_since.get_or_insert_with(Instant::now).elapsed() < OUTPUT_TIMEOUT {
                 std::thread::yield_now();
             } else {
                 self.output_dropped += output.len() as u64;
@@ -393,7 +393,7 @@ impl Core {
         &mut *self.pipeline
     }
 
-    /// Runs another pipeline from the next burst on; multicast groups are empty then, ports stay.
+    /// Replaces the pipeline from the next burst on. Multicast groups become empty; ports stay.
     pub fn replace_pipeline(&mut self, pipeline: Box<dyn Pipeline>) {
         self.pipeline = pipeline;
         self.groups.iter_mut().for_each(Vec::clear);
@@ -404,7 +404,7 @@ impl Core {
         self.io.capabilities().datagram_len_max
     }
 
-    /// Makes a peer a port.
+    /// Makes a peer's address a port.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Core {
         self.io.bind_port(PortId(port), peer)
     }
 
-    /// Forgets a port.
+    /// Removes a port.
     ///
     /// # Errors
     ///
@@ -432,11 +432,11 @@ impl Core {
         self.io.local_addr()
     }
 
-    /// Adds entries; all or none.
+    /// Adds all entries or none.
     ///
     /// # Errors
     ///
-    /// The first entry's that does not fit.
+    /// The error of the first entry that does not fit.
     pub fn insert(&mut self, entries: &[TableEntry]) -> Result<(), EntryError> {
         for (i, entry) in entries.iter().enumerate() {
             if let Err(error) = self.pipeline.insert(entry) {
@@ -449,7 +449,7 @@ impl Core {
         Ok(())
     }
 
-    /// Removes entries; all or none.
+    /// Removes all entries or none.
     ///
     /// # Errors
     ///
@@ -466,20 +466,20 @@ impl Core {
         Ok(())
     }
 
-    /// Sets the replicas of a multicast group; none deletes it.
+    /// Sets the replicas of a multicast group; an empty list deletes it.
     ///
     /// # Errors
     ///
     /// [`EntryError::Group`] for group 0, a group above [`GROUPS_MAX`] or more than [`REPLICAS_MAX`] replicas.
     pub fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), EntryError> {
-        let place =
+        let slot =
             self.groups.get_mut(usize::from(group)).filter(|_| group > 0 && replicas.len() <= REPLICAS_MAX);
-        *place.ok_or(EntryError::Group(group))? = replicas.to_vec();
+        *slot.ok_or(EntryError::Group(group))? = replicas.to_vec();
         Ok(())
     }
 
-    /// Moves every (slot, set) of a range on to `chunk`, where it is newer, and returns the newest chunk now stored
-    /// in the range, in serial order. The packets take the way that any ADVANCE packet takes.
+    /// Advances every (slot, set) of a range to `chunk`, where it is newer, and returns the newest chunk now stored in the
+    /// range, in serial order. Uses ordinary ADVANCE packets.
     ///
     /// # Errors
     ///
@@ -487,7 +487,7 @@ impl Core {
     pub fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, EntryError> {
         let end = first_slot.checked_add(slots).filter(|end| end * 2 <= self.pipeline.info().entries);
         let end = end.ok_or(EntryError::Param(0))?;
-        // After an ADVANCE every slot holds `chunk` or something newer, so distances from `chunk` have one order.
+        // After an ADVANCE every slot holds `chunk` or a newer one, so distances from `chunk` are totally ordered.
         let mut newest = None;
         for slot in first_slot..end {
             for set in 0..2 {
@@ -499,7 +499,7 @@ impl Core {
         newest.map(|distance| chunk.wrapping_add(distance)).ok_or(EntryError::Param(1))
     }
 
-    /// Reads a (slot, set) by a PROBE packet: chunk and bitmap are in the answer.
+    /// Reads a (slot, set) by a PROBE packet; returns its chunk and bitmap.
     pub fn probe(&mut self, slot: u32, set: u8) -> Option<Repr> {
         self.controller_packet(Kind::Probe, slot, set, 0)
     }
@@ -532,7 +532,7 @@ impl Core {
         answered.then(|| Repr::parse(&packet).ok()).flatten()
     }
 
-    /// What the switch has counted so far.
+    /// The counters of the switch.
     pub fn counters(&self) -> SwitchCounters {
         let packets = self.pipeline.counters(p4info::counter_id(allreduce::id::PACKETS));
         let answers = self.pipeline.counters(p4info::counter_id(allreduce::id::ANSWERS));
@@ -542,14 +542,14 @@ impl Core {
             results: answers.first().copied().unwrap_or(0),
             repeated: answers.get(1).copied().unwrap_or(0),
             unknown_source: io.unknown_source,
-            output_dropped: self.output_dropped + self.egress.as_ref().map_or(0, |egress| egress.given_up()),
+            output_dropped: self.output_dropped + self.egress.as_ref().map_or(0, |egress| egress.timed_out()),
             io,
             queues: self.egress.as_ref().map(|egress| egress.counters()),
         }
     }
 }
 
-/// Whether a packet has lost its lanes on the way.
+/// Whether a packet was trimmed on its way.
 fn is_trimmed(packet: &Received, memory: &[u8]) -> bool {
     packet.len as usize == header::LEN
         && memory.get(packet.offset as usize..).and_then(|rest| rest.get(..header::LEN)).is_some_and(
@@ -557,8 +557,8 @@ fn is_trimmed(packet: &Received, memory: &[u8]) -> bool {
         )
 }
 
-/// Says in the header of a marked packet that it was marked: the RESULT that it completes says so, too. It is the share that came last,
-/// so most likely the one by the longest queue.
+/// Copies the congestion mark of a packet to its header, from where it reaches the RESULT that the packet completes. That packet
+/// arrived last, so most likely it went through the longest queue.
 fn echo_mark(packet: &Received, memory: &mut [u8]) {
     let bytes = memory.get_mut(packet.offset as usize..).and_then(|rest| rest.get_mut(..packet.len as usize));
     if let Some(mut packet) = bytes.and_then(|bytes| Packet::new_checked(bytes).ok())

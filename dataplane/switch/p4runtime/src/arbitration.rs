@@ -1,4 +1,4 @@
-//! Who is in charge: election ids and roles (specification 1.4.1, chapter 5), as a state machine without I/O.
+//! Arbitration between controllers by election ids and roles (specification 1.4.1, chapter 5), as a state machine without I/O.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ pub(crate) const ROLES_MAX: usize = 16;
 /// Longest name of a role, in bytes.
 const ROLE_NAME_MAX: usize = 128;
 
-/// Clients that take part at once.
+/// Clients that take part at the same time.
 pub(crate) const CLIENTS_MAX: usize = 32;
 
-/// What a client is to be told.
+/// A notification for a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Notice {
     pub(crate) client: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Notice {
 /// The controllers of one role.
 #[derive(Debug, Default)]
 struct Role {
-    /// The highest id that was ever bid, which outlives its bidder.
+    /// The highest id that was ever bid, also by clients that have left.
     highest: Option<u128>,
     /// Clients, by number, and their bids.
     clients: BTreeMap<u64, Option<u128>>,
@@ -56,11 +56,11 @@ impl Arbiter {
         Self { device_id, roles, clients: BTreeMap::new() }
     }
 
-    /// A client's first or later bid. Returns who is to be told what.
+    /// A client's first or later bid. Returns the notifications to send.
     ///
     /// # Errors
     ///
-    /// The client's stream ends with this; call [`Self::leave`] then.
+    /// The error ends the client's stream; call [`Self::leave`] then.
     pub(crate) fn bid(
         &mut self,
         client: u64,
@@ -87,7 +87,7 @@ impl Arbiter {
             return Err(Fault::new(code, text));
         }
         if known.is_some_and(|known| known != role) {
-            return Err(Fault::new(Code::FailedPrecondition, "a stream keeps the role that it began with"));
+            return Err(Fault::new(Code::FailedPrecondition, "a stream cannot change its role"));
         }
         if known.is_none() && self.clients.len() >= CLIENTS_MAX {
             return Err(Fault::new(Code::ResourceExhausted, format!("{CLIENTS_MAX} clients are connected")));
@@ -103,7 +103,7 @@ impl Arbiter {
         Ok(())
     }
 
-    /// A client is gone. Returns who is to be told what: everybody, if it was in charge.
+    /// Removes a client. Returns the notifications to send: to all clients, if it was the primary.
     pub(crate) fn leave(&mut self, client: u64) -> Vec<Notice> {
         let Some(role) = self.clients.remove(&client) else { return Vec::new() };
         let Some(held) = self.roles.get_mut(&role) else { return Vec::new() };
@@ -116,11 +116,11 @@ impl Arbiter {
         told.into_iter().map(|to| self.notice(&role, to)).collect()
     }
 
-    /// Whether a request under this role and id comes from whoever is in charge.
+    /// Checks that a request with this role and id comes from the primary.
     ///
     /// # Errors
     ///
-    /// `NOT_FOUND` for a role that nobody has had, `PERMISSION_DENIED` for everybody but the primary.
+    /// `NOT_FOUND` for a role that no client has had, `PERMISSION_DENIED` for clients other than the primary.
     pub(crate) fn authorize(&self, role: &str, bid: Option<u128>) -> Result<(), Fault> {
         let held = self.roles.get(role);
         let held = held.ok_or_else(|| Fault::not_found(format!("no client has had the role '{role}'")))?;
@@ -133,13 +133,13 @@ impl Arbiter {
         ))
     }
 
-    /// Whether a client is in charge of its role.
+    /// Whether a client is the primary of its role.
     pub(crate) fn is_primary(&self, client: u64) -> bool {
         let role = self.clients.get(&client).and_then(|role| self.roles.get(role));
         role.is_some_and(|role| role.primary() == Some(client))
     }
 
-    /// The clients in charge, one a role at most.
+    /// The primaries, at most one per role.
     pub(crate) fn primaries(&self) -> impl Iterator<Item = u64> + '_ {
         self.roles.values().filter_map(Role::primary)
     }
@@ -148,7 +148,7 @@ impl Arbiter {
         let role = self.roles.get(name);
         let (code, message) = match role.and_then(Role::primary) {
             Some(primary) if primary == client => (Code::Ok, "you are the primary"),
-            Some(_) => (Code::AlreadyExists, "there is a primary, and it is another"),
+            Some(_) => (Code::AlreadyExists, "another client is the primary"),
             None => (Code::NotFound, "there is no primary"),
         };
         let update = MasterArbitrationUpdate {
@@ -166,11 +166,11 @@ fn role_of(update: &MasterArbitrationUpdate) -> Result<String, Fault> {
     let Some(role) = &update.role else { return Ok(String::new()) };
     if role.config.is_some() {
         return Err(Fault::invalid(
-            "no kind of role.config is known here: every role covers the whole pipeline",
+            "role.config is not supported: every role covers the whole pipeline",
         ));
     }
     if role.id != 0 {
-        return Err(Fault::invalid("roles by number are not served: give the role a name"));
+        return Err(Fault::invalid("numeric roles are not supported: give the role a name"));
     }
     if role.name.len() > ROLE_NAME_MAX {
         return Err(Fault::invalid(format!("a role's name has at most {ROLE_NAME_MAX} bytes")));
@@ -190,8 +190,8 @@ mod tests {
         }
     }
 
-    /// Who was told what: client, code, highest id.
-    fn told(notices: &[Notice]) -> Vec<(u64, i32, Option<u128>)> {
+    /// Notifications as client, code, highest id.
+    fn summary(notices: &[Notice]) -> Vec<(u64, i32, Option<u128>)> {
         let of = |notice: &Notice| {
             let update = &notice.update;
             (notice.client, update.status.as_ref().unwrap().code, update.election_id.map(u128::from))
@@ -204,32 +204,32 @@ mod tests {
     const VACANT: i32 = Code::NotFound as i32;
 
     #[test]
-    fn the_highest_id_is_in_charge_and_a_higher_one_takes_over() {
+    fn the_highest_id_is_primary_until_a_higher_one_arrives() {
         let mut arbiter = Arbiter::new(1);
-        assert_eq!(told(&arbiter.bid(1, &bid(10)).unwrap()), [(1, OK, Some(10))]);
-        assert_eq!(told(&arbiter.bid(2, &bid(9)).unwrap()), [(2, BACKUP, Some(10))]);
+        assert_eq!(summary(&arbiter.bid(1, &bid(10)).unwrap()), [(1, OK, Some(10))]);
+        assert_eq!(summary(&arbiter.bid(2, &bid(9)).unwrap()), [(2, BACKUP, Some(10))]);
         assert!(arbiter.authorize("", Some(10)).is_ok());
         assert_eq!(arbiter.authorize("", Some(9)).unwrap_err().code, Code::PermissionDenied);
         assert_eq!(arbiter.authorize("", None).unwrap_err().code, Code::PermissionDenied);
         let high = 1 << 100;
         assert_eq!(
-            told(&arbiter.bid(2, &bid(high)).unwrap()),
+            summary(&arbiter.bid(2, &bid(high)).unwrap()),
             [(1, BACKUP, Some(high)), (2, OK, Some(high))]
         );
         assert!(arbiter.authorize("", Some(10)).is_err() && arbiter.is_primary(2));
-        // The same bid again is answered, and changes nothing.
-        assert_eq!(told(&arbiter.bid(2, &bid(high)).unwrap()), [(2, OK, Some(high))]);
+        // A repeated bid is answered and changes nothing.
+        assert_eq!(summary(&arbiter.bid(2, &bid(high)).unwrap()), [(2, OK, Some(high))]);
     }
 
     #[test]
-    fn nobody_below_the_highest_ever_follows_a_primary_that_left() {
+    fn no_lower_id_succeeds_a_primary_that_left() {
         let mut arbiter = Arbiter::new(1);
         arbiter.bid(1, &bid(10)).unwrap();
         arbiter.bid(2, &bid(9)).unwrap();
-        assert_eq!(told(&arbiter.leave(1)), [(2, VACANT, Some(10))]);
-        assert!(arbiter.authorize("", Some(10)).is_err(), "its requests are refused when its stream is gone");
-        assert_eq!(told(&arbiter.bid(2, &bid(9)).unwrap()), [(2, VACANT, Some(10))]);
-        assert_eq!(told(&arbiter.bid(2, &bid(10)).unwrap()), [(2, OK, Some(10))]);
+        assert_eq!(summary(&arbiter.leave(1)), [(2, VACANT, Some(10))]);
+        assert!(arbiter.authorize("", Some(10)).is_err(), "its requests are refused after its stream has ended");
+        assert_eq!(summary(&arbiter.bid(2, &bid(9)).unwrap()), [(2, VACANT, Some(10))]);
+        assert_eq!(summary(&arbiter.bid(2, &bid(10)).unwrap()), [(2, OK, Some(10))]);
         assert!(arbiter.leave(7).is_empty());
     }
 
@@ -238,17 +238,17 @@ mod tests {
         let mut arbiter = Arbiter::new(1);
         arbiter.bid(1, &bid(10)).unwrap();
         arbiter.bid(2, &bid(5)).unwrap();
-        assert_eq!(told(&arbiter.bid(1, &bid(4)).unwrap()), [(1, VACANT, Some(10)), (2, VACANT, Some(10))]);
+        assert_eq!(summary(&arbiter.bid(1, &bid(4)).unwrap()), [(1, VACANT, Some(10)), (2, VACANT, Some(10))]);
         let mut none = bid(0);
         none.election_id = None;
-        assert_eq!(told(&arbiter.bid(1, &none).unwrap()), [(1, VACANT, Some(10))]);
+        assert_eq!(summary(&arbiter.bid(1, &none).unwrap()), [(1, VACANT, Some(10))]);
     }
 
     #[test]
-    fn ids_are_taken_once_a_role_and_roles_are_apart() {
+    fn ids_are_unique_per_role_and_roles_are_independent() {
         let mut arbiter = Arbiter::new(1);
         arbiter.bid(1, &bid(0)).unwrap();
-        assert!(arbiter.is_primary(1), "an id of 0 is an id");
+        assert!(arbiter.is_primary(1), "an id of 0 is valid");
         let refused = arbiter.bid(2, &bid(0)).unwrap_err();
         assert_eq!(
             (refused.code, refused.message.as_str()),
@@ -256,14 +256,14 @@ mod tests {
         );
         let mut other = bid(0);
         other.role = Some(RoleMessage { name: "reader".into(), ..RoleMessage::default() });
-        assert_eq!(told(&arbiter.bid(2, &other).unwrap()), [(2, OK, Some(0))]);
+        assert_eq!(summary(&arbiter.bid(2, &other).unwrap()), [(2, OK, Some(0))]);
         assert_eq!(arbiter.authorize("writer", Some(0)).unwrap_err().code, Code::NotFound);
         assert!(arbiter.authorize("reader", Some(0)).is_ok());
         assert_eq!(arbiter.bid(2, &bid(0)).unwrap_err().code, Code::FailedPrecondition);
     }
 
     #[test]
-    fn what_is_no_bid_is_refused() {
+    fn invalid_bids_are_refused() {
         let mut arbiter = Arbiter::new(1);
         let mut wrong = bid(1);
         wrong.device_id = 2;

@@ -1,4 +1,4 @@
-//! A pipeline as it is pushed: the program, its P4Info, and whether the two belong together.
+//! A pipeline that a controller sets: the program and its P4Info, which must match.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use netfold_wire::header;
 
 use crate::fault::Fault;
 
-/// A pipeline that fits this switch, with everything that is asked about it later.
-pub(crate) struct Config {
+/// A pipeline that fits this switch, indexed for later requests.
+pub(crate) struct PipelineConfig {
     pub(crate) program: Program,
     pub(crate) schema: Schema,
     /// Registers by P4Info id.
     pub(crate) registers: BTreeMap<u32, RegisterCell>,
     /// Sizes of counters by P4Info id.
     pub(crate) counters: BTreeMap<u32, u32>,
-    /// As it was pushed.
+    /// The config as received.
     pub(crate) pushed: v1::ForwardingPipelineConfig,
-    /// The P4Info by our own hand.
+    /// The P4Info derived from the program.
     pub(crate) info: P4Info,
 }
 
-impl Config {
-    /// Checks a pipeline that was pushed; `datagram_len_max` is the longest packet of the data path, in bytes.
+impl PipelineConfig {
+    /// Validates a pipeline config; `datagram_len_max` is the longest packet of the data path, in bytes.
     pub(crate) fn check(
         pushed: v1::ForwardingPipelineConfig,
         datagram_len_max: usize,
@@ -49,7 +49,7 @@ impl Config {
         Self::new(program, info, schema, pushed, datagram_len_max)
     }
 
-    /// The pipeline of a program that the switch has from the start.
+    /// The pipeline config of a program that the switch was started with.
     pub(crate) fn own(program: &Program, datagram_len_max: usize) -> Result<Self, Fault> {
         let (info, schema) = describe(program)?;
         let pushed = v1::ForwardingPipelineConfig {
@@ -69,7 +69,7 @@ impl Config {
     ) -> Result<Self, Fault> {
         if program.ipv4_checksum.is_some() || !program.egress.is_empty() {
             return Err(Fault::invalid(
-                "the program sees outer headers, but this switch's sockets own them: print it with --datagram",
+                "the program sees outer headers, but this switch's sockets handle them: print it with --datagram",
             ));
         }
         let datagram = header::LEN + program.lane_bytes() as usize;
@@ -90,7 +90,7 @@ impl Config {
         built.map(|(pipeline, _)| pipeline).map_err(|error| Fault::invalid(chain(&error)))
     }
 
-    /// What a P4Info says of a table.
+    /// The description of a table in P4Info.
     pub(crate) fn table(&self, id: u32) -> Option<&config::Table> {
         self.info.tables.iter().find(|table| table.preamble.as_ref().is_some_and(|p| p.id == id))
     }
@@ -103,7 +103,7 @@ fn describe(program: &Program) -> Result<(P4Info, Schema), Fault> {
     Ok((info, schema))
 }
 
-/// What a P4Info that was pushed has else than the program's own. Order, annotations and words for people do not count.
+/// The first difference between a received P4Info and the program's own. Order, annotations and documentation are ignored.
 fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
     let others = [
         ("action profile", theirs.action_profiles.len()),
@@ -151,23 +151,23 @@ fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
     fn id(preamble: &Option<config::Preamble>) -> u32 {
         preamble.as_ref().map_or(0, |preamble| preamble.id)
     }
-    unlike("table", ours.tables.iter().map(table), theirs.tables.iter().map(table), |t| id(&t.preamble))
+    first_difference("table", ours.tables.iter().map(table), theirs.tables.iter().map(table), |t| id(&t.preamble))
         .or_else(|| {
             let (ours, theirs) = (ours.actions.iter().map(action), theirs.actions.iter().map(action));
-            unlike("action", ours, theirs, |a| id(&a.preamble))
+            first_difference("action", ours, theirs, |a| id(&a.preamble))
         })
         .or_else(|| {
             let (ours, theirs) = (ours.counters.iter().map(counter), theirs.counters.iter().map(counter));
-            unlike("counter", ours, theirs, |c| id(&c.preamble))
+            first_difference("counter", ours, theirs, |c| id(&c.preamble))
         })
         .or_else(|| {
             let (ours, theirs) = (ours.registers.iter().map(register), theirs.registers.iter().map(register));
-            unlike("register", ours, theirs, |r| id(&r.preamble))
+            first_difference("register", ours, theirs, |r| id(&r.preamble))
         })
 }
 
-/// The first object of two lists that is not in both alike.
-fn unlike<T: PartialEq>(
+/// The first object that differs between two lists.
+fn first_difference<T: PartialEq>(
     what: &str,
     ours: impl Iterator<Item = T>,
     theirs: impl Iterator<Item = T>,

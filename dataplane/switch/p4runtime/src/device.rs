@@ -1,7 +1,7 @@
-//! The switch behind the calls: its pipeline, what was written to it, and who may write.
+//! The switch behind the calls: its pipeline, its entities, and arbitration.
 //!
-//! Calls that change something run one after the other, under one lock, which is taken before it is asked who is in
-//! charge. So a write that was admitted is over before a new primary hears that it is one.
+//! Calls that change state are serialised by one lock, which is taken before the primary is checked. So an admitted write
+//! has completed before a new primary is notified.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use netfold_p4_runtime::{bytestring, v1::P4Data};
 use netfold_switch::{Core, Handle};
 
 use crate::arbitration::Arbiter;
-use crate::config::Config;
+use crate::config::PipelineConfig;
 use crate::fault::Fault;
 use crate::read::{Registers, find};
-use crate::state::{Cells, State};
+use crate::state::{Cells, EntityStore};
 use crate::update;
 
 /// Updates in one Write. Each that fails takes some 60 bytes of trailers.
@@ -23,29 +23,29 @@ pub(crate) const UPDATES_MAX: usize = 4096;
 /// Patterns in one Read.
 const PATTERNS_MAX: usize = 4096;
 
-/// Updates between two bursts, where they need not be one step: a burst of packets waits for no more.
+/// Updates between two bursts, where atomicity does not require more: it bounds the delay of a burst.
 const STEP: usize = 256;
 
-/// What a switch without a pipeline answers; clients know it by this text.
+/// The error of a switch without a pipeline; clients recognise this text.
 const NO_PIPELINE: &str = "No forwarding pipeline config set for this device";
 
-/// The pipeline in use and what was written to it.
-struct Loaded {
-    config: Arc<Config>,
-    state: State,
+/// The running pipeline and its entities.
+struct LoadedPipeline {
+    config: Arc<PipelineConfig>,
+    state: EntityStore,
 }
 
-/// What the lock guards.
+/// State guarded by the lock.
 #[derive(Default)]
 struct Inner {
-    loaded: Option<Loaded>,
-    saved: Option<Config>,
-    /// Counts pipelines, so that a read that goes on notices a new one.
+    loaded: Option<LoadedPipeline>,
+    saved: Option<PipelineConfig>,
+    /// Incremented with every pipeline, so that a read in several parts detects a new one.
     generation: u64,
 }
 
-/// A part of a Read, found.
-pub(crate) struct Found {
+/// The entities of a Read.
+pub(crate) struct ReadResult {
     pub(crate) entities: Vec<v1::Entity>,
     pub(crate) registers: Registers,
     pub(crate) results: Vec<Result<(), Fault>>,
@@ -63,20 +63,20 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new(id: u64, handle: Handle) -> Result<Self, Fault> {
-        let datagram_len_max = handle.call(|core| core.datagram_len_max()).map_err(|_| Fault::gone())?;
+        let datagram_len_max = handle.call(|core| core.datagram_len_max()).map_err(|_| Fault::stopped())?;
         let arbiter = Mutex::new(Arbiter::new(id));
         Ok(Self { id, handle, datagram_len_max, inner: Mutex::default(), arbiter })
     }
 
-    /// Notes the program that the switch runs already.
+    /// Records the program that the switch was started with.
     pub(crate) fn adopt(&self, program: &netfold_p4::ir::Program) -> Result<(), Fault> {
-        let config = Config::own(program, self.datagram_len_max)?;
+        let config = PipelineConfig::own(program, self.datagram_len_max)?;
         let fingerprint = config.program.fingerprint();
         let runs = self.call(move |core| core.pipeline().info().fingerprint == fingerprint)?;
         if !runs {
             return Err(Fault::invalid("the switch runs another program"));
         }
-        self.inner().loaded = Some(Loaded { config: Arc::new(config), state: State::default() });
+        self.inner().loaded = Some(LoadedPipeline { config: Arc::new(config), state: EntityStore::default() });
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Device {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no write is on its way, and holds back the next as long as the guard lives.
+    /// Waits until no write is in progress, and delays the next until the guard is dropped.
     pub(crate) fn quiesce(&self) -> impl Sized + '_ {
         self.inner()
     }
@@ -97,7 +97,7 @@ impl Device {
         &self,
         call: impl FnOnce(&mut Core) -> R + Send + 'static,
     ) -> Result<R, Fault> {
-        self.handle.call(call).map_err(|_| Fault::gone())
+        self.handle.call(call).map_err(|_| Fault::stopped())
     }
 
     fn known(&self, device_id: u64) -> Result<(), Fault> {
@@ -116,7 +116,7 @@ impl Device {
     ) -> Result<(), Fault> {
         self.known(device_id)?;
         if role_id != 0 {
-            return Err(Fault::not_found("roles by number are not served: give the role a name"));
+            return Err(Fault::not_found("numeric roles are not supported: give the role a name"));
         }
         self.arbiter().authorize(role, election_id.map(u128::from))
     }
@@ -129,13 +129,13 @@ impl Device {
         let config = match (action, request.config) {
             (PipelineAction::Unspecified, _) => return Err(Fault::invalid("the request has no action")),
             (PipelineAction::Commit, Some(_)) => {
-                return Err(Fault::invalid("COMMIT takes the config that was saved, and none beside it"));
+                return Err(Fault::invalid("COMMIT uses the saved config, so the request must not have one"));
             }
             (PipelineAction::Commit, None) => {
                 inner.saved.take().ok_or_else(|| Fault::not_found("no config was saved for COMMIT"))?
             }
             (_, None) => return Err(Fault::invalid("the request has no config")),
-            (_, Some(pushed)) => Config::check(pushed, self.datagram_len_max)?,
+            (_, Some(pushed)) => PipelineConfig::check(pushed, self.datagram_len_max)?,
         };
         match action {
             PipelineAction::Verify => config.build().map(drop),
@@ -149,13 +149,13 @@ impl Device {
         }
     }
 
-    /// Runs a pipeline from now on, with nothing in its tables.
-    fn commit(&self, inner: &mut Inner, config: Config) -> Result<(), Fault> {
+    /// Runs a pipeline with empty tables.
+    fn commit(&self, inner: &mut Inner, config: PipelineConfig) -> Result<(), Fault> {
         let pipeline = config.build()?;
         self.call(move |core| core.replace_pipeline(pipeline))?;
         inner.saved = None;
         inner.generation += 1;
-        inner.loaded = Some(Loaded { config: Arc::new(config), state: State::default() });
+        inner.loaded = Some(LoadedPipeline { config: Arc::new(config), state: EntityStore::default() });
         Ok(())
     }
 
@@ -181,13 +181,13 @@ impl Device {
         Ok(v1::GetForwardingPipelineConfigResponse { config })
     }
 
-    /// PacketOut: packets of the CPU port. Returns those that were not sent, and why.
+    /// PacketOut: packets of the CPU port. Returns those that were not sent, with the errors.
     pub(crate) fn packets_out(
         &self,
         client: u64,
         packets: Vec<v1::PacketOut>,
     ) -> Result<Vec<(Fault, v1::PacketOut)>, Fault> {
-        // Whoever is the primary stays it until the packets are through.
+        // The lock keeps the primary until the packets are processed.
         let inner = self.inner();
         let mut refused = Vec::new();
         let mut sound = Vec::with_capacity(packets.len());
@@ -217,7 +217,7 @@ impl Device {
         Ok(())
     }
 
-    /// Write: what became of each update.
+    /// Write. Returns the status of each update.
     pub(crate) fn write(&self, request: v1::WriteRequest) -> Result<Vec<Result<(), Fault>>, Fault> {
         let mut inner = self.inner();
         self.admit(request.device_id, request.role_id, &request.role, request.election_id)?;
@@ -251,8 +251,8 @@ impl Device {
         }
     }
 
-    /// Read, up to the registers, which [`Self::registers`] reads.
-    pub(crate) fn read(&self, request: &v1::ReadRequest) -> Result<Found, Fault> {
+    /// Read, except the registers, which [`Self::registers`] reads.
+    pub(crate) fn read(&self, request: &v1::ReadRequest) -> Result<ReadResult, Fault> {
         self.known(request.device_id)?;
         let patterns = request.entities.len();
         if patterns > PATTERNS_MAX {
@@ -261,7 +261,7 @@ impl Device {
         }
         let inner = self.inner();
         let loaded = inner.loaded.as_ref().ok_or_else(no_pipeline)?;
-        let mut found = Found {
+        let mut found = ReadResult {
             entities: Vec::new(),
             registers: Vec::new(),
             results: Vec::new(),
@@ -275,14 +275,14 @@ impl Device {
                 found.registers.extend(registers);
             }));
             if found.entities.len() > ENTITIES_MAX || found.registers.len() > ENTITIES_MAX {
-                let text = format!("more than {ENTITIES_MAX} entities: ask for less at once");
+                let text = format!("more than {ENTITIES_MAX} entities: read fewer at once");
                 return Err(Fault::new(Code::ResourceExhausted, text));
             }
         }
         Ok(found)
     }
 
-    /// Up to `count` cells of a register from its cell `start` on; none behind its end.
+    /// Up to `count` cells of a register from cell `start` on; none beyond its end.
     pub(crate) fn registers(
         &self,
         generation: u64,
@@ -292,7 +292,7 @@ impl Device {
         count: usize,
     ) -> Result<Vec<v1::Entity>, Fault> {
         if self.inner().generation != generation {
-            return Err(Fault::new(Code::Aborted, "another pipeline was pushed meanwhile"));
+            return Err(Fault::new(Code::Aborted, "the pipeline was replaced meanwhile"));
         }
         let all = cells.index.map_or(0..cells.cell.size as usize, |index| index..index + 1);
         let range = (all.start + start).min(all.end)..(all.start + start + count).min(all.end);
@@ -319,21 +319,21 @@ impl Device {
     }
 }
 
-/// Entities that one Read gathers, registers' cells aside.
+/// Maximum entities of one Read, without registers' cells.
 const ENTITIES_MAX: usize = 1 << 17;
 
 fn no_pipeline() -> Fault {
     Fault::new(Code::FailedPrecondition, NO_PIPELINE)
 }
 
-/// Takes a pipeline without disturbing what is there: that of the same program.
-fn reconcile(inner: &mut Inner, config: Config) -> Result<(), Fault> {
+/// Replaces the pipeline by one of the same program and keeps the state.
+fn reconcile(inner: &mut Inner, config: PipelineConfig) -> Result<(), Fault> {
     let Some(loaded) = &mut inner.loaded else {
         return Err(Fault::unimplemented("there is nothing to reconcile with: use VERIFY_AND_COMMIT"));
     };
     if loaded.config.program != config.program {
         return Err(Fault::unimplemented(
-            "another program, to which the slots' state cannot be carried over: use VERIFY_AND_COMMIT",
+            "the state of the slots cannot be kept for another program: use VERIFY_AND_COMMIT",
         ));
     }
     loaded.config = Arc::new(config);

@@ -1,4 +1,4 @@
-//! What is answered when something cannot be done.
+//! Errors of calls, updates and patterns.
 
 use netfold_p4::entry::EntryError;
 use netfold_p4_runtime::google::{self, Any, Code};
@@ -6,14 +6,14 @@ use netfold_p4_runtime::{SchemaError, v1};
 use prost::Message;
 use tonic::Status;
 
-/// Bytes of text in the errors of one call. They travel in trailers, of which clients take 8 KiB or little more; beyond
-/// this, an error has its code alone.
+/// Maximum bytes of text in the errors of one call. They are sent in trailers, of which clients accept little more than
+/// 8 KiB; further errors have only their code.
 const TEXT_MAX: usize = 3 << 10;
 
 /// Longest message, in bytes.
 const MESSAGE_MAX: usize = 300;
 
-/// Why a call, an update or a pattern failed.
+/// Error of a call, an update or a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
@@ -43,7 +43,7 @@ impl Fault {
     }
 
     /// The switch's thread has ended.
-    pub(crate) fn gone() -> Self {
+    pub(crate) fn stopped() -> Self {
         Self::new(Code::Unavailable, "the switch has stopped")
     }
 }
@@ -76,8 +76,8 @@ impl From<Fault> for Status {
     }
 }
 
-/// The status of a call whose parts went differently: one `p4.v1.Error` a part, in order, with code 0 where it went well.
-/// `Ok` when all did (specification 1.4.1, section 12.3).
+/// The status of a call with several parts: one `p4.v1.Error` per part, in order, with code 0 for success. `Ok` when all
+/// parts succeeded (specification 1.4.1, section 12.3).
 pub(crate) fn of_parts(parts: &[Result<(), Fault>]) -> Result<(), Status> {
     let failed = parts.iter().filter(|part| part.is_err()).count();
     if failed == 0 {

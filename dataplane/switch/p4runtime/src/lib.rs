@@ -1,16 +1,16 @@
-//! The software switch as a P4Runtime device, which any client of P4Runtime 1.4 drives.
+//! The software switch as a P4Runtime device for any client of P4Runtime 1.4.
 //!
-//! [`Server::start`] takes the handle of a running [`Switch`](netfold_switch::Switch) and serves it on a thread of its
-//! own. The packets' thread sees nothing of it but calls between two bursts.
+//! [`Server::start`] takes the handle of a running [`Switch`](netfold_switch::Switch) and serves it on its own
+//! thread. The packets' thread is only affected by calls between two bursts.
 //!
-//! - *Pipelines* are pushed as `netfold p4 emit --target ir --datagram` prints them (the device config) with their P4Info,
-//!   which must be the program's. A generated fast path is used where there is one.
-//! - *Tables, counters, registers, multicast groups* are written and read by the rules of the specification, 1.4.1. All
-//!   atomicity modes are honoured: a batch is one step between two bursts.
-//! - *Packets* go to and from the pipeline by the CPU port, as they are: no program here has controller headers.
-//! - *What no program here has* (clone sessions, digests, meters, action profiles) answers `UNIMPLEMENTED` when it is
-//!   named, and nothing when all of a kind are asked for.
-//! - *Ports* are made by a service of our own beside P4Runtime: [`netfold_p4_runtime::ports`].
+//! - *Pipelines* have the form that `netfold p4 emit --target ir --datagram` prints (the device config), with the P4Info of
+//!   the program. The generated pipeline is used if there is one.
+//! - *Tables, counters, registers, multicast groups* are written and read according to the specification 1.4.1. All
+//!   atomicity modes are supported: a batch is applied between two bursts.
+//! - *Packets* go to and from the pipeline through the CPU port, without controller headers, which no program defines.
+//! - *Entities that no program has* (clone sessions, digests, meters, action profiles): a request that names one returns
+//!   `UNIMPLEMENTED`; a read of all of the kind returns none.
+//! - *Ports* are managed by Netfold's own service beside P4Runtime: [`netfold_p4_runtime::ports`].
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Packets between the pipeline and the primary: the way from the switch's thread, and what is counted of both ways.
+//! Packets between the pipeline and the primary: the channel from the switch's thread, and counters of both directions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use tokio::sync::mpsc;
 
 use crate::fault::Fault;
 
-/// Packets on the way from the switch's thread to the streams. More are dropped and counted.
+/// Capacity of the channel from the switch's thread to the streams. Further packets are dropped and counted.
 const WAITING_MAX: usize = 1024;
 
-/// What was counted of the CPU port's packets.
+/// Counters of the CPU port's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketCounters {
-    /// Packets of controllers that entered the pipeline.
+    /// Packets from controllers that entered the pipeline.
     pub packets_out: u64,
-    /// Packets of the pipeline that a controller was sent.
+    /// Packets from the pipeline sent to a controller.
     pub packets_in: u64,
-    /// Packets of the pipeline that nobody was sent: there was no primary, or it did not read.
+    /// Packets from the pipeline that were dropped: there was no primary, or it did not read.
     pub packets_in_dropped: u64,
 }
 
-/// The counters as they count.
+/// The counters, shared between threads.
 #[derive(Debug, Default)]
 pub(crate) struct PacketCount {
     packets_out: AtomicU64,
@@ -49,7 +49,7 @@ impl PacketCount {
     }
 }
 
-/// Opens the CPU port: what the pipeline sends there comes out of the receiver.
+/// Opens the CPU port: the receiver returns the packets that the pipeline sends there.
 pub(crate) fn open(
     handle: &Handle,
     cpu_port: u16,
@@ -58,12 +58,12 @@ pub(crate) fn open(
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let count = Arc::clone(count);
     let take = move |packet: &[u8]| {
-        // A place is taken before the copy is made: a flood costs no memory.
+        // A permit is taken before the copy is made: a flood costs no memory.
         match sender.try_reserve() {
             Ok(place) => place.send(packet.to_vec()),
             Err(_) => count.count_in(false),
         }
     };
-    handle.call(move |core| core.set_cpu_port(cpu_port, take)).map_err(|_| Fault::gone())?;
+    handle.call(move |core| core.set_cpu_port(cpu_port, take)).map_err(|_| Fault::stopped())?;
     Ok(receiver)
 }

@@ -1,7 +1,7 @@
-//! The service `Ports`: who is at which port of a switch whose links are UDP.
+//! The service `Ports`: the peers at the ports of a switch whose links are UDP.
 //!
-//! The switch's data path is the only record, so what is answered is what packets see. Ports that have a peer when the
-//! server starts were given on the command line and stay.
+//! The switch's data path is the only record, so responses agree with what packets meet. Ports that have a peer when the
+//! server starts were given on the command line and cannot be detached.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,7 @@ use crate::fault::Fault;
 /// The ports of one switch.
 pub(crate) struct Ports {
     handle: Handle,
-    /// Those that the switch was started with.
+    /// Ports that the switch was started with.
     fixed: BTreeSet<u16>,
     cpu_port: u16,
     boot_id: String,
@@ -32,10 +32,10 @@ pub(crate) struct Ports {
 impl Ports {
     pub(crate) fn new(handle: Handle, cpu_port: u16) -> Result<Self, Fault> {
         let fixed = handle.call(|core| bound(core).map(|(port, _)| port).collect::<BTreeSet<_>>());
-        let fixed = fixed.map_err(|_| Fault::gone())?;
+        let fixed = fixed.map_err(|_| Fault::stopped())?;
         if fixed.contains(&cpu_port) {
             return Err(Fault::invalid(format!(
-                "port {cpu_port} is the controller's own: no peer can have it"
+                "port {cpu_port} is reserved for the controller: no peer can have it"
             )));
         }
         Ok(Self { handle, fixed, cpu_port, boot_id: boot_id() })
@@ -45,7 +45,7 @@ impl Ports {
         &self,
         call: impl FnOnce(&mut Core) -> R + Send + 'static,
     ) -> Result<R, Fault> {
-        self.handle.call(call).map_err(|_| Fault::gone())
+        self.handle.call(call).map_err(|_| Fault::stopped())
     }
 
     pub(crate) fn attach(&self, request: &AttachRequest) -> Result<AttachResponse, Fault> {
@@ -96,11 +96,11 @@ fn address(text: &str) -> Result<SocketAddr, Fault> {
         ))
     };
     let peer: SocketAddr = text.parse().map_err(|_| shape())?;
-    // IPv4 in an IPv6 coat is the same peer.
+    // An IPv4-mapped IPv6 address is the same peer.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let broadcast = matches!(peer.ip(), std::net::IpAddr::V4(ip) if ip.is_broadcast());
     if peer.port() == 0 || peer.ip().is_unspecified() || peer.ip().is_multicast() || broadcast {
-        return Err(Fault::invalid(format!("peer {peer} is no single peer's address")));
+        return Err(Fault::invalid(format!("peer {peer} is not a unicast address and port")));
     }
     Ok(peer)
 }
@@ -126,7 +126,7 @@ fn detach(core: &mut Core, peer: SocketAddr, fixed: &BTreeSet<u16>) -> Result<()
     match port_of(core, peer) {
         None => Ok(()),
         Some(port) if fixed.contains(&port) => {
-            let text = format!("port {port} was given to {peer} when the switch was started, and stays");
+            let text = format!("port {port} was assigned to {peer} when the switch was started and cannot be detached");
             Err(Fault::new(Code::PermissionDenied, text))
         }
         Some(port) => core.unbind_port(port).map_err(refused),
@@ -142,7 +142,7 @@ fn refused(error: IoError) -> Fault {
     Fault::new(code, error.to_string())
 }
 
-/// 128 bits that no other start has: the system's entropy, through the keys of two hashers, with time and process.
+/// 128 bits that differ for every start: the system's entropy, through the keys of two hashers, with time and process.
 fn boot_id() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let half = || RandomState::new().hash_one((now, std::process::id()));

@@ -1,21 +1,21 @@
-//! Reading: patterns, of which ids of 0 and keys that are not set stand for all.
+//! Reading: patterns, in which ids of 0 and absent keys match all.
 
 use netfold_p4::entry::TableEntry;
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, TableActionType};
 use netfold_p4_runtime::{SchemaError, bytestring};
 
-use crate::config::Config;
+use crate::config::PipelineConfig;
 use crate::fault::Fault;
-use crate::state::{Cells, Group, Held, Key, State};
+use crate::state::{Cells, EntityStore, Group, Key, StoredEntry};
 use crate::update::{absent, cell, cells, counter_size, key, plural};
 
-/// Registers still to be read: one after the other, since together they may be too much for one message.
+/// Registers still to be read, one after the other, since together they may be too large for one message.
 pub(crate) type Registers = Vec<(u32, Cells)>;
 
-/// What a pattern finds. Counters are asked of `counter`, by id and cell; registers are only named.
+/// The entities that match a pattern. Counters are read through `counter`, by id and cell; registers are only listed.
 pub(crate) fn find(
-    config: &Config,
-    state: &State,
+    config: &PipelineConfig,
+    state: &EntityStore,
     counter: &mut dyn FnMut(u32) -> Result<Vec<u64>, Fault>,
     pattern: &v1::Entity,
 ) -> Result<(Vec<v1::Entity>, Registers), Fault> {
@@ -28,13 +28,13 @@ pub(crate) fn find(
         EntityKind::DirectCounterEntry(entry) => direct(config, entry.table_entry.as_ref(), "counter")?,
         EntityKind::DirectMeterEntry(entry) => direct(config, entry.table_entry.as_ref(), "meter")?,
         other if names_one(other) => return Err(absent(plural(other))),
-        // All of none.
+        // All entities of a kind that does not exist.
         _ => Vec::new(),
     };
     Ok((entities, Vec::new()))
 }
 
-/// Whether a pattern names an object of a kind that no program here has, rather than all.
+/// Whether a pattern names an object of a kind that no program has, rather than all of the kind.
 fn names_one(kind: &EntityKind) -> bool {
     match kind {
         EntityKind::ActionProfileMember(member) => member.action_profile_id != 0,
@@ -46,7 +46,7 @@ fn names_one(kind: &EntityKind) -> bool {
     }
 }
 
-fn direct(config: &Config, entry: Option<&v1::TableEntry>, what: &str) -> Result<Vec<v1::Entity>, Fault> {
+fn direct(config: &PipelineConfig, entry: Option<&v1::TableEntry>, what: &str) -> Result<Vec<v1::Entity>, Fault> {
     let table = entry.map_or(0, |entry| entry.table_id);
     if table == 0 {
         return Ok(Vec::new());
@@ -55,7 +55,7 @@ fn direct(config: &Config, entry: Option<&v1::TableEntry>, what: &str) -> Result
     Err(Fault::invalid(format!("table {} has no direct {what}", config.schema.name(table))))
 }
 
-fn table_entries(config: &Config, state: &State, pattern: &v1::TableEntry) -> Result<Vec<v1::Entity>, Fault> {
+fn table_entries(config: &PipelineConfig, state: &EntityStore, pattern: &v1::TableEntry) -> Result<Vec<v1::Entity>, Fault> {
     let id = pattern.table_id;
     if id != 0 && config.table(id).is_none() {
         return Err(SchemaError::Table(id).into());
@@ -75,7 +75,7 @@ fn table_entries(config: &Config, state: &State, pattern: &v1::TableEntry) -> Re
             ..v1::TableEntry::default()
         };
         let key = key(config.schema.decode_key(&bare)?);
-        let found = state.entries.get_key_value(&key).filter(|(_, held)| wanted(pattern, &key, held));
+        let found = state.entries.get_key_value(&key).filter(|(_, held)| matches(pattern, &key, held));
         return found.map(|(key, held)| message(config, key, held)).into_iter().collect();
     }
     let first = Key { table: id, matches: Vec::new(), priority: i32::MIN };
@@ -83,13 +83,13 @@ fn table_entries(config: &Config, state: &State, pattern: &v1::TableEntry) -> Re
         .entries
         .range(first..)
         .take_while(|(key, _)| id == 0 || key.table == id)
-        .filter(|(key, held)| wanted(pattern, key, held))
+        .filter(|(key, held)| matches(pattern, key, held))
         .map(|(key, held)| message(config, key, held))
         .collect()
 }
 
-/// Whether an entry passes a pattern's filters.
-fn wanted(pattern: &v1::TableEntry, key: &Key, held: &Held) -> bool {
+/// Whether an entry matches a pattern's filters.
+fn matches(pattern: &v1::TableEntry, key: &Key, held: &StoredEntry) -> bool {
     let action = match pattern.action.as_ref().and_then(|action| action.r#type.as_ref()) {
         Some(TableActionType::Action(action)) => action.action_id == held.action,
         Some(_) => false,
@@ -101,7 +101,7 @@ fn wanted(pattern: &v1::TableEntry, key: &Key, held: &Held) -> bool {
         && (pattern.controller_metadata == 0 || pattern.controller_metadata == held.controller_metadata)
 }
 
-fn message(config: &Config, key: &Key, held: &Held) -> Result<v1::Entity, Fault> {
+fn message(config: &PipelineConfig, key: &Key, held: &StoredEntry) -> Result<v1::Entity, Fault> {
     let entry = TableEntry {
         table: key.table,
         matches: key.matches.clone(),
@@ -125,7 +125,7 @@ fn default_entry(table: &netfold_p4_runtime::config::Table) -> v1::Entity {
     let initial = table.initial_default_action.as_ref();
     let params = initial.into_iter().flat_map(|call| &call.arguments).map(|argument| v1::Param {
         param_id: argument.param_id,
-        // As long as the parameter in P4Info; shortest in entries.
+        // P4Info has all bytes of the parameter; entries have the shortest form.
         value: bytestring::decode(&argument.value, bytestring::BITS_MAX)
             .map_or_else(|_| argument.value.clone(), bytestring::encode),
     });
@@ -140,7 +140,7 @@ fn default_entry(table: &netfold_p4_runtime::config::Table) -> v1::Entity {
 }
 
 fn counters(
-    config: &Config,
+    config: &PipelineConfig,
     counter: &mut dyn FnMut(u32) -> Result<Vec<u64>, Fault>,
     pattern: &v1::CounterEntry,
 ) -> Result<Vec<v1::Entity>, Fault> {
@@ -167,7 +167,7 @@ fn counters(
     Ok(found)
 }
 
-fn registers(config: &Config, pattern: &v1::RegisterEntry) -> Result<Registers, Fault> {
+fn registers(config: &PipelineConfig, pattern: &v1::RegisterEntry) -> Result<Registers, Fault> {
     if pattern.register_id == 0 {
         if pattern.index.is_some() {
             return Err(Fault::invalid("an index without a register"));
@@ -177,7 +177,7 @@ fn registers(config: &Config, pattern: &v1::RegisterEntry) -> Result<Registers, 
     Ok(vec![(pattern.register_id, cells(config, pattern.register_id, pattern.index)?)])
 }
 
-fn replication(state: &State, pattern: &v1::PacketReplicationEngineEntry) -> Result<Vec<v1::Entity>, Fault> {
+fn replication(state: &EntityStore, pattern: &v1::PacketReplicationEngineEntry) -> Result<Vec<v1::Entity>, Fault> {
     let message = |(id, group): (&u16, &Group)| {
         let group = v1::MulticastGroupEntry {
             multicast_group_id: u32::from(*id),

@@ -19,31 +19,31 @@ use crate::ports::Ports;
 use crate::service::Service;
 use crate::tls::Tls;
 
-/// Calls that one connection may have open at once, its streams included.
+/// Calls that one connection may have open at once, including streams.
 const CALLS_MAX: u32 = 64;
 
 /// Threads for calls that wait for the switch.
 const BLOCKING_MAX: usize = 8;
 
-/// Time that calls are given to end when the server stops.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time that calls have to end when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Device number unless told otherwise: what the usual shells ask for.
+/// Default device number, which is also the default of the usual shells.
 pub const DEVICE_ID: u64 = 1;
 
-/// Port of the packets to and from the controller unless told otherwise: what is usual with bmv2.
+/// Default port of the packets to and from the controller, which is usual with bmv2.
 pub const CPU_PORT: u16 = 510;
 
-/// What to serve.
+/// Configuration of a [`Server`].
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Device number; 0 stands for [`DEVICE_ID`].
+    /// Device number; 0 for [`DEVICE_ID`].
     pub device_id: u64,
-    /// The program that the switch runs already; `None` when it waits for one.
+    /// The program that the switch runs already; `None` when the controller sets one.
     pub program: Option<Program>,
-    /// Port of the packets to and from the controller, which no peer gets.
+    /// Port of the packets to and from the controller; never assigned to a peer.
     pub cpu_port: u16,
-    /// Certificates; without them nothing is encrypted and everybody is let in.
+    /// Certificates; without them, connections are not encrypted and every client is accepted.
     pub tls: Option<Tls>,
 }
 
@@ -54,29 +54,29 @@ impl Default for ServerConfig {
     }
 }
 
-/// Why a server does not start, or did not stay.
+/// Error of a [`Server`] that could not start or has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address is not to be had.
+    /// The address cannot be bound.
     #[error("cannot serve P4Runtime at {address}: {source}; choose another address or port")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The switch does not run what it is said to run, or does not run.
+    /// The switch has stopped, or does not run the configured program.
     #[error("the switch cannot be served over P4Runtime: {0}")]
     Switch(String),
-    /// The certificates are no use.
-    #[error("the P4Runtime server's certificates or key are not usable: give PEM files that belong together")]
+    /// The certificates are invalid.
+    #[error("the P4Runtime server's certificate or key is invalid: give PEM files that match")]
     Tls(#[source] tonic::transport::Error),
-    /// The system refused a thread or the runtime's own means.
+    /// The system refused a thread or the runtime's resources.
     #[error("cannot start the P4Runtime server; check the process's limits")]
     Thread(#[source] io::Error),
-    /// The listener failed for good.
+    /// The listener failed.
     #[error("the P4Runtime server failed")]
     Serve(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The server's thread panicked: a bug.
@@ -84,7 +84,7 @@ pub enum ServerError {
     Panicked,
 }
 
-/// A server that runs on a thread of its own. Dropping it stops it; the switch goes on with what it has.
+/// A server that runs on its own thread. Dropping it stops it; the switch continues with its state.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -94,14 +94,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the switch behind `handle` at `address`; port 0 takes any free one.
+    /// Serves the switch behind `handle` at `address`; port 0 selects a free one.
     ///
-    /// The switch's tables, groups and pipeline are this server's alone from now on: whoever changes them by a handle
-    /// makes it answer what is not so.
+    /// The server owns the switch's tables, groups and pipeline from now on: its responses are wrong if they are changed
+    /// through a handle.
     ///
     /// # Errors
     ///
-    /// [`ServerError`], with nothing left running.
+    /// [`ServerError`]; nothing is left running.
     pub fn start(address: SocketAddr, config: ServerConfig, handle: Handle) -> Result<Self, ServerError> {
         let device_id = if config.device_id == 0 { DEVICE_ID } else { config.device_id };
         let refused = |fault: crate::fault::Fault| ServerError::Switch(fault.message);
@@ -128,24 +128,24 @@ impl Server {
             .name("p4runtime".into())
             .spawn(move || {
                 let served = runtime.block_on(serve(transport, listener, service, from_pipeline, stopped));
-                runtime.shutdown_timeout(GRACE);
+                runtime.shutdown_timeout(STOP_TIMEOUT);
                 served
             })
             .map_err(ServerError::Thread)?;
         Ok(Self { address, packets, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What was counted of the packets to and from controllers.
+    /// Counters of the packets to and from controllers.
     pub fn packets(&self) -> PacketCounters {
         self.packets.counters()
     }
 
-    /// Whether it has ended, which unasked means that it failed.
+    /// Whether it has ended; before [`Self::stop`] this means that it failed.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -170,12 +170,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop`.
+        // The error is returned by `stop`.
         let _ = self.join();
     }
 }
 
-/// HTTP/2, encrypted if that is wanted.
+/// HTTP/2, encrypted if configured.
 fn transport(tls: Option<&Tls>) -> Result<tonic::transport::Server, ServerError> {
     let server = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS_MAX)
@@ -201,9 +201,9 @@ async fn serve(
         transport.serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
     tokio::select! {
         served = server => served.map_err(|error| failed(error.into())),
-        // The switch has ended, or its CPU port has another server: the calls say so themselves.
+        // The switch has ended, or its CPU port has another server: calls return that error.
         () = async { delivery.deliver(from_pipeline).await; std::future::pending().await } => Ok(()),
-        // Open streams are cut off with the runtime.
+        // Open streams end with the runtime.
         _ = stopped => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The calls as gRPC has them.
+//! The gRPC services.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
-use crate::device::{Device, Found};
+use crate::device::{Device, ReadResult};
 use crate::fault::{Fault, of_parts};
 use crate::packets::PacketCount;
 use crate::ports::Ports;
 use crate::stream::{Streams, WAITING_MAX};
 
-/// Largest request, in bytes: a program of the largest size that is read, and its P4Info.
+/// Largest request, in bytes: a program of the largest permitted size, and its P4Info.
 const MESSAGE_LEN_MAX: usize = 24 << 20;
 
-/// Entities in one part of an answer, which stays far below the 4 MiB that clients take unless told otherwise.
+/// Entities in one part of a response, which stays far below the 4 MiB that clients accept by default.
 const PART: usize = 512;
 
 /// Register cells in one part.
 const CELLS: usize = 2048;
 
-/// Parts that wait for a client that reads.
+/// Parts queued for a client.
 const PARTS_MAX: usize = 2;
 
-/// What all calls share.
+/// State shared by all calls.
 #[derive(Clone)]
 pub(crate) struct Service {
     device: Arc<Device>,
@@ -48,12 +48,12 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_LEN_MAX)
 }
 
-/// Runs what may wait for the switch on a thread that may.
+/// Runs a function that waits for the switch on a thread that may block.
 async fn blocking<A: Send + 'static>(
     call: impl FnOnce() -> Result<A, Status> + Send + 'static,
 ) -> Result<Response<A>, Status> {
     let done = tokio::task::spawn_blocking(call).await;
-    done.map_err(|_| Status::internal("the call failed in a way it should not; please report it"))?
+    done.map_err(|_| Status::internal("the call failed unexpectedly; please report it"))?
         .map(Response::new)
 }
 
@@ -62,12 +62,12 @@ impl Service {
         Self { streams: Arc::new(Streams::new(Arc::clone(&device), packets)), device, ports }
     }
 
-    /// Hands packets of the CPU port to the streams, until no more can come.
+    /// Delivers packets of the CPU port to the streams until the switch ends.
     pub(crate) async fn deliver(&self, packets: mpsc::Receiver<Vec<u8>>) {
         Arc::clone(&self.streams).deliver(packets).await;
     }
 
-    /// Answers one call of any service.
+    /// Handles one call of any service.
     pub(crate) async fn answer(
         self,
         request: http::Request<Body>,
@@ -121,7 +121,7 @@ impl Service {
         Ok(response)
     }
 
-    /// Answers a call of our own service, or of none that is here.
+    /// Handles a call of the service `Ports`, or of an unknown one.
     async fn answer_ports(self, request: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
         let path = request.uri().path();
         Ok(match path {
@@ -129,7 +129,7 @@ impl Service {
             ports::DetachRequest::PATH => self.ports(request, Ports::detach).await,
             ports::ListRequest::PATH => self.ports(request, Ports::list).await,
             ports::DescribeRequest::PATH => self.ports(request, Ports::describe).await,
-            _ => Status::unimplemented(format!("no such call here: {path}")).into_http(),
+            _ => Status::unimplemented(format!("unknown call: {path}")).into_http(),
         })
     }
 
@@ -145,7 +145,7 @@ impl Service {
         grpc().unary(service_fn(call), request).await
     }
 
-    /// Runs a call on a thread that may wait for the switch.
+    /// Runs a call on a thread that may block.
     async fn blocking<A: Send + 'static>(
         self,
         call: impl FnOnce(&Device) -> Result<A, Status> + Send + 'static,
@@ -160,28 +160,28 @@ impl Service {
         let found = self.clone().blocking(move |device| Ok(device.read(&request)?)).await?.into_inner();
         let (parts, receiver) = mpsc::channel(PARTS_MAX);
         tokio::spawn(async move {
-            if let Err(status) = self.send_found(found, &parts).await {
-                // Nobody waits for it when the client is gone.
+            if let Err(status) = self.send_parts(found, &parts).await {
+                // The send fails if the client has disconnected.
                 let _ = parts.send(Err(status)).await;
             }
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
-    /// Sends what was found in parts; the client sets the pace.
-    async fn send_found(
+    /// Sends a result in parts, with back-pressure from the client.
+    async fn send_parts(
         &self,
-        found: Found,
+        found: ReadResult,
         parts: &mpsc::Sender<Result<v1::ReadResponse, Status>>,
     ) -> Result<(), Status> {
-        let gone = |_| Status::cancelled("the client is gone");
+        let disconnected = |_| Status::cancelled("the client has disconnected");
         let mut entities = found.entities.into_iter();
         loop {
             let part: Vec<_> = entities.by_ref().take(PART).collect();
             if part.is_empty() {
                 break;
             }
-            parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(gone)?;
+            parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(disconnected)?;
         }
         for (id, cells) in found.registers {
             let mut start = 0;
@@ -189,12 +189,12 @@ impl Service {
                 let (device, cells) = (Arc::clone(&self.device), cells.clone());
                 let read = move || device.registers(found.generation, id, &cells, start, CELLS);
                 let part = tokio::task::spawn_blocking(read).await;
-                let part = part.unwrap_or_else(|_| Err(Fault::gone()))?;
+                let part = part.unwrap_or_else(|_| Err(Fault::stopped()))?;
                 if part.is_empty() {
                     break;
                 }
                 start += part.len();
-                parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(gone)?;
+                parts.send(Ok(v1::ReadResponse { entities: part })).await.map_err(disconnected)?;
             }
         }
         of_parts(&found.results)

@@ -1,6 +1,6 @@
-//! What controllers have written, beside the pipeline that carries it out: entries and groups, to be read back.
+//! Entries and groups that controllers have written, to be read back.
 //!
-//! Everything here runs on the switch's thread between two bursts, so a batch is one step for packets.
+//! Everything here runs on the switch's thread between two bursts, so packets see a batch as one step.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ pub(crate) struct Key {
     pub(crate) priority: i32,
 }
 
-/// What an entry has beside its key.
+/// An entry without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct StoredEntry {
     pub(crate) action: u32,
     pub(crate) params: Vec<u64>,
     pub(crate) metadata: Vec<u8>,
@@ -33,12 +33,12 @@ pub(crate) struct Held {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) replicas: Vec<Replica>,
-    /// The same, as they are read back: each port in the form that it was written in.
+    /// The same for reading back: each port in the form that it was written in.
     pub(crate) written: Vec<v1::Replica>,
     pub(crate) metadata: Vec<u8>,
 }
 
-/// A register cell's place.
+/// Cells of a register.
 #[derive(Debug, Clone)]
 pub(crate) struct Cells {
     pub(crate) name: String,
@@ -56,11 +56,11 @@ impl Cells {
     }
 }
 
-/// One update, checked against the pipeline but not against what is there.
+/// One update, validated against the pipeline but not against existing entities.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     /// A table entry. Without an action in a MODIFY, the entry keeps its own.
-    Entry { kind: UpdateType, key: Key, held: Option<Held>, keep_action: bool },
+    Entry { kind: UpdateType, key: Key, held: Option<StoredEntry>, keep_action: bool },
     /// One counter cell or all.
     Counter { id: u32, index: Option<usize>, packets: u64 },
     /// One register cell or all.
@@ -69,9 +69,9 @@ pub(crate) enum Op {
     Group { kind: UpdateType, id: u16, group: Group },
 }
 
-/// How to take an update back.
+/// How to revert an update.
 enum Undo {
-    Entry(Key, Option<Held>),
+    Entry(Key, Option<StoredEntry>),
     Counter(u32, usize, Vec<u64>),
     Register(Cells, Vec<u32>),
     Group(u16, Option<Group>),
@@ -79,13 +79,13 @@ enum Undo {
 
 /// Entries and groups.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) entries: BTreeMap<Key, Held>,
+pub(crate) struct EntityStore {
+    pub(crate) entries: BTreeMap<Key, StoredEntry>,
     pub(crate) groups: BTreeMap<u16, Group>,
 }
 
-impl State {
-    /// Carries out updates in order and returns what became of each.
+impl EntityStore {
+    /// Applies updates in order and returns the status of each.
     pub(crate) fn apply(
         &mut self,
         core: &mut Core,
@@ -101,7 +101,7 @@ impl State {
         let mut failed = false;
         for op in ops {
             if failed {
-                results.push(Err(aborted("not tried: an earlier update failed")));
+                results.push(Err(aborted("not attempted: an earlier update failed")));
                 continue;
             }
             match op.and_then(|op| self.step(core, op)) {
@@ -118,9 +118,9 @@ impl State {
         if failed {
             for (undo, result) in done.into_iter().zip(&mut results).rev() {
                 *result = match self.undo(core, undo) {
-                    Ok(()) => Err(aborted("taken back: a later update failed")),
+                    Ok(()) => Err(aborted("rolled back: a later update failed")),
                     Err(fault) => {
-                        Err(Fault::new(Code::Internal, format!("not taken back: {}", fault.message)))
+                        Err(Fault::new(Code::Internal, format!("not rolled back: {}", fault.message)))
                     }
                 };
             }
@@ -174,7 +174,7 @@ impl State {
         core: &mut Core,
         kind: UpdateType,
         key: Key,
-        held: Option<Held>,
+        held: Option<StoredEntry>,
         keep_action: bool,
     ) -> Result<Undo, Fault> {
         let there = self.entries.get(&key);
@@ -201,13 +201,13 @@ impl State {
         Ok(Undo::Entry(key, before))
     }
 
-    /// Makes an entry what is said; returns what it was. On an error it is what it was.
-    fn put(&mut self, core: &mut Core, key: Key, new: Option<Held>) -> Result<Option<Held>, Fault> {
+    /// Replaces an entry and returns the old one. On an error nothing is changed.
+    fn put(&mut self, core: &mut Core, key: Key, new: Option<StoredEntry>) -> Result<Option<StoredEntry>, Fault> {
         let before = self.entries.get(&key).cloned();
         if let (Some(before), Some(new)) = (&before, &new)
             && (before.action, &before.params) == (new.action, &new.params)
         {
-            // The pipeline knows no metadata.
+            // The pipeline does not have the metadata.
             self.entries.insert(key, new.clone());
             return Ok(Some(before.clone()));
         }
@@ -217,7 +217,7 @@ impl State {
         if let Some(new) = &new
             && let Err(error) = core.pipeline().insert(&entry(&key, new))
         {
-            // What has just been there fits.
+            // The old entry fits, as it was just removed.
             if let Some(before) = &before
                 && core.pipeline().insert(&entry(&key, before)).is_err()
             {
@@ -260,7 +260,7 @@ fn aborted(message: &str) -> Fault {
     Fault::new(Code::Aborted, message)
 }
 
-fn entry(key: &Key, held: &Held) -> TableEntry {
+fn entry(key: &Key, held: &StoredEntry) -> TableEntry {
     TableEntry {
         table: key.table,
         matches: key.matches.clone(),
@@ -270,7 +270,7 @@ fn entry(key: &Key, held: &Held) -> TableEntry {
     }
 }
 
-/// Overwrites one cell of a register entry and returns what it held.
+/// Overwrites one cell of a register entry and returns the old value.
 fn swap(core: &mut Core, cells: &Cells, index: usize, value: u32) -> Result<u32, Fault> {
     let absent = || Fault::new(Code::OutOfRange, "no such register cell");
     let mut values = Vec::new();

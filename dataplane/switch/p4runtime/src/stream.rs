@@ -1,4 +1,4 @@
-//! The stream of each client: bids, packets, and answers to what has no place here.
+//! The stream of each client: arbitration, packets, and errors for unsupported messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,20 +17,20 @@ use crate::device::Device;
 use crate::fault::Fault;
 use crate::packets::PacketCount;
 
-/// Messages that wait for a client. One that does not read is cut off, as others would have to wait for it.
+/// Messages queued for a client. A client that does not read is disconnected, as others would have to wait for it.
 pub(crate) const WAITING_MAX: usize = 320;
 
-/// Places in a client's queue that packets leave free, so that a flood of them cuts nobody off.
+/// Positions in a client's queue that packets leave free, so that a flood of them does not disconnect the client.
 const RESERVED: usize = 64;
 
-/// Packets of one client that go through the pipeline in one step, and their bytes.
+/// Packets of one client that are processed in one step, and their bytes.
 const TOGETHER_MAX: usize = 64;
 const TOGETHER_BYTES_MAX: usize = 256 << 10;
 
-/// Longest packet, in bytes of the message, that an error about it has with it.
+/// Longest packet, in bytes of the message, that an error about it contains.
 const ECHO_MAX: usize = 64 << 10;
 
-type Answer = Result<StreamMessageResponse, Status>;
+type StreamResult = Result<StreamMessageResponse, Status>;
 
 /// All open streams.
 pub(crate) struct Streams {
@@ -42,7 +42,7 @@ pub(crate) struct Streams {
 #[derive(Default)]
 struct Open {
     next: u64,
-    clients: BTreeMap<u64, mpsc::Sender<Answer>>,
+    clients: BTreeMap<u64, mpsc::Sender<StreamResult>>,
 }
 
 impl Streams {
@@ -50,7 +50,7 @@ impl Streams {
         Self { device, packets, open: Mutex::default() }
     }
 
-    /// Hands the packets of the CPU port to whoever is in charge then, until no more can come.
+    /// Delivers the packets of the CPU port to the primaries until the switch ends.
     pub(crate) async fn deliver(self: Arc<Self>, mut packets: mpsc::Receiver<Vec<u8>>) {
         while let Some(payload) = packets.recv().await {
             let primaries: Vec<u64> = self.device.arbiter().primaries().collect();
@@ -76,7 +76,7 @@ impl Streams {
     pub(crate) async fn serve(
         self: Arc<Self>,
         mut requests: Streaming<StreamMessageRequest>,
-        answers: mpsc::Sender<Answer>,
+        answers: mpsc::Sender<StreamResult>,
     ) {
         let client = {
             let mut open = self.open();
@@ -85,7 +85,7 @@ impl Streams {
             open.clients.insert(client, answers.clone());
             client
         };
-        // A message that was read when packets were gathered, and is none.
+        // A message that was read while packets were collected, and is no packet.
         let mut next = None;
         loop {
             let message = match next.take() {
@@ -105,18 +105,18 @@ impl Streams {
                 update => Arc::clone(&self).handle(client, update).await,
             };
             if let Err(fault) = handled {
-                // A full queue means that the client does not read, so it does not matter what it is told.
+                // With a full queue the client does not read, so the status may be lost.
                 let _ = answers.try_send(Err(fault.into()));
                 break;
             }
             if !self.open().clients.contains_key(&client) {
                 let _ =
-                    answers.try_send(Err(Status::resource_exhausted("you do not read what you are told")));
+                    answers.try_send(Err(Status::resource_exhausted("the client does not read its stream")));
                 break;
             }
         }
         let gone = tokio::task::spawn_blocking(move || self.leave(client));
-        // The task does not panic; if the runtime is shut down, nobody is left to be told.
+        // The task does not panic; if the runtime is shut down, there is no client left.
         let _ = gone.await;
     }
 
@@ -124,18 +124,18 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// What ends the stream.
+    /// The error that ends the stream.
     async fn handle(self: Arc<Self>, client: u64, update: Option<StreamRequest>) -> Result<(), Fault> {
         let wrong = match update {
             Some(StreamRequest::Arbitration(update)) => {
                 let bid = tokio::task::spawn_blocking(move || {
-                    // No write of the old primary is on its way when the new one is told.
+                    // No write of the old primary is in progress when the new one is notified.
                     let _quiet = self.device.quiesce();
                     let notices = self.device.arbiter().bid(client, &update)?;
-                    self.tell(notices);
+                    self.notify(notices);
                     Ok(())
                 });
-                return bid.await.unwrap_or_else(|_| Err(Fault::gone()));
+                return bid.await.unwrap_or_else(|_| Err(Fault::stopped()));
             }
             Some(StreamRequest::DigestAck(ack)) => {
                 let details = DigestListAckError { digest_list_ack: Some(ack) };
@@ -144,7 +144,7 @@ impl Streams {
             }
             Some(StreamRequest::Other(other)) => {
                 let details = StreamErrorDetails::StreamOther(StreamOtherError { other: Some(other) });
-                error(Code::Unimplemented, "messages of other kinds are not known here", details)
+                error(Code::Unimplemented, "messages of other kinds are not supported", details)
             }
             Some(StreamRequest::Packet(_)) | None => return Err(Fault::invalid("a message without content")),
         };
@@ -156,11 +156,11 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// What ends the stream.
+    /// The error that ends the stream.
     async fn packets_out(&self, client: u64, packets: Vec<PacketOut>) -> Result<(), Fault> {
         let (device, given) = (Arc::clone(&self.device), packets.len());
         let sent = tokio::task::spawn_blocking(move || device.packets_out(client, packets)).await;
-        let refused = sent.map_err(|_| Fault::gone())??;
+        let refused = sent.map_err(|_| Fault::stopped())??;
         self.packets.count_out(given - refused.len());
         for (fault, packet) in refused {
             let packet_out = Some(packet).filter(|packet| packet.encoded_len() <= ECHO_MAX);
@@ -170,7 +170,7 @@ impl Streams {
         Ok(())
     }
 
-    fn tell(&self, notices: Vec<Notice>) {
+    fn notify(&self, notices: Vec<Notice>) {
         for Notice { client, update } in notices {
             self.send(client, StreamResponse::Arbitration(update));
         }
@@ -186,15 +186,15 @@ impl Streams {
         }
     }
 
-    /// Forgets a client, and tells the others if it was in charge.
+    /// Removes a client, and notifies the others if it was the primary.
     fn leave(&self, client: u64) {
         self.open().clients.remove(&client);
         let notices = self.device.arbiter().leave(client);
-        self.tell(notices);
+        self.notify(notices);
     }
 }
 
-/// A packet and those that have arrived behind it; and the message that ended them, if one did.
+/// A packet with those that have arrived after it, and the first message of another kind, if any.
 async fn gather(
     first: PacketOut,
     requests: &mut Streaming<StreamMessageRequest>,

@@ -1,21 +1,21 @@
-//! Encryption, and who may connect.
+//! Encryption and client authentication.
 
 use std::time::Duration;
 
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-/// Time that a client has for its part of the handshake.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Time that a client has for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Certificates, in PEM, by which a server is known and knows its clients.
+/// Certificates in PEM that authenticate the server and its clients.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The server's certificate, and behind it those between it and the root.
+    /// The server's certificate, followed by the intermediate ones.
     pub certificate: Vec<u8>,
     /// The certificate's private key.
     pub key: Vec<u8>,
-    /// Roots of the clients' certificates. With them a client without such a certificate is not let in; without them every
-    /// client is.
+    /// Roots of the clients' certificates. With them, a client without such a certificate is refused; without them, every
+    /// client is accepted.
     pub client_ca: Option<Vec<u8>>,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Tls {
 impl Tls {
     pub(crate) fn config(&self) -> ServerTlsConfig {
         let identity = Identity::from_pem(&self.certificate, &self.key);
-        let config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE_WITHIN);
+        let config = ServerTlsConfig::new().identity(identity).timeout(HANDSHAKE_TIMEOUT);
         match &self.client_ca {
             Some(roots) => config.client_ca_root(Certificate::from_pem(roots)),
             None => config,

@@ -1,4 +1,4 @@
-//! From an update as it comes to one that can be carried out: everything that does not depend on what is there.
+//! Validation of updates against the pipeline, independent of existing entities.
 
 use netfold_p4::entry::TableEntry;
 use netfold_p4_runtime::google::Code;
@@ -7,15 +7,15 @@ use netfold_p4_runtime::v1::{self, Data, EntityKind, Replication, TableActionTyp
 use netfold_p4_runtime::{SchemaError, bytestring};
 use netfold_switch::switch::{GROUPS_MAX, REPLICAS_MAX};
 
-use crate::config::Config;
+use crate::config::PipelineConfig;
 use crate::fault::Fault;
-use crate::state::{Cells, Group, Held, Key, Op};
+use crate::state::{Cells, Group, StoredEntry, Key, Op};
 
-/// Most bytes that an entry or a group keeps for its controller.
+/// Maximum metadata of an entry or a group, in bytes.
 pub(crate) const METADATA_MAX: usize = 1024;
 
 /// Checks an update against the pipeline.
-pub(crate) fn check(config: &Config, update: v1::Update) -> Result<Op, Fault> {
+pub(crate) fn check(config: &PipelineConfig, update: v1::Update) -> Result<Op, Fault> {
     let kind = UpdateType::try_from(update.r#type).unwrap_or(UpdateType::Unspecified);
     if kind == UpdateType::Unspecified {
         return Err(Fault::invalid("the update has no type: INSERT, MODIFY or DELETE"));
@@ -36,7 +36,7 @@ pub(crate) fn check(config: &Config, update: v1::Update) -> Result<Op, Fault> {
     }
 }
 
-/// What kinds of entities without a place in any program here are called.
+/// Names of the kinds of entities that no program has.
 pub(crate) fn plural(entity: &EntityKind) -> &'static str {
     match entity {
         EntityKind::ExternEntry(_) => "externs",
@@ -54,19 +54,19 @@ pub(crate) fn absent(what: &str) -> Fault {
     Fault::unimplemented(format!("programs of this switch have no {what}"))
 }
 
-fn direct(config: &Config, entry: Option<&v1::TableEntry>, what: &str) -> Result<Op, Fault> {
+fn direct(config: &PipelineConfig, entry: Option<&v1::TableEntry>, what: &str) -> Result<Op, Fault> {
     let entry = entry.ok_or_else(|| Fault::invalid(format!("a direct {what} belongs to a table entry")))?;
     config.table(entry.table_id).ok_or_else(|| Fault::from(SchemaError::Table(entry.table_id)))?;
     let table = config.schema.name(entry.table_id);
     Err(Fault::invalid(format!("table {table} has no direct {what}")))
 }
 
-fn table_entry(config: &Config, kind: UpdateType, entry: &v1::TableEntry) -> Result<Op, Fault> {
+fn table_entry(config: &PipelineConfig, kind: UpdateType, entry: &v1::TableEntry) -> Result<Op, Fault> {
     if entry.is_default_action {
         return Err(default_entry(config, kind, entry));
     }
     if entry.is_const {
-        return Err(Fault::invalid("is_const is the switch's to say"));
+        return Err(Fault::invalid("is_const can only be set by the switch"));
     }
     if entry.counter_data.is_some() {
         return Err(Fault::invalid(format!(
@@ -85,14 +85,14 @@ fn table_entry(config: &Config, kind: UpdateType, entry: &v1::TableEntry) -> Res
         return Ok(Op::Entry { kind, key, held: None, keep_action: false });
     }
     if config.table(entry.table_id).is_some_and(|table| table.match_fields.is_empty()) {
-        return Err(Fault::invalid("a table without a key has its default entry alone"));
+        return Err(Fault::invalid("a table without a key has only its default entry"));
     }
     let keep_action = kind == UpdateType::Modify && entry.action.is_none();
     let mut decoded = match keep_action {
         true => config.schema.decode_key(entry)?,
         false => config.schema.decode(entry)?,
     };
-    let held = Held {
+    let held = StoredEntry {
         action: decoded.action,
         params: std::mem::take(&mut decoded.params),
         metadata: entry.metadata.clone(),
@@ -107,8 +107,8 @@ pub(crate) fn key(mut entry: TableEntry) -> Key {
     Key { table: entry.table, matches: entry.matches, priority: entry.priority }
 }
 
-/// Why a default entry cannot be written: every program's are constant.
-fn default_entry(config: &Config, kind: UpdateType, entry: &v1::TableEntry) -> Fault {
+/// The error for writing a default entry: those of every program are constant.
+fn default_entry(config: &PipelineConfig, kind: UpdateType, entry: &v1::TableEntry) -> Fault {
     if config.table(entry.table_id).is_none() {
         return SchemaError::Table(entry.table_id).into();
     }
@@ -140,7 +140,7 @@ pub(crate) fn cell(index: Option<v1::Index>, size: u32) -> Result<Option<usize>,
     inside.map(Some).ok_or_else(outside)
 }
 
-/// Why a counter or register cannot be inserted or deleted.
+/// Refuses to insert or delete a counter or register.
 fn modify_only(kind: UpdateType, what: &str) -> Result<(), Fault> {
     match kind {
         UpdateType::Modify => Ok(()),
@@ -148,11 +148,11 @@ fn modify_only(kind: UpdateType, what: &str) -> Result<(), Fault> {
     }
 }
 
-pub(crate) fn counter_size(config: &Config, id: u32) -> Result<u32, Fault> {
+pub(crate) fn counter_size(config: &PipelineConfig, id: u32) -> Result<u32, Fault> {
     config.counters.get(&id).copied().ok_or_else(|| Fault::not_found(format!("no counter has id {id:#x}")))
 }
 
-fn counter(config: &Config, kind: UpdateType, entry: &v1::CounterEntry) -> Result<Op, Fault> {
+fn counter(config: &PipelineConfig, kind: UpdateType, entry: &v1::CounterEntry) -> Result<Op, Fault> {
     modify_only(kind, "counter")?;
     let index = cell(entry.index, counter_size(config, entry.counter_id)?)?;
     let data = entry.data.ok_or_else(|| Fault::invalid("the counter entry has no data"))?;
@@ -162,14 +162,14 @@ fn counter(config: &Config, kind: UpdateType, entry: &v1::CounterEntry) -> Resul
 }
 
 /// The cells of a register that an entry names.
-pub(crate) fn cells(config: &Config, id: u32, index: Option<v1::Index>) -> Result<Cells, Fault> {
+pub(crate) fn cells(config: &PipelineConfig, id: u32, index: Option<v1::Index>) -> Result<Cells, Fault> {
     let cell = config.registers.get(&id);
     let cell = cell.ok_or_else(|| Fault::not_found(format!("no register has id {id:#x}")))?.clone();
     let index = self::cell(index, cell.size)?;
     Ok(Cells { name: config.program.register(cell.register).name.clone(), cell, index })
 }
 
-fn register(config: &Config, kind: UpdateType, entry: v1::RegisterEntry) -> Result<Op, Fault> {
+fn register(config: &PipelineConfig, kind: UpdateType, entry: v1::RegisterEntry) -> Result<Op, Fault> {
     modify_only(kind, "register")?;
     let cells = cells(config, entry.register_id, entry.index)?;
     let data = entry.data.and_then(|data| data.data);

@@ -1,13 +1,13 @@
-//! A token bucket, in whole numbers.
+//! A token bucket in integers.
 
 use std::time::Duration;
 
 use super::config::Rate;
 
-/// Units of credit a byte: a rate in bits a second earns that many units a nanosecond.
+/// Units of credit per byte: a rate in bits per second earns that number of units per nanosecond.
 const BYTE: u128 = 8_000_000_000;
 
-/// Credit to send. In any interval `t` no more than `burst + rate * t` leaves.
+/// The bucket. In any interval `t` no more than `burst + rate * t` leaves.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
     rate: u128,
@@ -17,13 +17,13 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Full at time 0.
+    /// A bucket that is full at time 0.
     pub(super) fn new(rate: Rate) -> Self {
         let burst = u128::from(rate.burst_bytes) * BYTE;
         Self { rate: u128::from(rate.bits_per_second), burst, credit: burst, at: Duration::ZERO }
     }
 
-    /// Takes credit for `len` bytes, if there is enough; else says when there will be. Time that goes back counts as none.
+    /// Takes credit for `len` bytes if there is enough; otherwise returns when there will be. A time earlier than before earns none.
     pub(super) fn take(&mut self, now: Duration, len: u32) -> Result<(), Duration> {
         if let Some(passed) = now.checked_sub(self.at) {
             self.credit = self.burst.min(self.credit + passed.as_nanos() * self.rate);
@@ -38,7 +38,7 @@ impl Bucket {
         Err(self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
-    /// Gives credit back that was taken for `len` bytes that did not leave.
+    /// Returns the credit for `len` bytes that did not leave.
     pub(super) fn give_back(&mut self, len: u32) {
         self.credit = self.burst.min(self.credit + u128::from(len) * BYTE);
     }

@@ -1,8 +1,8 @@
-//! What queues are wanted.
+//! Configuration of queues.
 
 use std::collections::BTreeMap;
 
-/// Queues of one port, at most, without that of control packets.
+/// Maximum queues of one port, without that of control packets.
 pub const QUEUES_MAX: usize = 8;
 
 /// Header classes: `class` has 4 bits.
@@ -11,10 +11,10 @@ pub const CLASSES: usize = netfold_wire::CLASSES_MAX as usize;
 /// Ports that can have queues: numbers below this.
 pub const PORTS_MAX: usize = 1 << 10;
 
-/// Most memory for packets, in bytes: offsets in it have 32 bits.
+/// Maximum memory for packets, in bytes: offsets in it have 32 bits.
 const MEMORY_MAX: usize = 1 << 31;
 
-/// Longest burst of a port's rate, in bytes.
+/// Maximum burst of a port's rate, in bytes.
 const BURST_MAX: u32 = 1 << 30;
 
 /// What surrounds the Netfold header in queued packets.
@@ -23,37 +23,37 @@ pub enum Framing {
     /// Nothing: the transport owns the outer headers. Marks are the header's flag `congestion`.
     #[default]
     Datagram,
-    /// Ethernet, IPv4 without options and UDP. Marks are CE in the IPv4 header, where the sender heeds them.
+    /// Ethernet, IPv4 without options and UDP. Marks are CE in the IPv4 header, if the sender supports ECN.
     Ethernet,
 }
 
 /// The queues of a switch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueConfig {
-    /// What packets begin with.
+    /// Outer headers of the packets.
     pub framing: Framing,
     /// Memory for packets of all ports, in bytes. A packet takes a cell of the longest packet's size, however short it is.
     pub memory_bytes: usize,
     /// Seed of the random marks.
     pub seed: u64,
-    /// Every port that is not named.
+    /// Every port that is not in [`Self::ports`].
     pub port: PortConfig,
     /// Ports that differ, by number.
     pub ports: BTreeMap<u16, PortConfig>,
-    /// When the switch stops taking packets in; `None`: never.
+    /// When the switch stops receiving packets; `None`: never.
     pub pause: Option<Pause>,
 }
 
 /// The queues of one port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortConfig {
-    /// How fast the port sends; `None`: as fast as it takes packets.
+    /// Rate at which the port sends; `None`: as fast as it accepts packets.
     pub rate: Option<Rate>,
     /// The queue of each header class.
     pub queue_of: [u8; CLASSES],
     /// The queues, 1 to [`QUEUES_MAX`].
     pub queues: Vec<ClassConfig>,
-    /// Most bytes in the queue of control packets, which goes before all others: trimmed packets, STALE, REJECT, PROBE and
+    /// Maximum bytes in the queue of control packets, which precedes all others: trimmed packets, STALE, REJECT, PROBE and
     /// ADVANCE.
     pub control_bytes_max: u32,
 }
@@ -61,14 +61,14 @@ pub struct PortConfig {
 /// A token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Bits a second, of packets as they are queued: outer headers that the transport adds do not count.
+    /// Bits per second of packets as they are queued: outer headers that the transport adds do not count.
     pub bits_per_second: u64,
     /// Bytes that may leave at once after a pause; at least the longest packet.
     pub burst_bytes: u32,
 }
 
 impl Rate {
-    /// A rate, with a burst of 1 ms but at least 16 KiB: a process does not wake up more precisely than that.
+    /// A rate with a burst of 1 ms, but at least 16 KiB: a process cannot wake up more precisely.
     #[must_use]
     pub fn of(bits_per_second: u64) -> Self {
         let burst = (bits_per_second / 8000).clamp(16 << 10, u64::from(BURST_MAX));
@@ -79,15 +79,15 @@ impl Rate {
 /// One queue of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassConfig {
-    /// Queues of greater priority go first, always.
+    /// Queues of higher priority are served first, strictly.
     pub priority: u8,
-    /// Share among queues of the same priority, 1 to 255.
+    /// Weight among queues of the same priority, 1 to 255.
     pub weight: u8,
-    /// Most bytes in it: what would be more is dropped.
+    /// Maximum bytes in it; further packets are dropped.
     pub bytes_max: u32,
     /// Bytes above which droppable data is cut to its header; `None`: never.
     pub trim_above: Option<u32>,
-    /// When packets are marked; `None`: never.
+    /// Marking; `None`: never.
     pub ecn: Option<Ecn>,
 }
 
@@ -97,30 +97,30 @@ impl Default for ClassConfig {
     }
 }
 
-/// Marking by the bytes in a queue as a packet joins it: never up to `k_min`, with a probability that rises to `p_max` at
+/// Marking by the bytes in a queue when a packet is enqueued: never up to `k_min`, with a probability that rises to `p_max` at
 /// `k_max`, and always above (DCQCN, SIGCOMM 2015, section 3.1). Equal thresholds are DCTCP's step (RFC 8257).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ecn {
-    /// Bytes up to which nothing is marked.
+    /// Bytes up to which no packet is marked.
     pub k_min: u32,
-    /// Bytes above which everything is.
+    /// Bytes above which every packet is.
     pub k_max: u32,
     /// Probability of a mark at `k_max`, 0 to 1.
     pub p_max: f64,
 }
 
-/// When a switch stops taking packets in. In the manner of PFC, but for all ports and classes together, since packets come in by one
-/// door; what has come in already, with all its copies, is headroom that memory and queues must have.
+/// When a switch stops receiving packets. Like PFC, but for all ports and classes together, since all packets arrive through one
+/// input. Memory and queues need headroom for one burst with all its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Bytes in all queues above which it stops.
     pub above: usize,
-    /// Bytes in all queues up to which it goes on; not above `above`.
+    /// Bytes in all queues at or below which it resumes; not above `above`.
     pub resume_at: usize,
 }
 
 impl Default for PortConfig {
-    /// One queue for every class, without rate, mark or trim.
+    /// One queue for all classes, without rate, marking or trimming.
     fn default() -> Self {
         Self {
             rate: None,
@@ -144,25 +144,25 @@ impl Default for QueueConfig {
     }
 }
 
-/// A configuration that cannot be.
+/// An invalid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueConfigError {
     /// A number out of range.
     #[error("{name} is {value}; it must be {allowed}")]
     Range {
-        /// What number.
+        /// The parameter.
         name: &'static str,
         /// Its value.
         value: u64,
-        /// What it may be.
+        /// The permitted range.
         allowed: String,
     },
     /// A probability out of range.
     #[error("p_max must be between 0 and 1")]
     Probability,
     /// A class has no queue.
-    #[error("class {class} goes to queue {queue}, and there are {queues}")]
+    #[error("class {class} uses queue {queue}, but there are only {queues} queues")]
     Class {
         /// The header's class.
         class: usize,
@@ -171,27 +171,27 @@ pub enum QueueConfigError {
         /// Queues of the port.
         queues: usize,
     },
-    /// Something about a port.
+    /// An error in the configuration of a port.
     #[error("port {0}")]
     Port(u16, #[source] Box<QueueConfigError>),
 }
 
-fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), QueueConfigError> {
-    if (least..=most).contains(&value) {
+fn within(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), QueueConfigError> {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(QueueConfigError::Range { name, value, allowed: format!("{least} to {most}") })
+    Err(QueueConfigError::Range { name, value, allowed: format!("{min} to {max}") })
 }
 
 impl QueueConfig {
-    /// Checks every number for packets of at most `packet_len_max` bytes.
+    /// Validates every number for packets of at most `packet_len_max` bytes.
     ///
     /// # Errors
     ///
-    /// [`QueueConfigError`] for the first that is out of range.
+    /// [`QueueConfigError`] for the first number that is out of range.
     pub fn check(&self, packet_len_max: usize) -> Result<(), QueueConfigError> {
-        let least = (packet_len_max as u64).max(1);
-        within("memory_bytes", self.memory_bytes as u64, least, MEMORY_MAX as u64)?;
+        let min = (packet_len_max as u64).max(1);
+        within("memory_bytes", self.memory_bytes as u64, min, MEMORY_MAX as u64)?;
         self.port.check(packet_len_max)?;
         for (port, config) in &self.ports {
             let checked = within("port", u64::from(*port), 0, PORTS_MAX as u64 - 1);
@@ -217,8 +217,8 @@ impl PortConfig {
         Self { rate: Some(rate), queues: vec![class], ..Self::default() }
     }
 
-    /// A port whose queues are all the same but for their priority: class `c` goes to queue `c` times `queues` / 16, and greater
-    /// queues go first.
+    /// A port whose queues differ only in priority: class `c` uses queue `c` times `queues` / 16, and higher numbers are served
+    /// first.
     #[must_use]
     pub fn strict(queues: u8, class: &ClassConfig) -> Self {
         let queues = queues.clamp(1, QUEUES_MAX as u8);

@@ -1,8 +1,8 @@
-//! What queues count.
+//! Counters of queues.
 
 use std::fmt;
 
-/// Which queue of a port.
+/// A queue of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueName {
     /// The queue of classes with this number.
@@ -20,31 +20,31 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// What one queue has counted. Every packet that was meant for it is in `enqueued`, `trimmed` or `dropped`, and every
+/// Counters of one queue. Every packet that arrived for it is in `enqueued`, `trimmed` or `dropped`, and every
 /// one in `enqueued` is in `sent` or `flushed`, or still held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueCounters {
-    /// Packets that joined it.
+    /// Packets added to it.
     pub enqueued: u64,
     /// Their bytes.
     pub enqueued_bytes: u64,
-    /// Packets that left by the port.
+    /// Packets sent through the port.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Packets that were marked as they joined.
+    /// Packets marked when they were enqueued.
     pub marked: u64,
     /// Packets whose header went to the control queue instead.
     pub trimmed: u64,
-    /// Packets dropped for want of room.
+    /// Packets dropped because it was full.
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// Packets that had joined it and were dropped because their port took nothing for too long.
+    /// Packets dropped from it because the output accepted none for their port for too long.
     pub flushed: u64,
-    /// Bytes in it now.
+    /// Bytes in it.
     pub held_bytes: u64,
-    /// Most bytes that were ever in it.
+    /// Maximum of `held_bytes` so far.
     pub held_bytes_max: u64,
 }
 
@@ -61,7 +61,7 @@ impl QueueCounters {
         self.dropped_bytes += len as u64;
     }
 
-    /// A packet in it is dropped.
+    /// Counts a packet that was dropped from it.
     pub(super) fn flush(&mut self, len: usize) {
         self.flushed += 1;
         self.held_bytes -= len as u64;
@@ -82,14 +82,14 @@ impl QueueCounters {
     }
 }
 
-/// What all queues have counted.
+/// Counters of all queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueuesCounters {
     /// Every queue that has seen a packet: port, queue, counts; in order.
     pub queues: Vec<(u16, QueueName, QueueCounters)>,
-    /// Packets for ports that have no queues, or longer than those hold.
+    /// Packets for ports that have no queues, or longer than a cell.
     pub refused: u64,
-    /// How often the switch has stopped taking packets in.
+    /// How often the switch has stopped receiving packets.
     pub pauses: u64,
 }
 
@@ -104,7 +104,7 @@ impl QueuesCounters {
         total
     }
 
-    /// The sum over all queues; its `held_bytes_max` is the sum of the queues' own.
+    /// The sum over all queues; its `held_bytes_max` is the sum of the queues' maxima.
     #[must_use]
     pub fn total(&self) -> QueueCounters {
         let mut total = QueueCounters::default();

@@ -1,4 +1,4 @@
-//! What queues know of the packets in them: which class they are of, and how to mark and to trim them.
+//! Classification, marking and trimming of queued packets.
 
 use netfold_wire::frame::{Ipv4Packet, OUTER_LEN, UdpPacket};
 use netfold_wire::{Flags, Kind, Packet, UDP_PORT, VERSION, header};
@@ -9,19 +9,19 @@ use super::config::{CLASSES, Framing};
 const IP: usize = 14;
 const UDP: usize = 34;
 
-/// CE, the mark of a long queue (RFC 3168 section 5).
+/// Congestion experienced (RFC 3168 section 5).
 const CE: u8 = 0b11;
 
-/// What decides about a packet's way through the queues.
+/// The kind of queue that a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// By the queue of its class.
+pub(super) enum TrafficClass {
+    /// The queue of this class.
     Class(usize),
-    /// Before all classes: tells somebody something, and holds no lanes.
+    /// The queue of control packets, which have no lanes and precede all classes.
     Control,
 }
 
-/// The Netfold packet, or `None` when it is something else.
+/// The Netfold packet; `None` for other packets.
 fn netfold(framing: Framing, bytes: &[u8]) -> Option<Packet<&[u8]>> {
     let datagram = match framing {
         Framing::Datagram => bytes,
@@ -41,18 +41,18 @@ fn is_netfold(frame: &[u8]) -> bool {
         && [UDP, UDP + 2].iter().any(|at| frame[*at..at + 2] == UDP_PORT.to_be_bytes())
 }
 
-/// How a packet is queued. What is not Netfold's is of class 0.
-pub(super) fn sort(framing: Framing, bytes: &[u8]) -> Sort {
-    let Some(packet) = netfold(framing, bytes) else { return Sort::Class(0) };
+/// The class of a packet. Packets of other protocols have class 0.
+pub(super) fn classify(framing: Framing, bytes: &[u8]) -> TrafficClass {
+    let Some(packet) = netfold(framing, bytes) else { return TrafficClass::Class(0) };
     let data = [Kind::Data as u8, Kind::Result as u8, Kind::Close as u8].contains(&packet.kind());
     if data && !packet.flags().contains(Flags::TRIMMED.with(Flags::BARE)) {
-        Sort::Class(usize::from(packet.class()) % CLASSES)
+        TrafficClass::Class(usize::from(packet.class()) % CLASSES)
     } else {
-        Sort::Control
+        TrafficClass::Control
     }
 }
 
-/// Whether a packet may be cut to its header: data that its sender has said may be, and that still has lanes.
+/// Whether a packet may be cut to its header: data with the flag `droppable` that still has lanes.
 pub(super) fn may_be_trimmed(framing: Framing, bytes: &[u8]) -> bool {
     netfold(framing, bytes).is_some_and(|packet| {
         let flags = packet.flags();
@@ -81,28 +81,28 @@ pub(super) fn trim(framing: Framing, bytes: &mut [u8]) -> usize {
     len
 }
 
-/// Says in a packet that a queue was long; `false` when it has no place for that, or its sender would not heed it.
+/// Sets the congestion mark of a packet; `false` when it has none, or its sender does not support ECN.
 pub(super) fn mark(framing: Framing, bytes: &mut [u8]) -> bool {
     match framing {
         Framing::Datagram => {
             let Some(packet) = netfold(framing, bytes) else { return false };
             let (kind, flags) = (packet.kind(), packet.flags());
-            let says = kind == Kind::Data as u8 || kind == Kind::Result as u8;
-            if says {
+            let can_mark = kind == Kind::Data as u8 || kind == Kind::Result as u8;
+            if can_mark {
                 Packet::new_unchecked(bytes).set_flags(flags.with(Flags::CONGESTION));
             }
-            says
+            can_mark
         }
         Framing::Ethernet => {
             let ip = bytes.get_mut(IP..).filter(|ip| ip.len() >= 20 && ip[0] == 0x45);
             let Some(ip) = ip else { return false };
             let mut ip = Ipv4Packet::new_unchecked(ip);
-            let heeds = ip.ecn() != 0;
-            if heeds {
+            let is_capable = ip.ecn() != 0;
+            if is_capable {
                 ip.set_ecn(CE);
                 ip.fill_checksum();
             }
-            heeds
+            is_capable
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The memory of queued packets: cells of one size, allocated once, and lists of them.
 
-/// No cell.
+/// The absence of a cell.
 const NONE: u32 = u32::MAX;
 
-/// Cells, each free, in one list, or taken out of a list and not given back yet.
+/// Cells. Each is free, in one list, or taken out of a list and not freed yet.
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Vec<u8>,
     cell_len: usize,
-    /// Of each cell: the bytes in it, and the next in its list.
+    /// Length of each cell's packet, and the next cell of its list.
     cells: Vec<Cell>,
     free: List,
 }
@@ -19,7 +19,7 @@ struct Cell {
     next: u32,
 }
 
-/// First in, first out.
+/// A FIFO of cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List {
     head: u32,
@@ -35,7 +35,7 @@ impl List {
 }
 
 impl Pool {
-    /// As many cells of `cell_len` bytes as fit into `bytes`, at least one.
+    /// A pool of as many cells of `cell_len` bytes as fit into `bytes`, at least one.
     pub(super) fn new(bytes: usize, cell_len: usize) -> Self {
         let cell_len = cell_len.max(1);
         let count = (bytes / cell_len).clamp(1, NONE as usize - 1);
@@ -65,7 +65,7 @@ impl Pool {
         self.cell_len
     }
 
-    /// Where a cell's bytes begin.
+    /// Offset of a cell's bytes.
     pub(super) const fn offset(&self, cell: u32) -> usize {
         cell as usize * self.cell_len
     }
@@ -81,7 +81,7 @@ impl Pool {
         Some(cell)
     }
 
-    /// The bytes of a cell, to be changed; [`Self::shorten`] makes fewer of them.
+    /// The bytes of a cell; [`Self::shorten`] changes their number.
     pub(super) fn bytes_mut(&mut self, cell: u32) -> &mut [u8] {
         let at = self.offset(cell);
         let len = self.cells[cell as usize].len as usize;
@@ -129,7 +129,7 @@ impl Pool {
         Some((cell, len))
     }
 
-    /// Gives a cell back that was taken out of its list.
+    /// Frees a cell that was taken out of its list.
     pub(super) fn free(&mut self, cell: u32) {
         let mut free = self.free;
         // Last in, first out: its bytes are in the cache.

@@ -1,24 +1,24 @@
-//! The queues of one port: which packet is next.
+//! The queues of one port and the order in which they send.
 //!
 //! Control packets first; then queues by priority, strictly; queues of one priority by deficit round robin (Shreedhar and
-//! Varghese, SIGCOMM 1995). The quantum of the greatest weight is the longest packet, those of the others are in proportion, so
-//! that shares are right within a packet of each queue and not only over long rounds.
+//! Varghese, SIGCOMM 1995). The quantum of the largest weight is the longest packet, those of the others are in proportion, so
+//! that each queue's share is accurate within a packet and not only over long rounds.
 
 use super::QueueCounters;
 use super::bucket::Bucket;
 use super::config::{CLASSES, ClassConfig, PortConfig, QUEUES_MAX};
 use super::pool::{List, Pool};
 
-/// Where control packets wait, behind the queues of classes.
+/// Index of the queue of control packets, after the queues of classes.
 pub(super) const CONTROL: usize = QUEUES_MAX;
 
-/// Queues of a port, with that of control packets.
+/// Queues of a port, including that of control packets.
 pub(super) const LISTS: usize = QUEUES_MAX + 1;
 
-/// Certainty, as a chance of a mark.
+/// A probability of 1 as a fixed-point number.
 const TWO_TO_32: f64 = 4_294_967_296.0;
 
-/// What a class may have, as numbers.
+/// Limits of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) bytes_max: u32,
@@ -36,7 +36,7 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Probability of a mark, of 2^32, in a queue of so many bytes.
-    pub(super) fn chance(&self, bytes: u32) -> u64 {
+    pub(super) fn probability(&self, bytes: u32) -> u64 {
         if bytes <= self.k_min {
             0
         } else if bytes > self.k_max {
@@ -50,7 +50,7 @@ impl Marks {
 
 /// What all ports of one configuration share.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct PortSchedule {
     pub(super) queue_of: [u8; CLASSES],
     pub(super) limits: [Limits; LISTS],
     quanta: [u32; QUEUES_MAX],
@@ -71,7 +71,7 @@ pub(super) struct Queue {
 /// The queues of a port.
 #[derive(Debug)]
 pub(super) struct Port {
-    pub(super) plan: u16,
+    pub(super) schedule: u16,
     pub(super) bucket: Option<Bucket>,
     pub(super) queues: [Queue; LISTS],
     /// Of each group: whose turn it is, and whether that queue has had its quantum for this turn.
@@ -80,7 +80,7 @@ pub(super) struct Port {
     pub(super) held: u32,
 }
 
-impl Plan {
+impl PortSchedule {
     /// For packets of at most `packet_len_max` bytes; the configuration has been checked.
     pub(super) fn new(config: &PortConfig, packet_len_max: usize) -> Self {
         let mut limits =
@@ -115,13 +115,13 @@ impl Plan {
         Self { queue_of: config.queue_of, limits, quanta, order: places, groups, rate: config.rate }
     }
 
-    pub(super) fn port(&self, plan: u16) -> Port {
+    pub(super) fn port(&self, schedule: u16) -> Port {
         let queue = Queue { list: List::EMPTY, counters: QueueCounters::default(), deficit: 0 };
         let mut turns = [(0, false); QUEUES_MAX];
         for (turn, (begin, _)) in turns.iter_mut().zip(&self.groups) {
             turn.0 = *begin;
         }
-        Port { plan, bucket: self.rate.map(Bucket::new), queues: [queue; LISTS], turns, held: 0 }
+        Port { schedule, bucket: self.rate.map(Bucket::new), queues: [queue; LISTS], turns, held: 0 }
     }
 }
 
@@ -140,43 +140,43 @@ impl Limits {
 }
 
 impl Port {
-    /// The queue whose first packet is next, and that packet's length. Asked again without [`Self::sent`] in between, the same,
-    /// unless a queue that goes before has been joined.
-    pub(super) fn next(&mut self, plan: &Plan, pool: &Pool) -> Option<(usize, u32)> {
+    /// The queue whose first packet is next, and that packet's length. Unchanged until [`Self::sent`], unless a packet is added to
+    /// a queue of higher priority.
+    pub(super) fn next(&mut self, schedule: &PortSchedule, pool: &Pool) -> Option<(usize, u32)> {
         if let Some(len) = pool.head_len(&self.queues[CONTROL].list) {
             return Some((CONTROL, len));
         }
-        for (group, (begin, end)) in plan.groups.iter().enumerate() {
-            let members = &plan.order[usize::from(*begin)..usize::from(*end)];
+        for (group, (begin, end)) in schedule.groups.iter().enumerate() {
+            let members = &schedule.order[usize::from(*begin)..usize::from(*end)];
             let waiting = |queue: &&u8| !self.queues[usize::from(**queue)].list.is_empty();
             let mut waiting = members.iter().filter(waiting);
             let Some(first) = waiting.next() else { continue };
             if waiting.next().is_none() {
-                // Alone, a queue needs no credit.
+                // A single queue needs no credit.
                 let queue = usize::from(*first);
                 return pool.head_len(&self.queues[queue].list).map(|len| (queue, len));
             }
-            return self.turn(group, (*begin, *end), plan, pool);
+            return self.turn(group, (*begin, *end), schedule, pool);
         }
         None
     }
 
-    /// Deficit round robin in a group in which some queue waits.
+    /// Deficit round robin in a group of which some queue is not empty.
     fn turn(
         &mut self,
         group: usize,
         (begin, end): (u8, u8),
-        plan: &Plan,
+        schedule: &PortSchedule,
         pool: &Pool,
     ) -> Option<(usize, u32)> {
         let (mut at, mut topped) = self.turns[group];
         let mut visits = 0;
         loop {
-            let index = usize::from(plan.order[usize::from(at)]);
+            let index = usize::from(schedule.order[usize::from(at)]);
             if let Some(len) = pool.head_len(&self.queues[index].list) {
                 let queue = &mut self.queues[index];
                 if !topped {
-                    queue.deficit += plan.quanta[index];
+                    queue.deficit += schedule.quanta[index];
                 }
                 if queue.deficit >= len {
                     self.turns[group] = (at, true);
@@ -186,28 +186,28 @@ impl Port {
             (at, topped) = (if at + 1 == end { begin } else { at + 1 }, false);
             visits += 1;
             if visits == end - begin {
-                self.skip_rounds(&plan.order[usize::from(begin)..usize::from(end)], plan, pool);
+                self.skip_rounds(&schedule.order[usize::from(begin)..usize::from(end)], schedule, pool);
             }
         }
     }
 
-    /// Rounds in which nobody could send, at once: weights may be far apart.
-    fn skip_rounds(&mut self, members: &[u8], plan: &Plan, pool: &Pool) {
+    /// Skips rounds in which no queue could send: weights may differ widely.
+    fn skip_rounds(&mut self, members: &[u8], schedule: &PortSchedule, pool: &Pool) {
         let rounds = |queue: &u8| {
             let index = usize::from(*queue);
             let len = pool.head_len(&self.queues[index].list)?;
-            Some(len.saturating_sub(self.queues[index].deficit).div_ceil(plan.quanta[index]))
+            Some(len.saturating_sub(self.queues[index].deficit).div_ceil(schedule.quanta[index]))
         };
         let idle = members.iter().filter_map(rounds).min().unwrap_or(0).saturating_sub(1);
         for queue in members {
             let index = usize::from(*queue);
             if !self.queues[index].list.is_empty() {
-                self.queues[index].deficit += idle * plan.quanta[index];
+                self.queues[index].deficit += idle * schedule.quanta[index];
             }
         }
     }
 
-    /// The packet that was [`Self::next`], of `len` bytes, has been taken out of its queue.
+    /// Accounts for the packet of [`Self::next`], of `len` bytes, which was taken out of its queue.
     pub(super) fn sent(&mut self, queue: usize, len: u32) {
         let queue = &mut self.queues[queue];
         queue.deficit = if queue.list.is_empty() { 0 } else { queue.deficit.saturating_sub(len) };
@@ -217,7 +217,7 @@ impl Port {
         self.held -= 1;
     }
 
-    /// A packet of `len` bytes that was [`Self::sent`] did not leave, and is first in its queue again.
+    /// Reverts [`Self::sent`] for a packet of `len` bytes that did not leave and is first in its queue again.
     pub(super) fn unsent(&mut self, queue: usize, len: u32) {
         let queue = &mut self.queues[queue];
         queue.deficit += len;

@@ -9,7 +9,7 @@ use super::*;
 
 const LEN_MAX: usize = 1436;
 
-/// A packet with `lanes` bytes of lanes, told apart by its chunk.
+/// A packet with `lanes` bytes of lanes, identified by its chunk.
 fn packet(kind: Kind, flags: Flags, class: u8, chunk: u32, lanes: usize) -> Vec<u8> {
     let repr = Repr {
         kind,
@@ -45,7 +45,7 @@ fn class() -> ClassConfig {
     ClassConfig::default()
 }
 
-/// Takes out all that may leave at `now`.
+/// Dequeues all packets that may leave at `now`.
 fn drain(queues: &mut Queues, now: Duration) -> Vec<(u16, Vec<u8>)> {
     let mut left = Vec::new();
     while let Some(departure) = queues.dequeue(now) {
@@ -56,19 +56,19 @@ fn drain(queues: &mut Queues, now: Duration) -> Vec<(u16, Vec<u8>)> {
 }
 
 #[test]
-fn greater_priorities_go_first_and_control_before_all() {
+fn higher_priorities_precede_lower_ones_and_control_precedes_all() {
     let mut queues = queues(PortConfig::strict(8, &class()));
     let none = Flags::default();
     for class in [0, 15, 6, 2, 15, 0] {
-        assert_eq!(queues.enqueue(3, &packet(Kind::Data, none, class, 0, 64)), Fate::Queued);
+        assert_eq!(queues.enqueue(3, &packet(Kind::Data, none, class, 0, 64)), EnqueueOutcome::Queued);
     }
     queues.enqueue(3, &packet(Kind::Stale, Flags::BARE, 0, 0, 0));
-    queues.enqueue(3, b"what is not Netfold's is of class 0");
+    queues.enqueue(3, b"other protocols have class 0");
     let left = drain(&mut queues, Duration::ZERO);
     let kinds: Vec<_> = left[..7].iter().map(|(_, bytes)| (read(bytes).kind, read(bytes).class)).collect();
     let data = [15, 15, 6, 2, 0, 0].map(|class| (Kind::Data, class));
     assert_eq!(kinds, [&[(Kind::Stale, 0)][..], &data].concat());
-    assert_eq!(left[7].1, b"what is not Netfold's is of class 0");
+    assert_eq!(left[7].1, b"other protocols have class 0");
     assert_eq!(queues.ready_at(), None);
 }
 
@@ -78,20 +78,20 @@ fn only_droppable_data_with_lanes_is_trimmed_and_the_rest_is_dropped_at_the_tail
     let mut queues = queues(PortConfig { queues: vec![trimming], ..PortConfig::default() });
     let none = Flags::default();
     let droppable = Flags::DROPPABLE;
-    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 0, 1408)), Fate::Queued);
-    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 1, 1408)), Fate::Trimmed);
-    assert_eq!(queues.enqueue(1, &packet(Kind::Data, none, 0, 2, 1408)), Fate::Queued);
-    assert_eq!(queues.enqueue(1, &packet(Kind::Result, droppable, 0, 3, 1000)), Fate::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 0, 1408)), EnqueueOutcome::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 1, 1408)), EnqueueOutcome::Trimmed);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, none, 0, 2, 1408)), EnqueueOutcome::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Result, droppable, 0, 3, 1000)), EnqueueOutcome::Queued);
     for kept in [
         packet(Kind::Result, droppable, 0, 4, 1408),
         packet(Kind::Data, none, 0, 5, 1408),
         packet(Kind::Close, droppable, 0, 6, 1408),
     ] {
-        assert_eq!(queues.enqueue(1, &kept), Fate::Dropped);
+        assert_eq!(queues.enqueue(1, &kept), EnqueueOutcome::Dropped);
     }
     let bare = droppable.with(Flags::BARE);
-    assert_eq!(queues.enqueue(1, &packet(Kind::Data, bare, 0, 7, 0)), Fate::Queued);
-    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 8, 64)), Fate::Trimmed);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, bare, 0, 7, 0)), EnqueueOutcome::Queued);
+    assert_eq!(queues.enqueue(1, &packet(Kind::Data, droppable, 0, 8, 64)), EnqueueOutcome::Trimmed);
     let left = drain(&mut queues, Duration::ZERO);
     let chunks: Vec<_> = left.iter().map(|(_, bytes)| read(bytes).chunk).collect();
     assert_eq!(chunks, [1, 8, 0, 2, 3, 7], "headers overtake");
@@ -108,7 +108,7 @@ fn only_droppable_data_with_lanes_is_trimmed_and_the_rest_is_dropped_at_the_tail
 }
 
 #[test]
-fn frames_are_trimmed_and_marked_with_right_outer_headers() {
+fn trimmed_and_marked_frames_have_correct_outer_headers() {
     let end = |last| Endpoint {
         mac: EthernetAddress([2, 0, 0, 0, 0, last]),
         ip: Ipv4Address::new(10, 0, 0, last),
@@ -125,11 +125,11 @@ fn frames_are_trimmed_and_marked_with_right_outer_headers() {
         outer.emit(&packet(Kind::Data, flags, 0, 5, 1408), ecn, &mut frame).unwrap();
         frame
     };
-    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), Fate::Marked);
-    assert_eq!(queues.enqueue(0, &frame(0, Flags::DROPPABLE)), Fate::Queued, "its sender heeds no marks");
-    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), Fate::Trimmed);
+    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), EnqueueOutcome::Marked);
+    assert_eq!(queues.enqueue(0, &frame(0, Flags::DROPPABLE)), EnqueueOutcome::Queued, "its sender does not support ECN");
+    assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), EnqueueOutcome::Trimmed);
     let left = drain(&mut queues, Duration::ZERO);
-    let (parsed, datagram) = Outer::parse(&left[0].1).expect("its checksums are right");
+    let (parsed, datagram) = Outer::parse(&left[0].1).expect("its checksums are correct");
     assert_eq!((parsed, datagram.len(), left[0].1.len()), (outer, header::LEN, OUTER_LEN + header::LEN));
     assert!(read(datagram).flags.contains(Flags::TRIMMED.with(Flags::BARE)));
     assert_eq!(left[0].1[40..42], [0, 0], "no UDP checksum");
@@ -140,10 +140,10 @@ fn frames_are_trimmed_and_marked_with_right_outer_headers() {
 }
 
 #[test]
-fn marks_rise_with_the_queue() {
+fn the_probability_of_marks_rises_with_the_queue() {
     let marks = port::Marks { k_min: 1000, k_max: 3000, p_max: 1 << 31 };
-    let chances = [0, 1000, 2000, 3000, 3001].map(|bytes| marks.chance(bytes));
-    assert_eq!(chances, [0, 0, 1 << 30, 1 << 31, 1 << 32]);
+    let probabilities = [0, 1000, 2000, 3000, 3001].map(|bytes| marks.probability(bytes));
+    assert_eq!(probabilities, [0, 0, 1 << 30, 1 << 31, 1 << 32]);
     for seed in 0..8 {
         let red = ClassConfig { ecn: Some(Ecn { k_min: 0, k_max: 1 << 20, p_max: 0.5 }), ..class() };
         let port = PortConfig { queues: vec![red], ..PortConfig::default() };
@@ -158,13 +158,13 @@ fn marks_rise_with_the_queue() {
         let left = drain(&mut queues, Duration::ZERO);
         let flags = left.iter().filter(|(_, bytes)| read(bytes).flags.contains(Flags::CONGESTION));
         assert_eq!(flags.count() as u64, marked, "seed {seed}");
-        // Six standard deviations of so many draws, at most.
+        // At most six standard deviations.
         assert!((marked as f64 - expected).abs() < 6.0 * (700.0_f64 / 4.0).sqrt(), "seed {seed}: {marked}");
     }
 }
 
 #[test]
-fn shares_are_right_within_a_packet_of_each_queue() {
+fn weights_are_accurate_within_a_packet_of_each_queue() {
     for seed in 0..40 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let weights: Vec<u8> = (0..rng.random_range(2..=8)).map(|_| rng.random_range(1..=255)).collect();
@@ -181,10 +181,10 @@ fn shares_are_right_within_a_packet_of_each_queue() {
             let lanes = rng.random_range(0..=1408);
             queues.enqueue(0, &packet(Kind::Data, Flags::default(), class as u8, 0, lanes));
         };
-        // All queues always hold something.
+        // No queue is ever empty.
         (0..weights.len()).for_each(|class| (0..3).for_each(|_| fill(&mut queues, class)));
         for step in 0..3000 {
-            let departure = queues.dequeue(Duration::ZERO).expect("it is full");
+            let departure = queues.dequeue(Duration::ZERO).expect("a queue is not empty");
             let class = usize::from(read(queues.bytes(&departure)).class);
             sent[class] += f64::from(departure.len);
             queues.release(departure);
@@ -204,7 +204,7 @@ fn shares_are_right_within_a_packet_of_each_queue() {
 }
 
 #[test]
-fn no_more_leaves_than_the_rate_and_its_burst_allow_and_no_less_either() {
+fn the_rate_and_its_burst_bound_the_output_from_both_sides() {
     for seed in 0..30 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let rate = Rate {
@@ -223,7 +223,7 @@ fn no_more_leaves_than_the_rate_and_its_burst_allow_and_no_less_either() {
                 left.push((now, departure.len.into()));
                 queues.release(departure);
             }
-            // Either to when it says that more may leave, or anywhere.
+            // Either to the announced time, or to a random one.
             let ready = queues.ready_at();
             assert_ne!(ready, Some(Duration::ZERO), "seed {seed}: all that was ready has left");
             let step = Duration::from_nanos(rng.random_range(1..2_000_000));
@@ -251,7 +251,7 @@ fn no_more_leaves_than_the_rate_and_its_burst_allow_and_no_less_either() {
     }
 }
 
-/// A port with everything: three priorities, two queues that share one, marks, thresholds, a rate.
+/// A port with all features: three priorities, two queues that share one, marks, thresholds, a rate.
 fn mixed(rng: &mut Xoshiro256PlusPlus) -> PortConfig {
     let queues = rng.random_range(1..=8_u8);
     let class = |rng: &mut Xoshiro256PlusPlus| ClassConfig {
@@ -296,7 +296,7 @@ fn any_packet(rng: &mut Xoshiro256PlusPlus, chunk: u32) -> (u16, u8, bool, Vec<u
     (port, if kind == Kind::Stale { 99 } else { class }, may_be_trimmed, bytes)
 }
 
-/// Takes some packets out, and puts some of these back; those that leave.
+/// Dequeues some packets and puts some of them back; returns those that leave.
 fn some_leave(queues: &mut Queues, rng: &mut Xoshiro256PlusPlus, now: Duration) -> Vec<Departure> {
     let mut leaving = Vec::new();
     while leaving.len() < rng.random_range(0..4)
@@ -312,25 +312,25 @@ fn some_leave(queues: &mut Queues, rng: &mut Xoshiro256PlusPlus, now: Duration) 
 }
 
 #[test]
-fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
+fn packets_leave_in_order_or_are_held_or_counted_as_dropped() {
     for seed in 0..60 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut queues = any_queues(&mut rng, seed);
         let mut now = Duration::ZERO;
         let [mut in_, mut out, mut dropped, mut trimmed, mut marked, mut flushed] = [0_u64; 6];
-        // What is expected, by port and class, and what was trimmed.
+        // Expected packets by port and class, and the trimmed ones.
         let mut waiting: HashMap<(u16, u8, bool), VecDeque<Vec<u8>>> = HashMap::new();
         for chunk in 0..2000 {
             let (port, class, may_be_trimmed, bytes) = any_packet(&mut rng, chunk);
-            let fate = queues.enqueue(port, &bytes);
+            let outcome = queues.enqueue(port, &bytes);
             in_ += 1;
-            if fate == Fate::Dropped {
+            if outcome == EnqueueOutcome::Dropped {
                 dropped += 1;
             } else {
-                let cut = fate == Fate::Trimmed;
+                let cut = outcome == EnqueueOutcome::Trimmed;
                 assert!(may_be_trimmed || !cut, "seed {seed}");
                 trimmed += u64::from(cut);
-                marked += u64::from(fate == Fate::Marked);
+                marked += u64::from(outcome == EnqueueOutcome::Marked);
                 waiting.entry((port, class, cut)).or_default().push_back(bytes);
             }
             now += Duration::from_nanos(rng.random_range(0..400_000));
@@ -371,7 +371,7 @@ fn what_comes_in_leaves_in_order_is_held_or_is_counted_as_dropped() {
     }
 }
 
-/// The packet is the oldest of its port and class, and only what may differ does.
+/// Checks that the packet is the oldest of its port and class and that only permitted fields differ.
 fn check(
     queues: &Queues,
     departure: &Departure,
@@ -397,7 +397,7 @@ fn check(
 }
 
 #[test]
-fn a_switch_is_paused_between_two_thresholds() {
+fn pausing_has_two_thresholds() {
     let pause = Some(Pause { above: 3000, resume_at: 1500 });
     let mut queues = Queues::new(&QueueConfig { pause, ..QueueConfig::default() }, LEN_MAX).unwrap();
     let data = packet(Kind::Data, Flags::default(), 0, 0, 1408);
@@ -416,7 +416,7 @@ fn a_switch_is_paused_between_two_thresholds() {
 }
 
 #[test]
-fn numbers_out_of_range_are_named() {
+fn errors_name_the_parameter_out_of_range() {
     let refused = |change: fn(&mut QueueConfig)| {
         let mut config = QueueConfig::default();
         change(&mut config);
@@ -438,7 +438,7 @@ fn numbers_out_of_range_are_named() {
     );
     assert_eq!(refused(|c| drop(c.ports.insert(1024, PortConfig::default()))), "port 1024");
     let mut queues = queues(PortConfig::default());
-    assert_eq!(queues.enqueue(1024, b"x"), Fate::Dropped);
-    assert_eq!(queues.enqueue(0, &[0; LEN_MAX + 1]), Fate::Dropped);
+    assert_eq!(queues.enqueue(1024, b"x"), EnqueueOutcome::Dropped);
+    assert_eq!(queues.enqueue(0, &[0; LEN_MAX + 1]), EnqueueOutcome::Dropped);
     assert_eq!(queues.counters().refused, 2);
 }

@@ -1,7 +1,7 @@
 //! Match-action tables: tuple-space search over packed keys.
 //!
 //! Entries that share a mask share a hash map; maps are searched from the highest priority down and the search ends as
-//! soon as no later map can win. A packet that an admitting entry takes costs one hash of the key.
+//! soon as no later map can win. A packet that matches an admitting entry costs one hash of the key.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ pub struct KeyInfo {
     pub word: usize,
     /// Shift within the word.
     pub shift: u32,
-    /// Whether all bits must be given.
+    /// Whether the match is exact.
     pub exact: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct TableInfo {
     pub id: u32,
     /// Name.
     pub name: &'static str,
-    /// Entries it holds.
+    /// Maximum number of entries.
     pub size: usize,
     /// Key fields.
     pub keys: &'static [KeyInfo],

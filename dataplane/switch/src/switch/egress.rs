@@ -1,30 +1,30 @@
-//! The switch's queues, and the backend behind them.
+//! The switch's queues, which send through the I/O backend.
 
 use std::time::{Duration, Instant};
 
 use netfold_io::{IoError, PacketIo, PortId, Transmit};
 
-use super::OUTPUT_PATIENCE;
+use super::OUTPUT_TIMEOUT;
 use crate::queue::{Departure, PORTS_MAX, QueueConfig, QueueConfigError, Queues, QueuesCounters};
 
-/// How long the loop sleeps at a time while it takes no packets in: it cannot be woken then, since packets wait at its door.
-const PAUSE_NAP: Duration = Duration::from_millis(1);
+/// How long the loop sleeps at a time while it is paused. It cannot wait for packets then, since some are pending.
+const PAUSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long the loop leaves a port alone for which the backend has taken nothing.
-const FULL_NAP: Duration = Duration::from_micros(100);
+/// How long the loop waits before it retries a port whose packets the backend did not accept.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Queues that send by the clock.
+/// Queues driven by the system's clock.
 pub(super) struct Egress {
     queues: Queues,
     start: Instant,
-    /// What is offered to the backend at once, twice: for the queues and for the backend.
+    /// The packets offered to the backend at once, in the queues' form and in the backend's.
     leaving: Vec<Departure>,
     offered: Vec<Transmit>,
     burst_max: usize,
-    /// Since when the backend takes nothing for a port; `None` where it does.
+    /// Since when the backend has accepted no packet for a port; `None` where it does.
     full_since: Vec<Option<Duration>>,
-    /// Packets given up because the backend took none for their port for too long.
-    given_up: u64,
+    /// Packets dropped because the backend accepted none for their port for [`OUTPUT_TIMEOUT`].
+    timed_out: u64,
 }
 
 impl Egress {
@@ -38,13 +38,13 @@ impl Egress {
             offered: Vec::with_capacity(burst_max),
             burst_max,
             full_since: vec![None; PORTS_MAX],
-            given_up: 0,
+            timed_out: 0,
         })
     }
 
-    /// Copies packets into the queues, and sends what may leave. Each packet may leave before the next one joins, so that a port that
-    /// is not slow has no queue, however long the burst is.
-    pub(super) fn take(
+    /// Copies packets into the queues and sends those that may leave. Each packet may leave before the next one is enqueued, so that
+    /// a port that is fast enough has no queue, however long the burst is.
+    pub(super) fn enqueue(
         &mut self,
         io: &mut dyn PacketIo,
         memory: &[u8],
@@ -55,7 +55,7 @@ impl Egress {
             if let Some(bytes) = packet.bytes(memory) {
                 self.queues.enqueue(packet.port.0, bytes);
             }
-            self.let_go(now);
+            self.dequeue(now);
             if self.leaving.len() == self.burst_max {
                 self.offer(io, now)?;
             }
@@ -63,15 +63,15 @@ impl Egress {
         self.send_at(io, now)
     }
 
-    /// Sends what may leave, as far as the backend takes it. What it does not take stays in its queue, and other ports go on.
+    /// Sends the packets that may leave. Packets that the backend does not accept stay in their queue; other ports continue.
     pub(super) fn send(&mut self, io: &mut dyn PacketIo) -> Result<(), IoError> {
         self.send_at(io, self.start.elapsed())
     }
 
-    /// All with one time, so that it ends: what becomes ready meanwhile is for the next call.
+    /// Uses one time throughout, so that it terminates: packets that become ready meanwhile are left to the next call.
     fn send_at(&mut self, io: &mut dyn PacketIo, now: Duration) -> Result<(), IoError> {
         loop {
-            self.let_go(now);
+            self.dequeue(now);
             if self.leaving.is_empty() {
                 return Ok(());
             }
@@ -79,8 +79,8 @@ impl Egress {
         }
     }
 
-    /// Takes out of the queues what may leave, up to a burst.
-    fn let_go(&mut self, now: Duration) {
+    /// Dequeues packets that may leave, up to a burst.
+    fn dequeue(&mut self, now: Duration) {
         while self.leaving.len() < self.burst_max
             && let Some(departure) = self.queues.dequeue(now)
         {
@@ -97,38 +97,38 @@ impl Egress {
             self.queues.release(departure);
         }
         if let Some(PortId(full)) = self.offered.get(taken).map(|packet| packet.port) {
-            self.back(full, now);
+            self.put_back(full, now);
         }
         self.offered.clear();
         Ok(())
     }
 
-    /// What the backend has not taken goes back: port `full` waits a while, the others are tried again at once.
-    fn back(&mut self, full: u16, now: Duration) {
+    /// Puts packets that the backend did not accept back: port `full` waits, the others are retried at once.
+    fn put_back(&mut self, full: u16, now: Duration) {
         for departure in self.leaving.drain(..).rev() {
-            let retry_at = if departure.port == full { now + FULL_NAP } else { now };
+            let retry_at = if departure.port == full { now + FULL_RETRY_INTERVAL } else { now };
             self.queues.put_back(departure, retry_at);
         }
         let since = *self.full_since[usize::from(full)].get_or_insert(now);
-        if now - since > OUTPUT_PATIENCE {
-            self.given_up += self.queues.flush(full);
+        if now - since > OUTPUT_TIMEOUT {
+            self.timed_out += self.queues.flush(full);
             self.full_since[usize::from(full)] = None;
         }
     }
 
-    /// How long nothing may leave, `most` at most.
-    pub(super) fn nap(&self, most: Duration) -> Duration {
+    /// How long no packet may leave, at most `most`.
+    pub(super) fn idle_time(&self, most: Duration) -> Duration {
         match self.queues.ready_at() {
             None => most,
             Some(at) => at.saturating_sub(self.start.elapsed()).min(most),
         }
     }
 
-    /// Whether no packets are to be taken in now; then it has slept until some more may have left.
-    pub(super) fn holds_back(&self) -> bool {
+    /// Whether the switch must not receive packets now; if so, sleeps until a packet may have left.
+    pub(super) fn pause(&self) -> bool {
         let paused = self.queues.is_paused();
         if paused {
-            std::thread::sleep(self.nap(PAUSE_NAP));
+            std::thread::sleep(self.idle_time(PAUSE_POLL_INTERVAL));
         }
         paused
     }
@@ -137,7 +137,7 @@ impl Egress {
         self.queues.counters()
     }
 
-    pub(super) const fn given_up(&self) -> u64 {
-        self.given_up
+    pub(super) const fn timed_out(&self) -> u64 {
+        self.timed_out
     }
 }

@@ -30,22 +30,22 @@ fn entries(rank: u8) -> Vec<TableEntry> {
 }
 
 #[test]
-fn entries_go_in_and_out_all_or_none() {
+fn insertion_and_deletion_are_all_or_none() {
     let mut core = switch().core;
     let (first, second) = (entries(0), entries(1));
     let both = [first.clone(), second.clone()].concat();
     core.insert(&second[2..3]).unwrap();
     assert_eq!(core.insert(&both), Err(EntryError::Exists));
-    core.insert(&first).expect("the failed insertion left nothing behind");
+    core.insert(&first).expect("the failed insertion left no entry");
     assert_eq!(core.delete(&both), Err(EntryError::NotFound));
-    core.delete(&first).expect("the failed deletion took nothing away");
+    core.delete(&first).expect("the failed deletion removed no entry");
     core.delete(&second[2..3]).unwrap();
 }
 
 #[test]
 fn advance_finds_the_newest_chunk_of_the_range_across_the_wrap() {
     let mut core = switch().core;
-    assert_eq!(core.advance(4, 4, 1), Ok(1), "fresh slots move on to what is asked");
+    assert_eq!(core.advance(4, 4, 1), Ok(1), "new slots advance to the requested chunk");
     for chunk in [0x7fff_0000, 0xfffe_0000] {
         core.advance(4, 4, chunk).unwrap();
     }
@@ -81,8 +81,8 @@ fn calls_run_on_the_switch_and_fail_once_it_has_stopped() {
     assert_eq!(handle.call(|_| ()), Err(CallError));
 }
 
-/// Rank `rank`'s share of chunk 1 of slot 0, a bare one.
-fn share(rank: u8) -> Vec<u8> {
+/// A contribution of `rank` to chunk 1 of slot 0, without lanes.
+fn contribution(rank: u8) -> Vec<u8> {
     let repr = Repr {
         kind: Kind::Data,
         flags: Flags::BARE,
@@ -106,11 +106,11 @@ fn share(rank: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_result_says_that_the_share_that_completed_it_was_marked() {
+fn the_result_echoes_the_mark_of_the_contribution_that_completed_it() {
     for (ecn, marked) in [(0, false), (0b10, false), (0b11, true)] {
         let mut core = switch().core;
         core.insert(&[entries(0), entries(1)].concat()).unwrap();
-        let mut memory = [share(0), share(1)].concat();
+        let mut memory = [contribution(0), contribution(1)].concat();
         let packet = |rank: u16, ecn| Received {
             port: PortId(rank),
             offset: u32::from(rank) * header::LEN as u32,

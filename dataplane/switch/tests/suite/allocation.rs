@@ -10,7 +10,7 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
-fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() {
+fn queues_do_not_allocate_per_packet() {
     let class = ClassConfig {
         bytes_max: 20_000,
         trim_above: Some(10_000),
@@ -21,12 +21,12 @@ fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() 
     let port = PortConfig { rate, control_bytes_max: 400, ..PortConfig::strict(4, &class) };
     let mut queues = Queues::new(&QueueConfig { port, ..QueueConfig::default() }, 1436).unwrap();
     let packets: Vec<_> = (0..16).map(|class| packet(class, class % 2 == 0)).collect();
-    let mut fates = [0_u64; 4];
+    let mut outcomes = [0_u64; 4];
     let before = allocation::of_this_thread();
     let mut sent = 0;
     for step in 0..20_000_u32 {
-        let fate = queues.enqueue((step % 7) as u16 * 150, &packets[step as usize % 16]);
-        fates[fate as usize] += 1;
+        let outcome = queues.enqueue((step % 7) as u16 * 150, &packets[step as usize % 16]);
+        outcomes[outcome as usize] += 1;
         let now = Duration::from_micros(u64::from(step) * 5);
         while let Some(departure) = queues.dequeue(now) {
             sent += 1;
@@ -35,7 +35,7 @@ fn packets_that_are_queued_marked_trimmed_dropped_and_sent_cost_no_allocation() 
         let _ = queues.ready_at();
     }
     assert_eq!(allocation::of_this_thread() - before, 0);
-    assert!(sent > 1000 && fates.iter().all(|count| *count > 100), "{sent} sent, {fates:?}");
+    assert!(sent > 1000 && outcomes.iter().all(|count| *count > 100), "{sent} sent, {outcomes:?}");
 }
 
 fn packet(class: u8, droppable: bool) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Programs that come from outside: which engine runs them, and that a switch survives those it cannot use.
+//! Programs from outside: the engine that runs them, and refusal of those that a switch cannot use.
 
 use netfold_io::Null;
 use netfold_p4::allreduce;
@@ -29,7 +29,7 @@ fn the_engine_is_chosen_by_fingerprint() {
         for profile in [datagram, ethernet] {
             let program = allreduce::program(&profile).unwrap();
             assert_eq!(engine(&program), Engine::Generated);
-            // By way of JSON, too.
+            // Also after a round trip through JSON.
             assert_eq!(engine(&Program::from_json(program.to_json().as_bytes()).unwrap()), Engine::Generated);
         }
     }
@@ -41,7 +41,7 @@ fn the_engine_is_chosen_by_fingerprint() {
 }
 
 #[test]
-fn facts_are_those_of_the_fast_path() {
+fn properties_equal_those_of_the_generated_pipeline() {
     let program = allreduce::program(&Profile::software(352)).unwrap();
     let (generated, _) = pipeline_for(&program).unwrap();
     let interpreted = InterpretedPipeline::new(program.into()).unwrap();
@@ -54,7 +54,7 @@ fn facts_are_those_of_the_fast_path() {
 }
 
 #[test]
-fn a_program_without_a_job_table_is_no_switch() {
+fn a_switch_refuses_a_program_without_a_job_table() {
     let mut program = allreduce::program(&Profile::software(64)).unwrap();
     program.tables[0].id = 99;
     let (pipeline, _) = pipeline_for(&program).unwrap();
@@ -83,9 +83,9 @@ fn any_entry() -> impl Strategy<Value = TableEntry> {
 }
 
 proptest! {
-    /// Both engines take, refuse and remove the same entries for the same reasons.
+    /// Both engines accept, refuse and remove the same entries with the same errors.
     #[test]
-    fn both_engines_judge_entries_alike(
+    fn both_engines_validate_entries_alike(
         steps in proptest::collection::vec((any::<bool>(), any_entry(), any::<prop::sample::Index>()), 1..60),
     ) {
         let profile = Profile { encapsulation: Encapsulation::Ethernet, ecn_depth: 16, trim_depth: 24, ..Profile::software(64) };

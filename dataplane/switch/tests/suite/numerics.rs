@@ -1,4 +1,4 @@
-//! What the numeric modes compute, against exact arithmetic: the generated pipelines, lane by lane.
+//! Results of the numeric modes against exact arithmetic: the generated pipelines, lane by lane.
 
 use half::f16;
 use netfold_io::{PortId, Received};
@@ -14,14 +14,14 @@ const WORDS: usize = PAYLOAD / 4;
 const HALVES: usize = PAYLOAD / 2;
 const PARENT_PORT: u16 = 99;
 
-/// One switch of one job, and the chunk that comes next.
+/// One switch with one job, and its next chunk.
 struct Rig {
     pipeline: Box<dyn Pipeline>,
     world: u16,
     chunk: u32,
 }
 
-/// What left the switch.
+/// The output of the switch.
 struct Out {
     send: Send,
     flags: Flags,
@@ -86,18 +86,18 @@ impl Rig {
         Out { send: verdicts[0].send, flags: out.flags(), kind: out.kind(), lanes: out.payload().to_vec() }
     }
 
-    /// Folds one packet of each worker; what the last brings out. The result repeated to a child is the same.
-    fn fold(&mut self, op: LaneOp, shares: &[Vec<u8>]) -> Out {
-        assert_eq!(shares.len(), usize::from(self.world));
+    /// Aggregates one packet of each worker and returns the result. The result retransmitted to a child is the same.
+    fn aggregate(&mut self, op: LaneOp, contributions: &[Vec<u8>]) -> Out {
+        assert_eq!(contributions.len(), usize::from(self.world));
         let mut last = None;
-        for (rank, share) in shares.iter().enumerate() {
-            let out = self.send(rank as u16, Kind::Data, op, share);
-            assert_eq!(out.send == Send::Drop, rank + 1 < shares.len());
+        for (rank, contribution) in contributions.iter().enumerate() {
+            let out = self.send(rank as u16, Kind::Data, op, contribution);
+            assert_eq!(out.send == Send::Drop, rank + 1 < contributions.len());
             last = Some(out);
         }
         let last = last.unwrap();
-        let again = self.send(0, Kind::Data, op, &shares[0]);
-        assert!(again.lanes == last.lanes && again.flags == last.flags, "repeated as first sent");
+        let again = self.send(0, Kind::Data, op, &contributions[0]);
+        assert!(again.lanes == last.lanes && again.flags == last.flags, "the retransmitted result is identical");
         self.chunk += 8;
         last
     }
@@ -130,21 +130,21 @@ fn rng(seed: u64) -> Xoshiro256PlusPlus {
 }
 
 #[test]
-fn saturated_sums_stay_at_the_end_and_are_flagged() {
+fn saturated_sums_stay_saturated_and_are_flagged() {
     let mut rig = Rig::new(Numerics::Saturating, 3, false);
     let mut lanes = [vec![5u32; WORDS], vec![7; WORDS], vec![u32::MAX; WORDS]];
-    let out = rig.fold(LaneOp::Sum, &lanes.iter().map(|share| words(share)).collect::<Vec<_>>());
+    let out = rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert!(!out.flags.contains(Flags::SATURATED));
     assert_eq!(to_words(&out.lanes), [11; WORDS]);
-    // Above the range, and then back: the end is kept.
+    // Above the range, then back: the maximum is kept.
     (lanes[0][9], lanes[1][9], lanes[2][9]) = (0x7fff_fff0, 0x100, (-0x1000i32).cast_unsigned());
-    // The share of a switch below that has reached the lower end.
+    // The contribution of a child switch that has reached the minimum.
     (lanes[0][10], lanes[1][10]) = (0x8000_0000, 0x1000);
-    let out = rig.fold(LaneOp::Sum, &lanes.iter().map(|share| words(share)).collect::<Vec<_>>());
+    let out = rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert!(out.flags.contains(Flags::SATURATED));
     let sums = to_words(&out.lanes);
     assert_eq!((sums[8], sums[9], sums[10]), (11, 0x7fff_ffff, 0x8000_0000));
-    let out = rig.fold(LaneOp::Min, &lanes.iter().map(|share| words(share)).collect::<Vec<_>>());
+    let out = rig.aggregate(LaneOp::Min, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert_eq!(to_words(&out.lanes)[0], u32::MAX, "-1 is the least");
 }
 
@@ -155,52 +155,52 @@ fn wide_sums_are_rounded_once() {
         let mut rng = rng(u64::from(world));
         let shift = u32::from(world).next_power_of_two().trailing_zeros();
         for _ in 0..50 {
-            let shares: Vec<Vec<u16>> = (0..world)
+            let contributions: Vec<Vec<u16>> = (0..world)
                 .map(|_| (0..HALVES).map(|i| if i == 0 { u16::MAX } else { rng.random() }).collect())
                 .collect();
-            let out = rig.fold(LaneOp::Sum, &shares.iter().map(|share| halves(share)).collect::<Vec<_>>());
+            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
             for (lane, got) in to_halves(&out.lanes).into_iter().enumerate() {
-                let sum: u32 = shares.iter().map(|share| u32::from(share[lane])).sum();
+                let sum: u32 = contributions.iter().map(|contribution| u32::from(contribution[lane])).sum();
                 assert_eq!(
                     u32::from(got),
                     (sum + ((1 << shift) >> 1)) >> shift,
                     "{world} workers, lane {lane}"
                 );
             }
-            let out = rig.fold(LaneOp::Max, &shares.iter().map(|share| halves(share)).collect::<Vec<_>>());
-            let most = |lane: usize| shares.iter().map(|share| share[lane]).max().unwrap();
+            let out = rig.aggregate(LaneOp::Max, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
+            let most = |lane: usize| contributions.iter().map(|contribution| contribution[lane]).max().unwrap();
             assert_eq!(to_halves(&out.lanes), (0..HALVES).map(most).collect::<Vec<_>>());
         }
     }
 }
 
 #[test]
-fn a_result_that_came_down_is_not_shifted_again() {
+fn a_result_from_the_parent_is_not_shifted_again() {
     let mut rig = Rig::new(Numerics::Wide, 2, true);
-    let share = halves(&[1000; HALVES]);
-    assert_eq!(rig.send(0, Kind::Data, LaneOp::Sum, &share).send, Send::Drop);
-    let up = rig.send(1, Kind::Data, LaneOp::Sum, &share);
+    let contribution = halves(&[1000; HALVES]);
+    assert_eq!(rig.send(0, Kind::Data, LaneOp::Sum, &contribution).send, Send::Drop);
+    let up = rig.send(1, Kind::Data, LaneOp::Sum, &contribution);
     assert_eq!((up.send, up.kind), (Send::Multicast(2), Kind::Data as u8));
     assert_eq!(to_halves(&up.lanes), [1000; HALVES], "2000, shifted by one");
-    let up = rig.send(1, Kind::Data, LaneOp::Sum, &share);
-    assert_eq!((up.send, to_halves(&up.lanes)[5]), (Send::Multicast(2), 1000), "the fold goes up again");
+    let up = rig.send(1, Kind::Data, LaneOp::Sum, &contribution);
+    assert_eq!((up.send, to_halves(&up.lanes)[5]), (Send::Multicast(2), 1000), "the sum is sent to the parent again");
     let result = halves(&[777; HALVES]);
     let down = rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result);
     assert_eq!((down.send, down.lanes), (Send::Multicast(1), result.clone()));
-    assert_eq!(rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result).send, Send::Drop, "once is enough");
-    let again = rig.send(0, Kind::Data, LaneOp::Sum, &share);
+    assert_eq!(rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result).send, Send::Drop, "a duplicate is dropped");
+    let again = rig.send(0, Kind::Data, LaneOp::Sum, &contribution);
     assert_eq!((again.send, again.kind), (Send::Unicast(0), Kind::Result as u8));
     assert_eq!(again.lanes, result);
 }
 
 #[test]
-fn every_half_in_range_comes_back() {
+fn every_half_in_range_is_returned_unchanged() {
     let mut rig = Rig::new(Numerics::Half, 1, false);
     let all: Vec<u16> = (0..=u16::MAX).filter(|bits| f16::from_bits(*bits).is_finite()).collect();
     for lanes in all.chunks(HALVES) {
         let mut lanes = lanes.to_vec();
         lanes.resize(HALVES, 0);
-        let out = rig.fold(LaneOp::Sum, &[halves(&lanes)]);
+        let out = rig.aggregate(LaneOp::Sum, &[halves(&lanes)]);
         for (sent, got) in lanes.iter().zip(to_halves(&out.lanes)) {
             let value = f16::from_bits(*sent).to_f64();
             // To units of 2^-15, ties to even.
@@ -218,8 +218,8 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
     for world in [2u16, 3, 8, 32] {
         let mut rig = Rig::new(Numerics::Half, world, false);
         for _ in 0..100 {
-            // Multiples of 2^-15, so that nothing is lost on the way in.
-            let mut share = || -> Vec<u16> {
+            // Multiples of 2^-15, so that conversion is exact.
+            let mut contribution = || -> Vec<u16> {
                 (0..HALVES)
                     .map(|_| {
                         let magnitude = 2f64.powi(rng.random_range(-5..11));
@@ -228,10 +228,10 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
                     .map(|value| f16::from_f64((value.to_f64() * 32768.0).round() / 32768.0).to_bits())
                     .collect()
             };
-            let shares: Vec<Vec<u16>> = (0..world).map(|_| share()).collect();
-            let out = rig.fold(LaneOp::Sum, &shares.iter().map(|share| halves(share)).collect::<Vec<_>>());
+            let contributions: Vec<Vec<u16>> = (0..world).map(|_| contribution()).collect();
+            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
             for (lane, got) in to_halves(&out.lanes).into_iter().enumerate() {
-                let exact: f64 = shares.iter().map(|share| f16::from_bits(share[lane]).to_f64()).sum();
+                let exact: f64 = contributions.iter().map(|contribution| f16::from_bits(contribution[lane]).to_f64()).sum();
                 assert!(
                     f16::from_bits(got).to_f64() == nearest_half(exact),
                     "{world} workers, lane {lane}: {exact}"
@@ -242,7 +242,7 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
 }
 
 #[test]
-fn every_float_comes_back_from_one_worker() {
+fn every_float_of_a_single_worker_is_returned_unchanged() {
     let mut rig = Rig::new(Numerics::Float, 1, false);
     let mut rng = rng(9);
     for round in 0..400 {
@@ -255,11 +255,11 @@ fn every_float_comes_back_from_one_worker() {
             })
             .map(|bits| if f32::from_bits(bits).is_finite() { bits } else { 0x3f80_0000 })
             .collect();
-        let out = rig.fold(LaneOp::Sum, &[words(&lanes)]);
+        let out = rig.aggregate(LaneOp::Sum, &[words(&lanes)]);
         for (sent, got) in lanes.iter().zip(to_words(&out.lanes)) {
             assert_eq!(f32::from_bits(*sent), f32::from_bits(got), "{sent:#x} became {got:#x}");
         }
-        let out = rig.fold(LaneOp::Max, &[words(&lanes)]);
+        let out = rig.aggregate(LaneOp::Max, &[words(&lanes)]);
         assert_eq!(to_words(&out.lanes), lanes, "max is over bits");
     }
 }
@@ -272,7 +272,7 @@ fn sums_of_floats_stay_within_their_bound() {
         let mut rig = Rig::new(Numerics::Float, world, false);
         for _ in 0..200 {
             let spread = rng.random_range(1..60);
-            let shares: Vec<Vec<u32>> = (0..world)
+            let contributions: Vec<Vec<u32>> = (0..world)
                 .map(|_| {
                     (0..WORDS)
                         .map(|_| {
@@ -282,13 +282,13 @@ fn sums_of_floats_stay_within_their_bound() {
                         .collect()
                 })
                 .collect();
-            let out = rig.fold(LaneOp::Sum, &shares.iter().map(|share| words(share)).collect::<Vec<_>>());
+            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
             for (lane, got) in to_words(&out.lanes).into_iter().enumerate() {
-                let values = || shares.iter().map(|share| f64::from(f32::from_bits(share[lane])));
+                let values = || contributions.iter().map(|contribution| f64::from(f32::from_bits(contribution[lane])));
                 let exact: f64 = values().sum();
                 let largest = values().fold(0f64, |largest, value| largest.max(value.abs()));
-                // Two truncations a share, each below one unit of the last place of the largest, and a rounding of
-                // the sum, whose last place is at most `world` times as great.
+                // Two truncations per contribution, each below one unit in the last place of the largest, and a
+                // rounding of the sum, whose unit in the last place is at most `world` times as large.
                 let unit = 2f64.powi(largest.log2().floor() as i32 - 23);
                 let bound = unit * (2.0 * f64::from(world) + f64::from(world) / 2.0);
                 let error = (f64::from(f32::from_bits(got)) - exact).abs();
@@ -297,5 +297,5 @@ fn sums_of_floats_stay_within_their_bound() {
             }
         }
     }
-    assert!(worst > 0.05, "the bound means something: {worst}");
+    assert!(worst > 0.05, "the bound is loose: {worst}");
 }

@@ -18,7 +18,7 @@ struct Rig {
     ethernet: bool,
 }
 
-/// What came out of the pipeline.
+/// The output of the pipeline.
 #[derive(Debug, Clone, PartialEq)]
 struct Out {
     send: Send,
@@ -110,7 +110,7 @@ impl Rig {
 
     fn raw(&mut self, port: u16, bytes: &[u8]) -> (Verdict, Vec<u8>) {
         let mut memory = bytes.to_vec();
-        // Room for lanes that were cut off.
+        // Room for trimmed lanes.
         memory.resize(bytes.len() + 4 * LANES, 0xee);
         let mut verdicts = Vec::new();
         let packet = Received { port: PortId(port), offset: 0, len: bytes.len() as u32, ecn: 0 };
@@ -129,7 +129,7 @@ impl Rig {
         let datagram = if self.ethernet {
             let (found, datagram) = Outer::parse(sent).expect("a frame that leaves is well formed");
             if let Send::Unicast(_) = verdict.send {
-                assert_eq!(found, outer(port).reversed(), "answers go back to where the packet came from");
+                assert_eq!(found, outer(port).reversed(), "replies go back to the sender");
             }
             datagram
         } else {
@@ -145,7 +145,7 @@ impl Rig {
         self.pipeline.counters(p4info::counter_id(allreduce::id::PACKETS))[reason as usize]
     }
 
-    /// Everything a slot holds.
+    /// The whole state of a slot.
     fn slot(&self, slot: usize, set: usize) -> Vec<u32> {
         let index = (BASE as usize + slot) * 2 + set;
         let mut out = Vec::new();
@@ -220,7 +220,7 @@ fn duplicates_change_nothing_and_get_the_stored_result_once_there_is_one() {
 }
 
 #[test]
-fn a_newer_chunk_takes_the_slot_over_and_an_older_one_is_stale() {
+fn a_newer_chunk_replaces_the_slot_and_an_older_one_is_stale() {
     for mut rig in Rig::both() {
         for chunk in [0x7000_0000, 0xe000_0000, u32::MAX] {
             for (port, value) in [(1, 1), (2, 2), (3, 3)] {
@@ -236,7 +236,7 @@ fn a_newer_chunk_takes_the_slot_over_and_an_older_one_is_stale() {
         assert_eq!(rig.count(Reason::Stale), 1);
         rig.send(2, data(1, 0, 7), &lanes(50));
         let result = rig.send(3, data(1, 0, 7), &lanes(60)).unwrap();
-        assert_eq!(result.lanes, sum_of(&[40, 50, 60]), "nothing of the old occupant is left");
+        assert_eq!(result.lanes, sum_of(&[40, 50, 60]), "nothing of the old chunk is left");
     }
 }
 
@@ -287,7 +287,7 @@ fn bare_chunks_carry_exponents_and_leave_no_old_lanes_behind() {
         let out = rig.send(3, Repr { exp_next: 3, ..bare }, &[]).unwrap();
         let repr = Repr { kind: Kind::Result, bitmap: 7, count: 3, exp_next: 200, ..bare };
         assert_eq!(out, Out { send: Send::Multicast(GROUP), repr, lanes: vec![] });
-        // A child that disagrees about lanes adds to zeros, not to what an older chunk left.
+        // A child that sends lanes all the same adds to zeros, not to the lanes of an older chunk.
         rig.send(1, Repr { chunk: 19, ..bare }, &[]);
         rig.send(2, data(0, 1, 19), &lanes(1));
         assert_eq!(rig.send(3, data(0, 1, 19), &lanes(1)).unwrap().lanes, sum_of(&[1, 1]));
@@ -295,7 +295,7 @@ fn bare_chunks_carry_exponents_and_leave_no_old_lanes_behind() {
 }
 
 #[test]
-fn whatever_is_not_admitted_changes_no_slot_and_is_counted_by_reason() {
+fn packets_that_are_not_admitted_change_no_slot_and_are_counted_by_reason() {
     for mut rig in Rig::both() {
         for port in 1..=2 {
             rig.send(port, data(0, 0, 4), &lanes(1));
@@ -377,7 +377,7 @@ fn a_spoofed_source_address_is_not_the_child_whose_port_it_uses() {
 }
 
 #[test]
-fn advance_moves_on_and_tells_what_is_stored() {
+fn advance_is_idempotent_and_reports_the_stored_chunk() {
     for mut rig in Rig::both() {
         for port in 1..=3 {
             rig.send(port, data(0, 0, 50), &lanes(9));
@@ -393,7 +393,7 @@ fn advance_moves_on_and_tells_what_is_stored() {
         assert_eq!((older.send, older.repr.chunk), (Send::Unicast(100), 50));
         for _ in 0..2 {
             let newer = rig.send(100, advance(60), &[]).unwrap();
-            assert_eq!((newer.repr.kind, newer.repr.chunk), (Kind::Advance, 60), "repeating it does no harm");
+            assert_eq!((newer.repr.kind, newer.repr.chunk), (Kind::Advance, 60), "ADVANCE is idempotent");
         }
         assert!(rig.slot(0, 0)[4..].iter().all(|lane| *lane == 0), "no lane of the old job is left");
         let probe = Repr { kind: Kind::Probe, ..advance(0) };
@@ -443,10 +443,10 @@ fn egress_addresses_each_copy() {
     };
     rig.pipeline.insert(&entry).unwrap();
     let mut frame = rig.bytes(1, &data(0, 0, 1), &lanes(1));
-    // Ingress takes the UDP checksum away from every packet it changes.
+    // Ingress clears the UDP checksum of every packet that it changes.
     frame[40..42].fill(0);
     rig.pipeline.egress(2, 0, &mut frame);
-    let (found, _) = Outer::parse(&frame).expect("checksums are right after rewriting");
+    let (found, _) = Outer::parse(&frame).expect("checksums are correct after rewriting");
     assert_eq!(found, outer(2).reversed());
     let ecn_capable = |frame: &mut [u8]| {
         frame[15] |= 2;
@@ -458,7 +458,7 @@ fn egress_addresses_each_copy() {
     assert_eq!(frame[15] & 3, 2, "a short queue does not mark");
     rig.pipeline.egress(0, 16, &mut frame);
     assert_eq!(frame[15] & 3, 3, "a long queue marks");
-    Outer::parse(&frame).expect("and the checksum follows");
+    Outer::parse(&frame).expect("and the checksum is updated");
 }
 
 fn trimmed(slot: u16, set: u8, chunk: u32) -> Repr {
@@ -467,14 +467,14 @@ fn trimmed(slot: u16, set: u8, chunk: u32) -> Repr {
 }
 
 #[test]
-fn what_was_trimmed_is_heard_and_adds_nothing() {
+fn trimmed_packets_count_as_received_and_add_nothing() {
     for mut rig in Rig::both() {
         assert_eq!(rig.send(1, Repr { exp_next: 90, ..trimmed(0, 0, 4) }, &[]), None);
         assert_eq!(rig.send(2, data(0, 0, 4), &lanes(20)), None);
         let out = rig.send(3, data(0, 0, 4), &lanes(5)).unwrap();
         let result = Repr { kind: Kind::Result, bitmap: 0b110, count: 2, exp_next: 90, ..data(0, 0, 4) };
         assert_eq!(out, Out { send: Send::Multicast(GROUP), repr: result, lanes: sum_of(&[20, 5]) });
-        // The whole packet, late, changes nothing any more, and its sender is told what there is.
+        // The whole packet, when it arrives later, changes nothing, and its sender receives the result.
         let again = rig.send(1, data(0, 0, 4), &lanes(100)).unwrap();
         assert_eq!(again, Out { send: Send::Unicast(1), ..out });
     }
@@ -488,7 +488,7 @@ fn a_header_alone_completes_a_slot() {
         let out = rig.send(3, trimmed(0, 1, 8), &[]).unwrap();
         let result = Repr { kind: Kind::Result, bitmap: 0b011, count: 2, ..data(0, 1, 8) };
         assert_eq!(out, Out { send: Send::Multicast(GROUP), repr: result, lanes: sum_of(&[1, 2]) });
-        // Nothing of anybody is a result, too.
+        // A sum of no lanes is a result, too.
         rig.send(1, trimmed(0, 1, 12), &[]);
         rig.send(2, trimmed(0, 1, 12), &[]);
         let none = rig.send(3, trimmed(0, 1, 12), &[]).unwrap();
@@ -497,13 +497,13 @@ fn a_header_alone_completes_a_slot() {
 }
 
 #[test]
-fn a_close_completes_what_others_have_not_sent() {
+fn a_close_completes_a_slot_without_missing_contributions() {
     let close = |chunk| Repr { kind: Kind::Close, ..trimmed(2, 0, chunk) };
     for mut rig in Rig::both() {
-        assert_eq!(rig.send(1, close(6), &[]), None, "nobody has sent anything");
+        assert_eq!(rig.send(1, close(6), &[]), None, "no child has sent anything");
         assert_eq!(rig.count(Reason::Unexpected), 1);
         rig.send(1, data(2, 0, 6), &lanes(30));
-        // Who asks is told whom the slot has heard.
+        // The reply contains the bitmap of contributions received.
         let asked = Repr { flags: Flags::DROPPABLE.with(Flags::RESEND), ..data(2, 0, 6) };
         let heard = rig.send(1, asked, &lanes(30)).unwrap();
         assert_eq!((heard.send, heard.repr.kind, heard.repr.bitmap), (Send::Unicast(1), Kind::Heard, 0b001));
@@ -513,7 +513,7 @@ fn a_close_completes_what_others_have_not_sent() {
         assert_eq!((out.send, out.repr.kind), (Send::Multicast(GROUP), Kind::Result));
         assert_eq!((out.repr.bitmap, out.repr.count, &out.lanes), (0b011, 2, &sum_of(&[30, 4])));
         assert!(!out.repr.flags.contains(Flags::TRIMMED) && !out.repr.flags.contains(Flags::DROPPABLE));
-        // Another CLOSE, and the share that comes too late, get the same.
+        // Another CLOSE, and the straggler's contribution, get the same result.
         let before = rig.slot(2, 0);
         for (port, repr, value) in [(1, close(6), 0), (3, data(2, 0, 6), 7)] {
             let share = lanes(value);
@@ -521,7 +521,7 @@ fn a_close_completes_what_others_have_not_sent() {
             assert_eq!((again.send, &again.lanes, again.repr.count), (Send::Unicast(port), &out.lanes, 2));
         }
         assert_eq!(rig.slot(2, 0), before);
-        // The slot goes on as ever.
+        // The slot continues to work.
         for (port, value) in [(1, 1), (2, 2)] {
             assert_eq!(rig.send(port, data(2, 0, 10), &lanes(value)), None);
         }
@@ -531,7 +531,7 @@ fn a_close_completes_what_others_have_not_sent() {
     }
 }
 
-/// Found by fuzzing: such a CLOSE left the slot full, told nobody, and was counted nowhere.
+/// Found by fuzzing: such a CLOSE left the slot complete without a reply and without a counter.
 #[test]
 fn a_close_that_claims_no_lanes_is_answered_without_them() {
     let close = |chunk| Repr { kind: Kind::Close, flags: Flags::BARE, ..trimmed(2, 0, chunk) };
@@ -542,7 +542,7 @@ fn a_close_that_claims_no_lanes_is_answered_without_them() {
         assert_eq!((out.send, out.repr.kind), (Send::Multicast(GROUP), Kind::Result));
         assert!(out.lanes.is_empty() && out.repr.flags.contains(Flags::BARE));
         assert_eq!(rig.count(Reason::None), before + 1);
-        // Who asks with lanes has the sum.
+        // A CLOSE with lanes receives the sum.
         let again = rig.send(1, data(2, 0, 6), &lanes(30)).unwrap();
         assert_eq!((again.send, again.repr.count, again.lanes), (Send::Unicast(1), 1, sum_of(&[30])));
     }
