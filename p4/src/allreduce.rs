@@ -1,27 +1,28 @@
-//! The all-reduce program: the slot machine of a switch at any level, written once.
+//! The all-reduce program: the slot machine of a switch at any level.
 //!
-//! The slot (index) of a packet has this state, each in a register of its own so that hardware can place them side by
-//! side: `claim` (bitmap of children heard, chunk), `version` (a second copy of the chunk, which yields the old chunk),
+//! The slot (index) of a packet has this state, each in its own register so that hardware can access them in
+//! parallel: `claim` (bitmap of children received, chunk), `version` (a second copy of the chunk, which yields the old chunk),
 //! `exponent` (largest exponent proposed), `sum` (the lanes) and, in a program for hierarchies, `settled` (the chunk whose
-//! result came down; DESIGN calls it `final`, a word that target languages reserve).
+//! final result arrived from the parent).
 //!
 //! A packet from child *r*, admitted by the `job` table:
 //!
-//! | chunk against the slot's | child heard | what happens |
+//! | chunk against the slot's | child received | effect |
 //! |---|---|---|
-//! | newer | - | new occupant: overwrite chunk, bitmap, exponent and lanes |
-//! | equal | no | fold lanes and exponent, add the child to the bitmap |
-//! | equal | yes | change nothing; when the slot is full, send the sender the stored RESULT, or the fold up again |
-//! | older | - | change nothing; STALE to the sender |
+//! | newer | - | new chunk: overwrite chunk, bitmap, exponent and lanes |
+//! | equal | no | add lanes, maximum of exponents, add the child to the bitmap |
+//! | equal | yes | no change; if the slot is complete, send the stored RESULT to the sender, or the sum up again |
+//! | older | - | no change; STALE to the sender |
 //!
-//! The packet that fills the bitmap becomes the RESULT and is multicast to the job's group; below a parent it becomes
-//! the switch's own DATA and goes up, as a group of one copy. A parent's RESULT for the chunk that went up overwrites
-//! exponent and lanes, settles the slot and is multicast to the children. The controller's ADVANCE acts as newer data
-//! that contributes nothing; its PROBE changes nothing; both are answered to their port.
+//! The packet that completes the bitmap becomes the RESULT and is multicast to the job's group; below a parent it becomes
+//! the switch's own DATA and is sent up, as a group of one copy. A parent's RESULT for the chunk that was sent up overwrites
+//! exponent and lanes, marks the slot final and is multicast to the children. The controller's ADVANCE acts as newer data
+//! without a contribution; its PROBE changes nothing; both are answered to their port.
 //!
-//! In a program for [bounded loss](Profile::bounded_loss) two registers more say what is in the lanes: `shares` (whose) and
-//! `counted` (how many workers'). DATA whose `count` is 0 is heard and adds nothing. A child's CLOSE makes the slot full,
-//! whoever is missing. A duplicate that says `droppable` is told whom the slot has heard.
+//! In a program for [bounded loss](Profile::bounded_loss) two more registers record what the lanes contain: `shares` (the
+//! contributors) and `tally` (the number of workers). DATA whose `count` is 0 counts as received and adds nothing. A child's
+//! CLOSE completes the slot without the missing contributions. A duplicate with the flag `droppable` is answered with the bitmap of
+//! children received.
 
 mod bounded;
 mod entries;
@@ -63,7 +64,7 @@ pub mod id {
     pub const ADMIT_RESULT: u32 = 8;
     /// Counter `packets`, indexed by reason.
     pub const PACKETS: u32 = 1;
-    /// Counter `answers`: 0 results multicast, 1 results repeated to one child; below a parent 2 folds sent up, 3 folds
+    /// Counter `answers`: 0 results multicast, 1 results retransmitted to one child; below a parent 2 sums sent up, 3 sums
     /// sent up again.
     pub const ANSWERS: u32 = 2;
     /// Key fields of `job`, in order.
@@ -107,7 +108,7 @@ pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
     Ok(build.program)
 }
 
-/// How an all-reduce program folds lanes, told by its parts: a program that was pushed says nothing else about it.
+/// How an all-reduce program aggregates lanes, derived from its parts.
 pub fn numerics_of(program: &Program) -> Numerics {
     let register = |name: &str| program.registers.iter().find(|register| register.name == name);
     let saturates = |register: &Register| {
@@ -158,30 +159,30 @@ struct Vars {
     controller: MetaId,
     below: Option<Below>,
     /// In a program for bounded loss.
-    shares: Option<Shares>,
-    /// Holds an address while two are swapped.
+    shares: Option<Contributions>,
+    /// Temporary for swapping two addresses.
     swap: MetaId,
 }
 
 /// Metadata of a program for bounded loss.
 #[derive(Clone, Copy)]
-struct Shares {
-    /// The child's bit if its share is in the packet, else 0.
+struct Contributions {
+    /// The child's bit if its contribution is in the packet, else 0.
     bit: MetaId,
-    /// What the packet adds to the slot's tally, and then what that is.
+    /// What the packet adds to the slot's tally, then the tally.
     tally: MetaId,
 }
 
 /// Metadata of a program for hierarchies.
 #[derive(Clone, Copy)]
 struct Below {
-    /// What the sender is: see `steps`.
+    /// Role of the sender: see `steps`.
     role: MetaId,
     /// Multicast group of one copy, to the parent.
     up: MetaId,
     /// Workers below this switch.
     workers: MetaId,
-    /// The chunk that the slot has settled.
+    /// The chunk whose final result the slot holds.
     settled: MetaId,
 }
 
@@ -246,22 +247,24 @@ impl<'p> Build<'p> {
                 workers: meta("workers", 16),
                 settled: meta("settled", 32),
             }),
-            shares: profile.bounded_loss.then(|| Shares { bit: meta("share", 32), tally: meta("tally", 32) }),
+            shares: profile
+                .bounded_loss
+                .then(|| Contributions { bit: meta("share", 32), tally: meta("tally", 32) }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         let figures = Figures::declare(&mut program, profile.numerics);
         Self { profile, program, outer, netfold, vars, figures }
     }
 
-    fn place(&self, header: HeaderId, name: &str) -> Place {
+    fn place(&self, header: HeaderId, name: &str) -> LValue {
         let fields = &self.program.header(header).fields;
         let index =
             fields.iter().position(|field| field.name == name).expect("field names below are literals");
-        Place::Field(header, index as u16)
+        LValue::Field(header, index as u16)
     }
 
-    /// A Netfold header field as a place.
-    fn nf(&self, name: &str) -> Place {
+    /// A Netfold header field as an l-value.
+    fn nf(&self, name: &str) -> LValue {
         self.place(self.netfold, name)
     }
 
@@ -325,8 +328,8 @@ impl<'p> Build<'p> {
 
     fn field_index(&self, header: HeaderId, name: &str) -> u16 {
         match self.place(header, name) {
-            Place::Field(_, index) => index,
-            Place::Meta(_) => unreachable!("place() of a header yields a field"),
+            LValue::Field(_, index) => index,
+            LValue::Meta(_) => unreachable!("place() of a header yields a field"),
         }
     }
 
@@ -426,8 +429,8 @@ impl<'p> Build<'p> {
     /// The actions of the job table; the third is the default.
     fn job_actions(&self) -> Vec<Action> {
         let v = self.vars;
-        let set = |var: MetaId, value: Expr| Stmt::Assign(Place::Meta(var), value);
-        // Parameters, in order, and the variables that they set.
+        let set = |var: MetaId, value: Expr| Stmt::Assign(LValue::Meta(var), value);
+        // Parameters in order, with the variables that they set.
         let admit = |name: &str, id, params: &[(&str, u32, MetaId)], more: Vec<Stmt>| {
             let sets = params.iter().enumerate().map(|(i, (_, _, var))| set(*var, Expr::Param(i as u16)));
             Action {
@@ -468,7 +471,7 @@ impl<'p> Build<'p> {
                 role(steps::BELOW),
             ));
             let mut params = vec![base, others, world, group];
-            // This switch's own bit at its parent: whether its share is in the RESULT.
+            // This switch's own bit at its parent: whether its contribution is in the RESULT.
             params.extend(v.shares.map(|_| bit));
             actions.push(admit("admit_result", id::ADMIT_RESULT, &params, role(steps::PARENT)));
         }

@@ -1,4 +1,4 @@
-//! The validator. Its contract: what it accepts, every back end prints or refuses with an error of its own; none panics.
+//! The validator. Its contract: every back end prints an accepted program or refuses it with an error; none panics.
 
 mod expr;
 mod names;
@@ -9,7 +9,7 @@ use crate::ir::*;
 pub(crate) use expr::width;
 use names::names;
 
-/// Why a program is not valid: where, and what.
+/// Error in a program and its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem}")]
 pub struct CheckError {
@@ -19,7 +19,7 @@ pub struct CheckError {
     pub problem: Problem,
 }
 
-/// What can be wrong with a program.
+/// Kinds of errors in a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -61,11 +61,11 @@ pub enum Problem {
     /// A limit of the hardware's stateful unit or of the IR.
     #[error("{what}: {found}, at most {most} allowed")]
     Limit {
-        /// What there is too much of.
+        /// The limited object.
         what: &'static str,
-        /// How much.
+        /// Number found.
         found: usize,
-        /// How much is allowed.
+        /// Number permitted.
         most: usize,
     },
     /// The parser can visit a state twice.
@@ -80,7 +80,7 @@ const START: &str = "start";
 ///
 /// # Errors
 ///
-/// The first problem found, and where.
+/// The first problem found, with its location.
 pub fn check(program: &Program) -> Result<(), CheckError> {
     let checker = Checker { program };
     checker.declarations()?;
@@ -110,7 +110,7 @@ enum RegPart {
     Output,
 }
 
-/// How far the search for loops has come with a parser state.
+/// State of the search for loops, per parser state.
 #[derive(Clone, Copy)]
 enum Visit {
     New,
@@ -144,7 +144,7 @@ fn limit(at: &str, what: &'static str, found: usize, most: usize) -> Checked {
     if found > most { fail(at, Problem::Limit { what, found, most }) } else { Ok(()) }
 }
 
-/// Most entries of a register, a counter or a table: a program may come from outside.
+/// Maximum entries of a register, a counter or a table: a program may come from outside.
 const ENTRIES_MAX: usize = 1 << 20;
 
 fn fields(at: &str, fields: &[Field], most: u32) -> Checked {
@@ -246,11 +246,11 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn lane_place(&self, at: &str, place: LanePlace) -> Checked<u32> {
+    fn lane_place(&self, at: &str, place: LaneLValue) -> Checked<u32> {
         match place {
-            LanePlace::Lane if self.program.lanes.is_some() => Ok(self.program.lane_bits()),
-            LanePlace::Lane => fail(at, Problem::Missing("the lane vector")),
-            LanePlace::Var(var) => match self.program.lane_vars.get(usize::from(var.0)) {
+            LaneLValue::Lane if self.program.lanes.is_some() => Ok(self.program.lane_bits()),
+            LaneLValue::Lane => fail(at, Problem::Missing("the lane vector")),
+            LaneLValue::Var(var) => match self.program.lane_vars.get(usize::from(var.0)) {
                 Some(var) => Ok(var.bits),
                 None => fail(at, Problem::Missing("the lane variable")),
             },
@@ -265,16 +265,16 @@ impl<'a> Checker<'a> {
         if exists { Ok(()) } else { fail(at, Problem::Missing("the header or lane vector")) }
     }
 
-    fn place(&self, at: &str, place: Place) -> Checked<u32> {
+    fn place(&self, at: &str, place: LValue) -> Checked<u32> {
         match place {
-            Place::Field(header, field) => {
+            LValue::Field(header, field) => {
                 self.part(at, Part::Header(header))?;
                 match self.program.header(header).fields.get(usize::from(field)) {
                     Some(field) => Ok(field.bits),
                     None => fail(at, Problem::Missing("the header field")),
                 }
             }
-            Place::Meta(meta) => match self.program.metadata.get(usize::from(meta.0)) {
+            LValue::Meta(meta) => match self.program.metadata.get(usize::from(meta.0)) {
                 Some(meta) => Ok(meta.bits),
                 None => fail(at, Problem::Missing("the metadata variable")),
             },
@@ -295,7 +295,7 @@ impl<'a> Checker<'a> {
             }
             let Next::Select { on, cases, otherwise } = &state.next else { continue };
             for (header, field) in on {
-                self.place(&state.name, Place::Field(*header, *field))?;
+                self.place(&state.name, LValue::Field(*header, *field))?;
             }
             for (values, target) in cases {
                 if values.len() != on.len() {
@@ -501,7 +501,7 @@ impl<'a> Checker<'a> {
                 if *found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found: *found }) }
             }
             (Output::LaneVar(var), RegisterKind::Lanes(found)) => {
-                let expected = self.lane_place(at, LanePlace::Var(var))?;
+                let expected = self.lane_place(at, LaneLValue::Var(var))?;
                 if *found == expected { Ok(()) } else { fail(at, Problem::Type { expected, found: *found }) }
             }
             (Output::Place(place), RegisterKind::Cells(cells)) => {

@@ -1,18 +1,18 @@
 //! Control-plane state in plain types: table entries and multicast groups, by the ids that P4Info publishes.
 //!
 //! The shapes follow P4Runtime (specification 1.4.1, sections 9.1 and 9.5), so a gRPC server or client converts them
-//! at its door without loss.
+//! without loss.
 
 /// One field of a table key, as value and mask.
 ///
-/// An exact field has all mask bits set; a field that does not matter is left out of the entry.
+/// An exact field has all mask bits set; a wildcard field is left out of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldMatch {
     /// Match field id, 1-based, as in P4Info.
     pub field: u32,
     /// Value; bits outside `mask` are zero.
     pub value: u64,
-    /// Which bits are compared.
+    /// Bits that are compared.
     pub mask: u64,
 }
 
@@ -21,9 +21,9 @@ pub struct FieldMatch {
 pub struct TableEntry {
     /// Table id.
     pub table: u32,
-    /// Key fields, in any order; those that do not matter are absent.
+    /// Key fields, in any order, without wildcards.
     pub matches: Vec<FieldMatch>,
-    /// Greater wins; 0 in tables whose fields are all exact, above 0 in the others.
+    /// The highest takes precedence; 0 in tables whose fields are all exact, above 0 in the others.
     pub priority: i32,
     /// Action id.
     pub action: u32,
@@ -40,7 +40,7 @@ pub struct Replica {
     pub instance: u16,
 }
 
-/// Why a control-plane write was refused; the state is unchanged.
+/// Error of a control-plane write, which leaves the state unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
@@ -78,23 +78,23 @@ pub enum EntryError {
     Group(u16),
 }
 
-/// A key field of a table, as entries are checked against it.
+/// A key field of a table for the validation of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyField {
     /// Match field id.
     pub id: u32,
     /// Width.
     pub bits: u32,
-    /// Whether every entry must give all of its bits.
+    /// Whether the match is exact.
     pub exact: bool,
 }
 
-/// Checks the key and the priority of an entry against its table's key fields, of which there are at most 32; `place`
-/// is told of each field that the entry gives, and where the table has it.
+/// Validates the key and the priority of an entry against its table's key fields, of which there are at most 32; calls
+/// `place` with each field of the entry and its position in the table.
 ///
 /// # Errors
 ///
-/// [`EntryError::Field`] or [`EntryError::Priority`]; `place` may have been told of some fields.
+/// [`EntryError::Field`] or [`EntryError::Priority`]; `place` may have been called for some fields.
 pub fn check_key(
     keys: impl Iterator<Item = KeyField> + Clone,
     entry: &TableEntry,
@@ -124,11 +124,11 @@ pub fn check_key(
     Ok(())
 }
 
-/// Checks action parameters against the widths that the action declares.
+/// Validates action parameters against the widths that the action declares.
 ///
 /// # Errors
 ///
-/// [`EntryError::Param`] with the position of the first that is missing, superfluous or too wide.
+/// [`EntryError::Param`] with the position of the first one that is missing, superfluous or too wide.
 pub fn check_params(widths: impl ExactSizeIterator<Item = u32>, params: &[u64]) -> Result<(), EntryError> {
     if widths.len() != params.len() {
         return Err(EntryError::Param(widths.len().min(params.len())));

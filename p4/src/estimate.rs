@@ -1,8 +1,8 @@
-//! What a profile costs on a Tofino, by the published numbers of the chip, before a compiler is asked.
+//! Estimate of a profile's resources on a Tofino, from the published numbers of the chip, without a compiler.
 //!
-//! The layout is the one that [`crate::tna`] prints: pairs of lanes in registers, four registers a stage, three stages in
-//! front (the job table, the slot's registers, their differences), and the exponents behind. Packets with more words than
-//! one pass holds take further pipes, each with its share of the words (SwitchML calls this a folded pipe); this is
+//! The layout is the one that [`crate::tna`] prints: pairs of lanes in registers, four registers per stage, three stages
+//! before them (the job table, the slot's registers, their differences), and the exponents after them. Packets with more words
+//! than one pass holds use further pipes, each with its share of the words (SwitchML calls this a folded pipe); this is
 //! estimated, not printed. The chip's numbers are those of p4c's Tofino back end (`bf-p4c`: `device.h`, `mau_spec.h`,
 //! `mau/memories.cpp`, `phv/phv_spec.cpp`).
 
@@ -21,21 +21,21 @@ pub use chip::Limits;
 
 /// Lanes that a register holds: a pair of 32-bit cells.
 const PAIR: u32 = 2;
-/// Stages in front of the lanes: job table and checks; the slot's registers; their differences.
+/// Stages before the lanes: job table and checks; the slot's registers; their differences.
 const STAGES_FRONT: u32 = 3;
-/// TCAM blocks of the checks, which stand beside the job table.
+/// TCAM blocks of the checks, which are in the job table's stage.
 const TCAM_CHECKS: u32 = 2;
 /// Ethernet, IPv4 and UDP: what egress parses.
 const BYTES_OUTER: u32 = 14 + 20 + 8;
-/// What surrounds a frame on the wire: preamble, gap and checksum.
+/// Bytes around a frame on the wire: preamble, gap and checksum.
 const BYTES_AROUND: u32 = 8 + 12 + 4;
 
-/// What one register array costs.
+/// Resources of one register array.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterCost {
     /// Name.
     pub name: String,
-    /// How many there are of it in one pipe.
+    /// Instances in one pipe.
     pub count: u32,
     /// Entries.
     pub entries: u32,
@@ -49,24 +49,24 @@ pub struct RegisterCost {
     pub stages: u32,
 }
 
-/// What a profile costs on a chip.
+/// Resources of a profile on a chip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The chip.
     pub chip: Chip,
-    /// Words a packet.
+    /// Words per packet.
     pub words: u32,
-    /// Elements a packet with 16-bit elements, two in a word (bfp16).
+    /// Elements per packet with 16-bit elements, two in a word (bfp16).
     pub elements_bfp16: u32,
     /// Entries of every register: slots and both sets.
     pub entries: u32,
-    /// Most slots for which everything would still fit, a power of two.
+    /// Maximum slots that would fit, a power of two.
     pub slots_max: u32,
-    /// Pipes that a packet takes.
+    /// Pipes that a packet passes.
     pub pipes: u32,
     /// Passes of a packet that does not complete its slot.
     pub passes: u32,
-    /// Passes of the packet that completes it, with those that fetch what the first ones could not put out.
+    /// Passes of the packet that completes it, including those that read the words that the first ones could not output.
     pub passes_last: u32,
     /// Stages used in a pipe.
     pub stages: u32,
@@ -74,21 +74,21 @@ pub struct Estimate {
     pub stages_of: u32,
     /// Registers.
     pub registers: Vec<RegisterCost>,
-    /// Stateful units used in the fullest stage.
+    /// Maximum stateful units of a stage.
     pub units_per_stage: u32,
-    /// Most register actions of one register.
+    /// Maximum register actions of one register.
     pub register_actions: u32,
     /// SRAM blocks of registers in a pipe.
     pub sram_blocks: u32,
-    /// SRAM blocks and map RAMs of registers in the fullest stage.
+    /// Maximum SRAM blocks and map RAMs of registers in a stage.
     pub rams_per_stage: u32,
     /// Map RAMs of a stage.
     pub map_rams_of: u32,
-    /// TCAM blocks of the job table and of the checks beside it.
+    /// TCAM blocks of the job table and of the checks in its stage.
     pub tcam_blocks: u32,
     /// TCAM blocks of a stage.
     pub tcam_blocks_of: u32,
-    /// Containers of 8, 16 and 32 bits that headers and variables take; what a larger size lacks is split over smaller.
+    /// Containers of 8, 16 and 32 bits that headers and variables use; a larger size that runs out is split over smaller ones.
     pub containers: [u32; 3],
     /// Containers of 8, 16 and 32 bits that the chip can compute on.
     pub containers_of: [u32; 3],
@@ -132,13 +132,13 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         ));
     }
     let entries = profile.slots * 2;
-    let plan = Plan { program: &program, limits: &limits, words: words.div_ceil(pipes) };
-    let slots_max = (0..=15).rev().map(|bits| 1u32 << bits).find(|slots| plan.fits(slots * 2)).unwrap_or(0);
-    if !plan.fits(entries) {
-        return Err(plan.too_many(entries, slots_max, chip));
+    let layout = PipeLayout { program: &program, limits: &limits, words: words.div_ceil(pipes) };
+    let slots_max = (0..=15).rev().map(|bits| 1u32 << bits).find(|slots| layout.fits(slots * 2)).unwrap_or(0);
+    if !layout.fits(entries) {
+        return Err(layout.too_many(entries, slots_max, chip));
     }
     let Fit { registers, stages, tcam_blocks, containers } =
-        fit(&plan, profile, entries).map_err(|(construct, limit)| refusal(construct, limit))?;
+        fit(&layout, profile, entries).map_err(|(construct, limit)| refusal(construct, limit))?;
     let phv_bits = containers[0] * 8 + containers[1] * 16 + containers[2] * 32;
     let lane_actions = registers.iter().filter(|cost| cost.entry_bits == 64 && cost.count > 1);
     let rams_per_stage = lane_actions.map(|cost| cost.rams * limits.units).max().unwrap_or(0);
@@ -175,7 +175,7 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     })
 }
 
-/// What a plan takes of each resource.
+/// Use of each resource by a layout.
 struct Fit {
     registers: Vec<RegisterCost>,
     stages: u32,
@@ -183,31 +183,31 @@ struct Fit {
     containers: [u32; 3],
 }
 
-/// Counts every resource; the construct and the limit of the first that is exceeded.
-fn fit(plan: &Plan<'_>, profile: &Profile, entries: u32) -> Result<Fit, (String, String)> {
-    let limits = plan.limits;
-    let (registers, stages) = plan.registers(entries);
+/// Checks every resource; returns the construct and the limit of the first that is exceeded.
+fn fit(layout: &PipeLayout<'_>, profile: &Profile, entries: u32) -> Result<Fit, (String, String)> {
+    let limits = layout.limits;
+    let (registers, stages) = layout.registers(entries);
     if stages > limits.stages {
         return Err((format!("{stages} stages"), format!("a pipe has {}", limits.stages)));
     }
-    let tcam_blocks = plan.tcam_blocks() + TCAM_CHECKS;
+    let tcam_blocks = layout.tcam_blocks() + TCAM_CHECKS;
     if tcam_blocks > limits.tcam_blocks {
         return Err((
             format!("{} entries of table 'job' ({tcam_blocks} TCAM blocks)", profile.job_table_size()),
             format!("a stage has {}; use fewer jobs or workers", limits.tcam_blocks),
         ));
     }
-    let containers = plan.containers();
+    let containers = layout.containers();
     if containers[0] > limits.containers[0] {
         return Err((
-            format!("headers, variables and {} words of lanes", plan.words),
+            format!("headers, variables and {} words of lanes", layout.words),
             format!("{} bits of containers that a stage computes on", limits.phv_bits()),
         ));
     }
     Ok(Fit { registers, stages, tcam_blocks, containers })
 }
 
-/// What these chips cannot do at all, whatever its size.
+/// Features that these chips do not support at any size.
 fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
     let refusal = |construct: &str, limit: &str| {
         Err(Refusal { target: chip.name(), construct: construct.into(), limit: limit.into() })
@@ -224,13 +224,13 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
     if profile.hierarchy {
         return refusal(
             "hierarchy (a switch below a parent)",
-            "comparing the settled chunk with the packet's takes two stages more; set the profile's hierarchy off",
+            "comparing the settled chunk with the packet's needs two more stages; set the profile's hierarchy off",
         );
     }
     Ok(())
 }
 
-/// Register actions of a lane register: store, one for each operation, and a read, or two where one half is put out.
+/// Register actions of a lane register: store, one for each operation, and a read, or two if one half is output at a time.
 fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
     let reads = if chip.both_halves() { 1 } else { 2 };
     let needed = 1 + profile.ops.len() as u32 + reads;
@@ -248,8 +248,8 @@ fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
     Ok(needed)
 }
 
-/// Passes of a packet, and of the one that completes a slot. Tofino 1 puts out one half of a pair a pass, so every pipe is
-/// passed once more; with several pipes the first halves of all but the last are fetched on the way back, too.
+/// Passes of a packet, and of the one that completes a slot. Tofino 1 outputs one half of a pair per pass, so every pipe is
+/// passed once more; with several pipes the first halves of all but the last are read on the way back.
 const fn passes(pipes: u32, chip: Chip) -> (u32, u32) {
     if chip.both_halves() {
         (pipes, if pipes == 1 { 1 } else { 2 * pipes - 1 })
@@ -258,21 +258,21 @@ const fn passes(pipes: u32, chip: Chip) -> (u32, u32) {
     }
 }
 
-/// One pipe's share.
-struct Plan<'a> {
+/// Layout of one pipe.
+struct PipeLayout<'a> {
     program: &'a Program,
     limits: &'a Limits,
     /// Words in this pipe.
     words: u32,
 }
 
-impl Plan<'_> {
+impl PipeLayout<'_> {
     /// The registers in their stages, and the stages used.
     fn registers(&self, entries: u32) -> (Vec<RegisterCost>, u32) {
         let units = self.limits.units;
         let pairs = self.words.div_ceil(PAIR);
         let lane_stages = pairs.div_ceil(units);
-        // A unit that the lanes leave free takes the exponent; else it has a stage of its own.
+        // The exponent uses a unit that the lanes leave free; otherwise it needs its own stage.
         let free = lane_stages * units - pairs;
         let mut behind = 0;
         let mut costs = Vec::new();
@@ -305,7 +305,7 @@ impl Plan<'_> {
         (costs, stages)
     }
 
-    /// Whether four lane registers of so many entries find their RAMs in a stage.
+    /// Whether the RAMs of four lane registers with this many entries fit in a stage.
     fn fits(&self, entries: u32) -> bool {
         self.limits.rams(entries, PAIR * 32) * self.limits.units <= self.limits.map_rams
     }
@@ -333,7 +333,7 @@ impl Plan<'_> {
         bits.sum::<u32>().div_ceil(44) * table.size.div_ceil(512)
     }
 
-    /// Containers by size: each 32-bit word wants one of 32 bits and takes two of 16 where these run out, and so on to 8;
+    /// Containers by size: each 32-bit word needs one of 32 bits, or two of 16 where these run out, and so on to 8;
     /// 48-bit addresses are a 32 and a 16.
     fn containers(&self) -> [u32; 3] {
         let fields = crate::fields::Containers::new(self.program);

@@ -1,7 +1,7 @@
-//! Header fields as hardware back ends keep them: neighbours that are not whole bytes become one container that is.
+//! Header fields in hardware back ends: adjacent fields that are not whole bytes are merged into containers that are.
 //!
 //! The DPDK back end has no fields below a byte, and stateful hardware adds containers, not bit-fields. A container of
-//! two fields is called after both (`version_kind`), one of more after the first and the last.
+//! two fields is named after both (`version_kind`), one of more after the first and the last.
 
 use crate::ir::*;
 
@@ -14,7 +14,7 @@ pub(crate) struct Container {
     pub(crate) bits: u32,
 }
 
-/// Where a field lies in its container.
+/// Position of a field in its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Index of the container in its header.
@@ -52,7 +52,7 @@ impl Containers {
         &self.headers[usize::from(header.0)].0
     }
 
-    /// Where a field lies.
+    /// Position of a field.
     pub(crate) fn position(&self, header: HeaderId, field: u16) -> Position {
         self.headers[usize::from(header.0)].1[usize::from(field)]
     }
@@ -67,7 +67,7 @@ impl Containers {
         self.position(header, field).bits == self.container(header, field).bits
     }
 
-    /// The container that two neighbouring fields fill together.
+    /// The container that two adjacent fields fill together.
     pub(crate) fn joined(&self, high: &Expr, low: &Expr) -> Option<(HeaderId, &Container)> {
         let (Expr::Field(header, first), Expr::Field(other, second)) = (high, low) else { return None };
         if header != other {

@@ -1,25 +1,25 @@
-//! Executes any valid program, packet by packet: the oracle of the other back ends, and what the software switch runs
-//! when no fast path was generated for a program. A walk over the IR, written to be read rather than to be fast.
+//! Executes any valid program, packet by packet: the reference for the other back ends, and the software switch's engine for
+//! programs without a generated pipeline. It walks the IR and favours clarity over speed.
 //!
-//! # What the constructs mean
+//! # Semantics of the constructs
 //!
 //! **Values** are unsigned and have a width; sums, differences, complements and left shifts wrap to it. Signed
 //! operators read two's complement of the same width. A shift by the width or more yields 0, or for the signed one 0
-//! or -1. Booleans are a type of their own. (`eval`)
+//! or -1. Booleans are a separate type. (`eval`)
 //!
 //! **Parsing** extracts parts in the order of the states. At the first part that the packet is too short for, parsing
-//! ends with that part absent; so does a selection in which nothing matches and that names no other state. What was
-//! not extracted is payload and follows behind whatever is sent. Metadata and lane variables begin at zero.
+//! ends with that part absent; so does a selection in which no case matches and that names no default state. Bytes that were
+//! not extracted are payload and follow the parts that are sent. Metadata and lane variables start at zero.
 //! (`packet`)
 //!
 //! **An absent header** (not extracted, or removed) reads as zeros, and assignments to it do nothing. bmv2 does so for
-//! table keys; elsewhere it shows what an earlier packet left there, so programs must not depend on it.
+//! table keys; elsewhere it returns values of an earlier packet, so programs must not depend on it.
 //!
 //! **Absent lanes**: an assignment to lanes, or to lane variables from lanes, does nothing; [`Expr::AnyLane`] is
 //! false; a register action that reads or writes the packet's lanes drops the packet. (`control`, `registers`)
 //!
-//! **A table** runs the action of the matching entry with the greatest priority, or its default. Of two that match
-//! with the same priority, the older; other back ends may choose differently. (`tables`)
+//! **A table** runs the action of the matching entry with the highest priority, or its default. Of two that match
+//! with the same priority, it uses the older; other back ends may choose differently. (`tables`)
 //!
 //! **A register action** sees old cells in conditions and new values; all cells change together; the output comes last
 //! and may see the new ones. An index out of range drops the packet at once: no later statement runs, not even a
@@ -27,15 +27,15 @@
 //!
 //! **A counter** whose index is out of range counts nothing.
 //!
-//! **The fate** of a packet is the last of unicast, multicast and drop that ran; a packet that met none is dropped.
-//! Control flow goes on behind each of them.
+//! **The destination** of a packet is the last of unicast, multicast and drop that ran; a packet without any is dropped.
+//! Control flow continues after each of them.
 //!
 //! **The IPv4 checksum** is wrong when it differs from the one computed over the other fields: 0xffff where 0 is right
-//! is wrong. When the header is present as the packet leaves, it is computed anew.
+//! is wrong. If the header is present when the packet leaves, the checksum is recomputed.
 //!
 //! **Egress** begins with each copy as ingress sent it: parsed again, metadata zero. (bmv2 keeps metadata and what was
 //! parsed; a program that sets metadata in egress before it reads any, and reads no header there whose presence ingress
-//! changed, cannot tell.) A queue deeper than 19 bits can say has depth 2^19 - 1.
+//! changed, behaves the same.) Queue depths saturate at 2^19 - 1.
 
 mod control;
 mod eval;
@@ -50,18 +50,18 @@ use crate::check::{CheckError, check};
 use crate::entry::{EntryError, TableEntry};
 use crate::ir::*;
 use crate::p4info;
-use control::Run;
+use control::ControlRun;
 use packet::{Arrival, Packet};
 use registers::Storage;
 use tables::Entries;
 
-/// Most bytes of registers, counters and full tables that a program may ask for, unless told otherwise.
+/// Default maximum of bytes in registers, counters and full tables of a program.
 pub const STATE_BYTES_MAX: u64 = 1 << 30;
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Send {
-    /// Nowhere.
+    /// None: the packet is dropped.
     Drop,
     /// To one port.
     Unicast(u16),
@@ -69,18 +69,18 @@ pub enum Send {
     Multicast(u16),
 }
 
-/// What ingress made of a packet.
+/// Output of ingress for a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// Where it goes.
+pub struct IngressOutcome {
+    /// The destination.
     pub send: Send,
-    /// The packet as it is sent; empty when it is dropped. Never longer than it came in.
+    /// The packet to send; empty when it is dropped. Never longer than it came in.
     pub bytes: Vec<u8>,
-    /// Egress queue, 0 to 7, greater first.
+    /// Egress queue, 0 to 7; higher numbers are served first.
     pub class: u8,
 }
 
-/// Why a program cannot be executed.
+/// Error of a program that cannot be executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpretError {
@@ -92,7 +92,7 @@ pub enum InterpretError {
         "the program's registers, counters and tables can take {needed} bytes; at most {most} are allowed"
     )]
     State {
-        /// Bytes that it can come to need.
+        /// Maximum bytes of its state.
         needed: u64,
         /// Bytes allowed.
         most: u64,
@@ -118,7 +118,7 @@ impl Interpreter {
         Self::with_limit(program, STATE_BYTES_MAX)
     }
 
-    /// As [`Self::new`], with another limit on the state.
+    /// Like [`Self::new`], with another limit on the state.
     ///
     /// # Errors
     ///
@@ -143,21 +143,21 @@ impl Interpreter {
         &self.program
     }
 
-    /// Runs ingress over a packet that came in on `port`.
-    pub fn process(&mut self, port: u16, bytes: &[u8]) -> Outcome {
+    /// Runs ingress over a packet that arrived on `port`.
+    pub fn process(&mut self, port: u16, bytes: &[u8]) -> IngressOutcome {
         self.packet.arrive(&self.program, Arrival::Ingress { port }, bytes);
         let program = Arc::clone(&self.program);
         let finished = self.run(&program, &program.ingress);
         let send = if finished { self.packet.send } else { Send::Drop };
         let sent = send != Send::Drop;
-        Outcome {
+        IngressOutcome {
             send,
             bytes: if sent { self.packet.depart(&program, bytes) } else { Vec::new() },
             class: if sent { self.packet.class } else { 0 },
         }
     }
 
-    /// Runs egress over one copy of a packet, as ingress sent it, and returns the copy as it leaves. `instance` is the
+    /// Runs egress over one copy of ingress's output and returns the copy to send. `instance` is the
     /// replica's, 0 for unicast; `queue_depth` is in packets.
     pub fn egress(&mut self, instance: u16, queue_depth: u32, bytes: &[u8]) -> Vec<u8> {
         if self.program.egress.is_empty() {
@@ -169,10 +169,10 @@ impl Interpreter {
         self.packet.depart(&program, bytes)
     }
 
-    /// Whether the block ran to its end; else the packet is dropped.
+    /// Whether the block ran to its end; otherwise the packet is dropped.
     fn run(&mut self, program: &Program, block: &[Stmt]) -> bool {
         let Self { registers, counters, tables, packet, .. } = self;
-        Run { program, registers, counters, tables, packet }.block(block).is_ok()
+        ControlRun { program, registers, counters, tables, packet }.block(block).is_ok()
     }
 
     fn table(&mut self, id: u32) -> Result<(&Program, &Table, &mut Entries), EntryError> {
@@ -219,8 +219,8 @@ impl Interpreter {
         self.registers[at].entry(index)
     }
 
-    /// Overwrites the cells (or lanes) of one entry of a register, each cut to its width. False, and nothing has
-    /// changed, when there is no such register or entry, or the number of values is another.
+    /// Overwrites the cells (or lanes) of one entry of a register, each truncated to its width. False, without a
+    /// change, when there is no such register or entry, or the number of values differs.
     pub fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {
         let Some(at) = self.program.registers.iter().position(|register| register.name == name) else {
             return false;
@@ -235,7 +235,7 @@ impl fmt::Debug for Interpreter {
     }
 }
 
-/// What the state of a program can come to need, its tables full.
+/// Maximum size of a program's state, with full tables.
 pub fn state_bytes(program: &Program) -> u64 {
     let registers = program.registers.iter().map(|register| {
         let cells = Storage::cells_per_entry(program, register) as u64;

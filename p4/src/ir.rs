@@ -7,7 +7,7 @@
 //!
 //! A [`Program`] is built by hand or by a function such as [`crate::allreduce::program`], checked by
 //! [`crate::check::check`], and then printed by any back end. Names are unique within their kind, lower case, and are
-//! printed as they are.
+//! printed unchanged.
 
 use std::ops;
 
@@ -72,9 +72,9 @@ pub struct Program {
     pub actions: Vec<Action>,
     /// Match-action tables.
     pub tables: Vec<Table>,
-    /// What happens once to every packet that arrives.
+    /// Runs once for every packet that arrives.
     pub ingress: Vec<Stmt>,
-    /// What happens to every copy that leaves.
+    /// Runs for every copy that leaves.
     pub egress: Vec<Stmt>,
     /// The IPv4 header whose checksum is verified on arrival and written on departure.
     pub ipv4_checksum: Option<HeaderId>,
@@ -111,7 +111,7 @@ pub struct Lanes {
     pub bits: u32,
 }
 
-/// Width of a word of lanes in bits: what a lane is unless its program says otherwise.
+/// Width of a word of lanes in bits, the default width of a lane.
 pub const LANE_BITS: u32 = 32;
 
 /// A constant table: the result of the first entry that matches.
@@ -119,19 +119,19 @@ pub const LANE_BITS: u32 = 32;
 pub struct Lookup {
     /// Name.
     pub name: String,
-    /// Width of what is looked up, in bits.
+    /// Width of the key in bits.
     pub key_bits: u32,
     /// Width of the result in bits.
     pub value_bits: u32,
-    /// Value, mask and result; the first whose value equals the key under its mask counts.
+    /// Value, mask and result; the first whose value equals the key under its mask is used.
     pub entries: Vec<(u64, u64, u64)>,
     /// Result when no entry matches.
     pub default: u64,
 }
 
-/// What can be assigned lane by lane.
+/// What can be assigned lane by lane: an l-value over lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum LanePlace {
+pub enum LaneLValue {
     /// The packet's lane. Nothing happens when the packet has none.
     Lane,
     /// A lane variable.
@@ -170,14 +170,14 @@ pub struct State {
     pub name: String,
     /// Parts extracted in this order. A packet that is too short raises the parser error and leaves the part invalid.
     pub extract: Vec<Part>,
-    /// Where to go.
+    /// The transition.
     pub next: Next,
 }
 
 /// A parser transition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
-    /// Done; what is left is payload.
+    /// Accepts; the rest is payload.
     Accept,
     /// By the value of header fields.
     Select {
@@ -185,7 +185,7 @@ pub enum Next {
         on: Vec<(HeaderId, u16)>,
         /// Tried in order: values and masks, one for each field of `on`, and the target.
         cases: Vec<(Vec<(u64, u64)>, StateId)>,
-        /// Where to go when no case matches; `None` accepts.
+        /// Target when no case matches; `None` accepts.
         otherwise: Option<StateId>,
     },
 }
@@ -199,22 +199,22 @@ pub struct Register {
     pub id: u32,
     /// Number of entries.
     pub size: u32,
-    /// What an entry holds.
+    /// Contents of an entry.
     pub kind: RegisterKind,
-    /// The ways a packet may touch an entry.
+    /// The actions that a packet may run on an entry.
     pub actions: Vec<RegAction>,
 }
 
-/// What an entry of a register holds.
+/// Contents of an entry of a register.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RegisterKind {
     /// One or two named cells of at most 32 bits, read and written together.
     Cells(Vec<Field>),
-    /// One cell of so many bits, 8, 16 or 32, for each lane of the packet's lane vector.
+    /// One cell of 8, 16 or 32 bits for each lane of the packet's lane vector.
     Lanes(u32),
 }
 
-/// One way to touch a register entry: what a stateful unit does in one pass.
+/// An action on a register entry: what a stateful unit does in one pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegAction {
     /// Name, unique within the register.
@@ -305,7 +305,7 @@ pub struct Key {
     pub id: u32,
     /// What is matched: a header field or metadata.
     pub value: Expr,
-    /// How.
+    /// Kind of match.
     pub kind: MatchKind,
 }
 
@@ -326,22 +326,22 @@ pub struct Table {
     pub size: u32,
 }
 
-/// What can be assigned.
+/// What can be assigned: an l-value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum LValue {
     /// A header field.
     Field(HeaderId, u16),
     /// Metadata.
     Meta(MetaId),
 }
 
-/// Where a register action's output goes.
+/// Target of a register action's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Output {
     /// Nowhere.
     None,
     /// Into a field or metadata (cell registers).
-    Place(Place),
+    Place(LValue),
     /// Into the packet's lanes (lane registers of the lanes' width).
     Lanes,
     /// Into a lane variable of the cell's width (lane registers).
@@ -352,9 +352,9 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stmt {
     /// Assignment.
-    Assign(Place, Expr),
+    Assign(LValue, Expr),
     /// Assignment in every lane; the value may use [`Expr::Lane`] and [`Expr::LaneVar`], or be an [`Expr::Lookup`].
-    AssignLane(LanePlace, Expr),
+    AssignLane(LaneLValue, Expr),
     /// Branch.
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     /// Table lookup; runs the action found.
@@ -365,18 +365,18 @@ pub enum Stmt {
         register: RegisterId,
         /// Index into its actions.
         action: u16,
-        /// Which entry, 32 bits. An index out of range drops the packet in software; the control plane keeps it in
+        /// Index of the entry, 32 bits. An index out of range drops the packet in software; the control plane keeps it in
         /// range on hardware.
         index: Expr,
-        /// Where the output goes.
+        /// Target of the output.
         output: Output,
     },
     /// Adds one to a counter; ingress only.
     Count(CounterId, Expr),
     /// Makes a part absent, so that it is not sent.
     Remove(Part),
-    /// Gives a packet without lanes zeros for lanes; ingress only. A packet that has anything behind its headers, or no room in
-    /// the target's buffer, is dropped at once.
+    /// Adds zero lanes to a packet without lanes; ingress only. A packet with a payload, or without room in the target's buffer, is
+    /// dropped at once.
     AddLanes,
     /// Sends the packet to a port.
     Unicast(Expr),
@@ -384,22 +384,22 @@ pub enum Stmt {
     Multicast(Expr),
     /// Sends nothing.
     Drop,
-    /// Chooses the egress queue, 3 bits, greater first. Ignored where the profile has one queue.
+    /// Selects the egress queue, 3 bits; higher numbers are served first. Ignored where the profile has one queue.
     Priority(Expr),
 }
 
 /// A value that the target provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Intrinsic {
-    /// Port the packet came in on, 16 bits.
+    /// Ingress port, 16 bits.
     IngressPort,
-    /// Length of the packet in bytes as it came in, 32 bits.
+    /// Length of the packet in bytes on arrival, 32 bits.
     PacketLength,
     /// Whether the IPv4 checksum was wrong, boolean.
     ChecksumError,
     /// Replica id of this copy, 16 bits; egress only.
     Instance,
-    /// Packets in the queue when this copy joined it, 19 bits; egress only.
+    /// Packets in the queue when this copy was enqueued, 19 bits; egress only.
     QueueDepth,
 }
 
@@ -422,7 +422,7 @@ pub enum BinOp {
     Shr,
     /// Shift right that keeps the two's complement sign, as [`BinOp::Shl`]; by the width or more it yields 0 or -1.
     SignedShr,
-    /// Two's complement sum that stops at the least and the greatest value.
+    /// Saturating two's complement sum.
     SaturatingAdd,
     /// Equal; boolean.
     Eq,
@@ -475,11 +475,11 @@ pub enum Expr {
     NewCell(u8),
     /// The packet's lane; in lane register actions and in expressions over lanes.
     Lane,
-    /// A lane variable; where [`Expr::Lane`] may stand.
+    /// A lane variable; permitted where [`Expr::Lane`] is.
     LaneVar(LaneVarId),
     /// The result of a constant table; only as the whole value assigned to a lane variable.
     Lookup(LookupId, Box<Expr>),
-    /// The second operand if the first, a boolean, holds, and else the third. Not in register actions.
+    /// The second operand if the first, a boolean, is true, otherwise the third. Not in register actions.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     /// Whether a boolean over [`Expr::Lane`] and [`Expr::LaneVar`] holds in any lane; boolean.
     AnyLane(Box<Expr>),
@@ -595,8 +595,8 @@ operator!(BitAnd, bitand, And);
 operator!(BitOr, bitor, Or);
 operator!(BitXor, bitxor, Xor);
 
-impl Place {
-    /// The place's value.
+impl LValue {
+    /// The l-value as an expression.
     pub const fn value(self) -> Expr {
         match self {
             Self::Field(header, field) => Expr::Field(header, field),
@@ -611,7 +611,7 @@ impl Program {
         &self.headers[usize::from(id.0)]
     }
 
-    /// The field of a place or header.
+    /// The field of a header.
     pub fn field(&self, header: HeaderId, field: u16) -> &Field {
         &self.header(header).fields[usize::from(field)]
     }
@@ -656,7 +656,7 @@ impl Program {
         &self.lookups[usize::from(id.0)]
     }
 
-    /// A number that two programs share only when they are the same: FNV-1a over the whole structure.
+    /// Fingerprint of the program: FNV-1a over the whole structure.
     pub fn fingerprint(&self) -> u64 {
         format!("{self:?}")
             .bytes()

@@ -1,17 +1,17 @@
-//! Programs as JSON: how a program that was not built in comes to a switch.
+//! Programs as JSON, the form in which a switch receives programs that are not built in.
 
 use serde::{Deserialize, Serialize};
 
 use crate::check::{CheckError, check};
 use crate::ir::Program;
 
-/// Version of the form; it changes with the IR.
+/// Version of the format; it changes with the IR.
 pub const FORMAT: u32 = 1;
 
-/// Most bytes of a program that is read.
+/// Maximum length of a program, in bytes.
 pub const BYTES_MAX: usize = 16 << 20;
 
-/// Why a text is no program.
+/// Error of a text that is no program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -51,17 +51,17 @@ struct Read {
 }
 
 impl Program {
-    /// The program as JSON, one line, of which [`Self::from_json`] makes the same program. Deterministic.
+    /// The program as JSON, one line, which [`Self::from_json`] reads back. Deterministic.
     pub fn to_json(&self) -> String {
         let written = Written { netfold_ir: FORMAT, program: self };
         serde_json::to_string(&written).expect("programs have no maps and no floats")
     }
 
-    /// Reads a program and checks it. Expressions and statements may nest some 40 deep.
+    /// Reads and validates a program. Expressions and statements may nest some 40 deep.
     ///
     /// # Errors
     ///
-    /// See [`JsonError`]. No text makes this panic or take memory out of proportion to its length.
+    /// See [`JsonError`]. No text causes a panic, or memory use out of proportion to its length.
     pub fn from_json(text: &[u8]) -> Result<Self, JsonError> {
         if text.len() > BYTES_MAX {
             return Err(JsonError::Length { len: text.len(), most: BYTES_MAX });

@@ -1,13 +1,13 @@
-//! The aggregation pipeline, written once as data, and what is made of it.
+//! The aggregation pipeline, defined once as data, and the programs derived from it.
 //!
 //! - [`ir`]: the pipeline as Rust data; [`check`] decides whether a program is valid.
 //! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
-//! - [`transit`]: packets that a switch sends on as they are.
+//! - [`transit`]: packets that a switch forwards unchanged.
 //! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`rust`] generates the software
-//!   switch's fast path, [`p4info`] describes the program to control planes.
-//! - [`estimate`]: what a profile costs on a Tofino; [`refusal`]: what a target cannot do.
-//! - [`queueing`]: which target does what with queues.
-//! - [`interpret`]: executes any program; what the back ends' output is held against.
+//!   switch's pipelines, [`p4info`] describes the program to control planes.
+//! - [`estimate`]: the resources of a profile on a Tofino; [`refusal`]: limits of targets.
+//! - [`queueing`]: the queueing features of each target.
+//! - [`interpret`]: executes any program; the reference for the back ends' output.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
 //!

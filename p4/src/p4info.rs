@@ -1,4 +1,4 @@
-//! P4Info: how control planes see a program.
+//! P4Info: the description of a program for control planes.
 //!
 //! Text follows protobuf's text format of `p4.config.v1.P4Info` (P4Runtime specification 1.4.1, chapter 6); the binary
 //! form is written from the published field numbers. Both come from one description, so they cannot disagree.
@@ -84,14 +84,14 @@ fn describe(program: &Program) -> Message {
     info.nested(Message::new("type_info", 200))
 }
 
-/// A register as P4Info has it: one cell, or one lane, of every entry of a register of the program.
+/// A register of P4Info: one cell, or one lane, of every entry of a register of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisterCell {
     /// P4Info id.
     pub id: u32,
     /// The program's register.
     pub register: RegisterId,
-    /// Which of the entry's cells or lanes.
+    /// Index of the entry's cell or lane.
     pub cell: usize,
     /// Width.
     pub bits: u32,

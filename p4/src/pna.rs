@@ -1,12 +1,12 @@
 //! Prints a program as P4_16 for the Portable NIC Architecture: the leaf reducer of a NIC, through p4c's DPDK back end.
 //!
-//! PNA differs from a switch, and the printed program with it:
-//! - There is no multicast, and a port can only come from a table entry. Where the program says [`Stmt::Unicast`] or
-//!   [`Stmt::Multicast`], table `route` finds the port: by the port's own number for instance 0, and by the group's number,
-//!   as instance, for a group. The control plane binds a group to one port (upstream, or a fan-out at the host).
-//! - There is no egress block: what the program does to every copy runs behind the main control, with the group as instance.
-//! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers; ECN is never
-//!   marked and nothing trimmed, whatever the profile's `ecn_depth` and `trim_depth`.
+//! PNA differs from a switch, and so does the printed program:
+//! - There is no multicast, and a port can only come from a table entry. For [`Stmt::Unicast`] and
+//!   [`Stmt::Multicast`], table `route` looks up the port: by the port number for instance 0, and by the group's number, as
+//!   instance, for a group. The control plane binds a group to one port (upstream, or a fan-out at the host).
+//! - There is no egress block: the program's egress runs after the main control, with the group as instance.
+//! - There is neither a packet length nor a queue depth. Lengths are those of the IPv4 and UDP headers; packets are
+//!   never marked or trimmed, independent of the profile's `ecn_depth` and `trim_depth`.
 //! - The DPDK software pipeline has no fields below a byte, no signed comparison and 256 bytes for all metadata. Fields are
 //!   merged, comparisons are biased, and all lanes share the same few scratch variables.
 
@@ -57,7 +57,7 @@ pub fn print(program: &Program) -> Result<String, PrintError> {
     Ok(printer.w.finish())
 }
 
-/// The program without what egress does when queues are deep: a NIC does not tell how deep they are, so it never marks.
+/// The program without egress statements that depend on the queue depth, which a NIC does not provide.
 fn without_queues(program: &Program) -> Program {
     let mut program = program.clone();
     let deep = |stmt: &Stmt| {
@@ -113,7 +113,7 @@ impl Printer<'_> {
         self.w.line("#include <core.p4>");
         self.w.line("#include <pna.p4>");
         self.w.line("");
-        // The variables that the controls use are known once these are written.
+        // The variables that the controls use are known after these are written.
         let head = std::mem::take(&mut self.w);
         self.parser()?;
         self.main()?;
@@ -146,7 +146,7 @@ impl Printer<'_> {
             .collect()
     }
 
-    /// Variables that are set to zero and nothing more.
+    /// Variables that are only set to zero.
     fn unused(&self, body: &str) -> Vec<String> {
         let uses = |name: &str| body.matches(&format!("meta.{name}")).count();
         let zeroes = |name: &str| body.matches(&zeroed(name)).count();
@@ -217,8 +217,8 @@ impl Printer<'_> {
             .collect()
     }
 
-    /// Copies a header's key fields as soon as it is there. (Where a table is applied the back end would look through the
-    /// copy, find keys of two structures, and copy them once more with a warning.)
+    /// Copies a header's key fields as soon as it is parsed. (At the table's application, the back end would see through the
+    /// copy, find keys of two structures, and copy them again with a warning.)
     fn copy_keys(&mut self, part: Part) -> Result<(), Refusal> {
         let copied: Vec<_> = self
             .copied_keys()
@@ -247,7 +247,7 @@ impl Printer<'_> {
     fn assigned_before_tables(&self, header: HeaderId) -> bool {
         let (mut changed, mut bad) = (false, false);
         visit(&self.p.ingress, &mut |stmt| match stmt {
-            Stmt::Assign(Place::Field(other, _), _) => changed |= *other == header,
+            Stmt::Assign(LValue::Field(other, _), _) => changed |= *other == header,
             Stmt::Apply(_) => bad |= changed,
             _ => {}
         });
@@ -375,7 +375,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// The Internet checksum of a header: 0 over one that is right, which some targets write as 0xffff.
+    /// The Internet checksum of a header: 0 over a correct one, which some targets write as 0xffff.
     fn sum(&mut self, header: &str) {
         self.w.line("ipv4_sum.clear();");
         self.w.line(format!("ipv4_sum.add(hdr.{header});"));
@@ -436,7 +436,7 @@ impl Printer<'_> {
                 MatchKind::Ternary => "ternary",
             };
             let value = match &key.value {
-                Expr::Meta(meta) => self.read(Place::Meta(*meta)),
+                Expr::Meta(meta) => self.read(LValue::Meta(*meta)),
                 _ => format!("meta.{}", key_name(&table, key)),
             };
             self.w.line(format!("{value}: {kind} @id({}) @name(\"{}\");", key.id, key.name));
@@ -524,11 +524,11 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Two fields change places by way of a variable of their own width: a narrowing cast would cost the back end three.
-    fn swap(&mut self, a: Place, b: Place) {
+    /// Swaps two fields through a variable of their width: a narrowing cast would cost the back end three variables.
+    fn swap(&mut self, a: LValue, b: LValue) {
         let bits = match a {
-            Place::Field(header, field) => self.fields.container(header, field).bits,
-            Place::Meta(meta) => expr::bytes(self.p.metadata[usize::from(meta.0)].bits),
+            LValue::Field(header, field) => self.fields.container(header, field).bits,
+            LValue::Meta(meta) => expr::bytes(self.p.metadata[usize::from(meta.0)].bits),
         };
         let scratch = format!("meta.x_swap{bits}");
         let (a, b) = (self.read(a), self.read(b));
@@ -544,7 +544,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// The table that stands in for ports chosen by the program and for multicast groups.
+    /// The table that replaces ports computed by the program and multicast groups.
     fn route(&mut self) {
         self.w.line(format!("@id({:#010x})", p4info::action_id(id::FORWARD)));
         self.w.open("action forward(@id(1) PortId_t port) {");
@@ -588,15 +588,15 @@ impl Printer<'_> {
     }
 }
 
-/// The fields that three statements swap by way of a variable, where 16, 32 or 48 bits wide.
-fn swap(program: &Program, first: &Stmt, rest: &[Stmt]) -> Option<(Place, Place)> {
+/// The fields that three statements swap through a variable, if 16, 32 or 48 bits wide.
+fn swap(program: &Program, first: &Stmt, rest: &[Stmt]) -> Option<(LValue, LValue)> {
     let plain = |value: &Expr| match value {
         Expr::Cast(_, inner) => (**inner).clone(),
         other => other.clone(),
     };
     let [Stmt::Assign(to, from), Stmt::Assign(last, kept), ..] = rest else { return None };
-    let Stmt::Assign(variable @ Place::Meta(_), value) = first else { return None };
-    let (Place::Field(header, field), Place::Field(other, second)) = (to, last) else { return None };
+    let Stmt::Assign(variable @ LValue::Meta(_), value) = first else { return None };
+    let (LValue::Field(header, field), LValue::Field(other, second)) = (to, last) else { return None };
     let bits = program.field(*header, *field).bits;
     (plain(value) == to.value()
         && *from == last.value()

@@ -1,8 +1,8 @@
-//! What a program is specialised for.
+//! Profiles: the parameters of a program.
 
 mod named;
 
-pub use named::{Named, by_name, named};
+pub use named::{NamedProfile, by_name, named};
 pub use netfold_control::Numerics;
 
 use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
@@ -12,7 +12,7 @@ use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
 pub enum Encapsulation {
     /// Ethernet, IPv4 and UDP, as a hardware switch sees it.
     Ethernet,
-    /// Nothing: the transport (a UDP socket, a ring) owns the outer headers.
+    /// Nothing: the transport (a UDP socket, a ring) handles the outer headers.
     Datagram,
 }
 
@@ -21,7 +21,7 @@ pub enum Encapsulation {
 pub struct Profile {
     /// What surrounds the Netfold header.
     pub encapsulation: Encapsulation,
-    /// 32-bit words of lanes a packet, 8 to 4096.
+    /// 32-bit words of lanes per packet, 8 to 4096.
     pub lane_words: u32,
     /// Slots of the whole switch, a power of two up to 2^15; each has two sets.
     pub slots: u32,
@@ -35,29 +35,29 @@ pub struct Profile {
     pub priorities: u32,
     /// Queue depth in packets at which ECN marks; 0 never marks. Needs the outer headers.
     pub ecn_depth: u32,
-    /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never. Needs the outer headers.
+    /// Queue depth in packets from which droppable data is trimmed in egress; 0 never. Needs the outer headers.
     pub trim_depth: u32,
-    /// Addresses whose packets the switch sends on as they are ([`transit`](crate::transit)); 0 for a switch that forwards nothing. Needs
-    /// the outer headers.
+    /// Addresses whose packets the switch forwards unchanged ([`transit`](crate::transit)); 0 for no forwarding. Needs the outer
+    /// headers.
     pub transit: u32,
-    /// Whether the switch can stand below another: fold its children, send the fold up, and pass the result down. Table
-    /// entries decide for each job.
+    /// Whether the switch can have a parent: it sums its children's contributions, sends the sum up, and passes the result down.
+    /// Table entries decide for each job.
     pub hierarchy: bool,
-    /// Whether shares may be left out of a sum where packets allow it (`droppable`): trimmed ones count as heard, and CLOSE
-    /// finishes a slot without those that are missing.
+    /// Whether contributions may be left out of a sum where packets allow it (`droppable`): trimmed ones count as received, and
+    /// CLOSE completes a slot without the missing ones.
     pub bounded_loss: bool,
-    /// How lanes are folded. Wide, half and float programs have the operations sum and max.
+    /// How lanes are aggregated. Wide, half and float programs have the operations sum and max.
     pub numerics: Numerics,
 }
 
-/// Addresses to which a switch can send packets on, at most.
+/// Maximum addresses for forwarding.
 pub const TRANSIT_MAX: u32 = 4096;
 
-/// Slots of a switch unless told otherwise.
+/// Default slots of a switch.
 pub const SLOTS_DEFAULT: u32 = 1024;
 
 impl Profile {
-    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) a packet.
+    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet.
     pub fn hardware() -> Self {
         Self {
             encapsulation: Encapsulation::Ethernet,
@@ -76,7 +76,7 @@ impl Profile {
         }
     }
 
-    /// A profile that fits the 12 stages of a Tofino 1: sum alone, no parent, 8192 slot-sets.
+    /// A profile that fits the 12 stages of a Tofino 1: sum only, no parent, 8192 slot-sets.
     pub fn tofino() -> Self {
         Self {
             ops: vec![LaneOp::Sum],
@@ -88,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// The profile of the software switch on transports that own the outer headers.
+    /// The profile of the software switch on transports that handle the outer headers.
     pub fn software(lane_words: u32) -> Self {
         Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ..Self::hardware() }
     }
@@ -107,11 +107,11 @@ impl Profile {
         self.lane_words * 4
     }
 
-    /// Checks every parameter.
+    /// Validates every parameter.
     ///
     /// # Errors
     ///
-    /// [`ProfileError`] with the parameter, its value and what it may be.
+    /// [`ProfileError`] with the parameter, its value and the permitted values.
     pub fn check(&self) -> Result<(), ProfileError> {
         let bad = |name, value, allowed| Err(ProfileError { name, value, allowed });
         if !(8..=4096).contains(&self.lane_words) {
@@ -159,14 +159,14 @@ impl Profile {
         Ok(())
     }
 
-    /// Entries the job table must hold: five a child, one more where children may close slots, five for a job's parent, one a
-    /// job, and two for the controller.
+    /// Entries of the job table: five per child, one more where children may close slots, five for a job's parent, one per job,
+    /// and two for the controller.
     pub const fn job_table_size(&self) -> u32 {
         let child = 5 + self.bounded_loss as u32;
         self.jobs * (child * self.workers + 5 * self.hierarchy as u32 + 1) + 2
     }
 
-    /// Entries the table of addresses must hold: one a child, and one for a job's parent.
+    /// Entries of the table of addresses: one per child, and one for a job's parent.
     pub const fn child_table_size(&self) -> u32 {
         self.jobs * (self.workers + self.hierarchy as u32)
     }
@@ -185,6 +185,6 @@ pub struct ProfileError {
     pub name: &'static str,
     /// Its value.
     pub value: u32,
-    /// What it may be.
+    /// The permitted values.
     pub allowed: &'static str,
 }

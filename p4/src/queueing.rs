@@ -1,15 +1,15 @@
-//! Which target does what with queues: in the program, by the device's own configuration, or not at all.
+//! Queueing features by target: in the program, in the device's configuration, or missing.
 //!
-//! The software switch has all of it, by its own configuration. What the others lack is listed here once; `netfold p4 info` and
-//! the docs print it.
+//! The software switch has all features, in its configuration. This table lists the features of every target once; `netfold p4 info`
+//! and the docs print it.
 
-/// What queues can do.
+/// Features of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Feature {
-    /// Classes of greater priority go first.
+    /// Classes of higher priority are served first.
     Priorities,
-    /// Shares by weight among queues of one priority.
+    /// Weighted sharing among queues of one priority.
     Weights,
     /// ECN marks on long queues.
     Marks,
@@ -19,30 +19,30 @@ pub enum Feature {
     TailDrop,
     /// A limit on a port's rate.
     Rate,
-    /// Telling senders to stop for a while.
+    /// Pausing senders.
     Pause,
 }
 
-/// Where a feature comes from.
+/// Implementation of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The printed program does it, when the profile says so.
+    /// In the printed program, if the profile enables it.
     Program,
-    /// The device does it, configured by its own means.
+    /// In the device, with its own configuration.
     Device,
-    /// Nobody does.
+    /// Not available.
     Missing,
 }
 
-/// What a target has of a feature.
+/// Support of a feature by a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Support {
     /// The target, as `netfold p4 emit` names it; `software` is the software switch.
     pub target: &'static str,
     /// The feature.
     pub feature: Feature,
-    /// Where it comes from.
+    /// Its implementation.
     pub source: Source,
     /// How, and within which limits.
     pub how: &'static str,
@@ -60,7 +60,7 @@ impl Feature {
         Self::Pause,
     ];
 
-    /// Its name for people.
+    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Priorities => "priorities",
@@ -75,7 +75,7 @@ impl Feature {
 }
 
 impl Source {
-    /// Its name for people.
+    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Program => "program",
@@ -159,7 +159,7 @@ mod tests {
     /// A profile option.
     type Change = fn(&mut Profile);
 
-    /// Whether the printed text changes with the profile, or printing is refused.
+    /// Whether the printed text depends on the option, or printing is refused.
     fn printed(target: &str, change: Change) -> Result<bool, String> {
         let profile = match target {
             "v1model" => Profile::hardware(),

@@ -1,22 +1,22 @@
-//! What a target cannot do.
+//! Refusal of programs that a target cannot run.
 
 use crate::check::CheckError;
 use crate::ir::{BinOp, Expr, Intrinsic, Part, Program};
 
-/// A construct or an amount that a target cannot realise, and the limit that it meets.
+/// A construct or an amount that a target does not support, and the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize)]
 #[error("{target} cannot run this program: {construct}: {limit}")]
 pub struct Refusal {
     /// The target.
     pub target: &'static str,
-    /// What the program asks for.
+    /// The construct of the program.
     pub construct: String,
-    /// What the target has.
+    /// The target's limit.
     pub limit: String,
 }
 
 impl Refusal {
-    /// The same with names where [`sketch`] left numbers. `program` is the one that the numbers are of.
+    /// The same with the names of `program` where [`sketch`] left numbers.
     pub(crate) fn named(mut self, program: &Program) -> Self {
         for (index, meta) in program.metadata.iter().enumerate().rev() {
             self.construct =
@@ -33,8 +33,7 @@ impl Refusal {
     }
 }
 
-/// An expression for messages, with numbers for metadata and fields where no program is at hand; [`Refusal::named`] puts
-/// their names there.
+/// An expression for messages, with numbers for metadata and fields; [`Refusal::named`] replaces them by names.
 pub(crate) fn sketch(expr: &Expr) -> String {
     let nested = |inner: &Expr| match inner {
         Expr::Binary(..) | Expr::Select(..) => format!("({})", sketch(inner)),
@@ -96,7 +95,7 @@ fn symbol(op: BinOp) -> &'static str {
     }
 }
 
-/// Why a back end prints nothing.
+/// Error of a back end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrintError {

@@ -1,13 +1,13 @@
-//! Generates Rust source from a program: the fast path of the software switch.
+//! Generates Rust source from a program: the pipelines of the software switch.
 //!
 //! The text is one module body. It refers to the runtime (tables, verdicts, the `Pipeline` trait) as `rt::...`; the
 //! crate that includes it brings a module of that name into scope. Lanes stay arrays, so that loops over them vectorise;
 //! the whole burst is compiled for AVX-512, for AVX2 and for the base instruction set, from the same source, so
-//! all yield the same bits. Per packet the code neither allocates nor locks.
+//! all produce the same bits. Per packet the code neither allocates nor locks.
 //!
 //! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only
-//! the last part can be removed. A packet that is alone in its burst may be given lanes, which take what follows it in memory;
-//! in a longer burst there is no room for them.
+//! the last part can be removed. Lanes can be added only to a packet that is alone in its burst, as they overwrite the memory
+//! behind it.
 
 mod expr;
 mod lanes;
@@ -19,7 +19,7 @@ use crate::ir::*;
 use crate::writer::{Writer, joined};
 use layout::{Layout, TableLayout};
 
-/// Why a program cannot be generated.
+/// Error of a program that cannot be generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RustError {

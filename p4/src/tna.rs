@@ -2,15 +2,15 @@
 //!
 //! The layout, after SwitchML (NSDI 2021) and the limits in [`crate::estimate`]:
 //!
-//! - Two lanes share a register of pairs: lane `k` and lane `k + n/2`. A packet reaches each register once, through one of
-//!   at most four register actions, chosen by a ternary table of its own. The tables look at the packet's relation to the
-//!   slot (chunk, duplicate, missing) and at nothing that another lane computes, so they fill stages four by four.
-//! - Tofino 1 puts out one 32-bit word of a pair. A packet whose lanes go out takes the upper half of the lanes with it in
-//!   its first pass, and comes back once, with a `harvest` header in front, for the lower half. Tofino 2 puts out both.
-//! - Lanes that a packet lacks are zeros before they are folded or stored; so no register action has to clear.
+//! - Two lanes share a register of pairs: lane `k` and lane `k + n/2`. A packet accesses each register once, through one of
+//!   at most four register actions, which a separate ternary table selects. The tables match on the packet's relation to the
+//!   slot (chunk, duplicate, missing) and on no output of another lane, so four of them fit in each stage.
+//! - Tofino 1 outputs one 32-bit word of a pair. A packet that is sent with lanes gets their upper half in its first pass,
+//!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
+//! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
 //! - Egress parses the outer headers alone (Tofino 1 parses at most 160 bytes there) and addresses each copy.
 //!
-//! How control flow becomes stages: module `lower`.
+//! Module `lower` maps control flow to stages.
 
 mod decision;
 mod expr;
@@ -25,7 +25,7 @@ use crate::p4info;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
-use lower::{Lowered, Path, To};
+use lower::{Lowered, PathState, To};
 
 /// A chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -46,7 +46,7 @@ impl Chip {
         }
     }
 
-    /// Words that a stateful unit puts out in one pass: one, or both halves of a pair.
+    /// Words that a stateful unit outputs in one pass: one, or both halves of a pair.
     pub(crate) const fn both_halves(self) -> bool {
         matches!(self, Self::Tofino2)
     }
@@ -129,7 +129,7 @@ impl Printer {
         Ok(())
     }
 
-    /// The instances that hold the lower and the upper half of the lanes.
+    /// The header instances of the lower and the upper half of the lanes.
     fn halves(&self) -> [String; 2] {
         let name = self.p().lanes.as_ref().map_or("", |lanes| lanes.name.as_str());
         [format!("{name}_0"), format!("{name}_1")]
@@ -232,7 +232,7 @@ impl Printer {
                 if *part == self.p().ipv4_checksum.map_or(Part::Lanes, Part::Header) {
                     let name = self.part_names(*part)[0].clone();
                     self.w.line(format!("ipv4_sum.add(hdr.{name});"));
-                    // The engine puts out whether the sum is wrong.
+                    // The engine outputs whether the sum is wrong.
                     self.w.line("meta.x_bad_checksum = (bit<1>)ipv4_sum.verify();");
                 }
             }
@@ -360,8 +360,8 @@ impl Printer {
         self.w.line("");
     }
 
-    /// Reports that a path puts lanes out.
-    fn puts_lanes_out(&self, path: &Path) -> bool {
+    /// Whether a path outputs lanes.
+    fn puts_lanes_out(&self, path: &PathState) -> bool {
         path.to != To::Drop && path.touches.iter().any(|(_, _, output)| *output == Output::Lanes)
     }
 

@@ -1,11 +1,11 @@
-//! Packets on their way: what a switch does with those that it need not fold.
+//! Forwarding of packets that the switch does not aggregate.
 //!
-//! A switch with a table `transit` sends what is for an address in it out of a port as it is, before it looks at anything else, and
-//! folds the rest. So the switches between workers and the one that folds run the same program: what they forward waits in
-//! the queue of its class, is marked, and is trimmed where it may be ([`Profile::trim_depth`](crate::profile::Profile::trim_depth)).
+//! A switch with a table `transit` forwards packets to the addresses in it unchanged, before it examines anything else, and
+//! aggregates the others. So the switches between workers and the aggregating one run the same program: forwarded packets wait in
+//! the queue of their class, are marked, and are trimmed where permitted ([`Profile::trim_depth`](crate::profile::Profile::trim_depth)).
 //!
-//! Forwarding is that of a bridge that goes by IPv4 addresses: no header changes, and who sends knows the Ethernet address of
-//! whom it sends to. What has a wrong IPv4 checksum is not forwarded.
+//! Forwarding is that of a bridge that uses IPv4 addresses: no header changes, and the sender must know the Ethernet address of
+//! the receiver. Packets with a wrong IPv4 checksum are not forwarded.
 
 use crate::entry::{FieldMatch, TableEntry};
 use crate::ir::*;
@@ -23,7 +23,7 @@ pub mod id {
     pub const FORWARDED: u32 = 3;
 }
 
-/// The table entry by which packets to an IPv4 address leave by a port, 1 or more.
+/// The table entry that forwards packets to an IPv4 address to a port, 1 or more.
 pub fn entry(address: u32, port: u16) -> TableEntry {
     TableEntry {
         table: p4info::table_id(id::TABLE),
@@ -34,7 +34,7 @@ pub fn entry(address: u32, port: u16) -> TableEntry {
     }
 }
 
-/// Puts a table of that many addresses before a program that has only just read the packet's headers, of which `ipv4` is one.
+/// Puts a table with this number of addresses before the program's statements; `ipv4` is one of the parsed headers.
 pub(crate) fn add(program: &mut Program, ipv4: HeaderId, addresses: u32) {
     let index = |len: usize| len as u16;
     let fields = &program.header(ipv4).fields;
@@ -43,7 +43,7 @@ pub(crate) fn add(program: &mut Program, ipv4: HeaderId, addresses: u32) {
     program.metadata.push(Meta { name: "way".into(), bits: 16 });
     let actions = [0, 1].map(|more| ActionId(index(program.actions.len()) + more));
     let port = Field { name: "port".into(), bits: 16 };
-    let onward = Stmt::Assign(Place::Meta(way), Expr::Param(0));
+    let onward = Stmt::Assign(LValue::Meta(way), Expr::Param(0));
     let action = |name: &str, id, params, body| Action { name: name.into(), id, params, body };
     program.actions.push(action("forward", id::FORWARD, vec![port], vec![onward]));
     program.actions.push(action("here", id::HERE, vec![], vec![]));
@@ -54,7 +54,7 @@ pub(crate) fn add(program: &mut Program, ipv4: HeaderId, addresses: u32) {
         keys: vec![Key {
             name: "destination".into(),
             id: 1,
-            value: Place::Field(ipv4, index(destination)).value(),
+            value: LValue::Field(ipv4, index(destination)).value(),
             kind: MatchKind::Exact,
         }],
         actions: actions.to_vec(),
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn what_is_for_another_address_goes_on_by_its_class_and_is_trimmed_behind_a_long_queue() {
-        let profile = by_name("queues").expect("it is in the list");
+        let profile = by_name("queues").expect("the profile exists");
         let (lane_bytes, there) = (profile.payload_bytes(), Ipv4Addr::new(10, 2, 0, 1).to_bits());
         let mut switch = Interpreter::new(Arc::new(program(&profile).expect("a profile of ours"))).unwrap();
         switch.insert(&entry(there, 5)).expect("room for an address");
         let droppable = frame(there, UDP_PORT, 15, Flags::DROPPABLE, lane_bytes);
         let outcome = switch.process(3, &droppable);
         assert_eq!((outcome.send, outcome.class), (Send::Unicast(5), 3));
-        assert_eq!(outcome.bytes, droppable, "as it came");
+        assert_eq!(outcome.bytes, droppable, "unchanged");
         assert_eq!(switch.egress(0, profile.trim_depth - 1, &droppable), droppable);
         let cut = switch.egress(0, profile.trim_depth, &droppable);
         assert_eq!(cut.len(), OUTER_LEN + header::LEN);
@@ -134,12 +134,12 @@ mod tests {
         assert_eq!(outer.destination.ip.to_bits(), there);
         assert!(cut.flags().contains(Flags::TRIMMED.with(Flags::BARE)) && cut.count() == 0);
         let exact = frame(there, UDP_PORT, 0, Flags::default(), lane_bytes);
-        assert_eq!(switch.egress(0, 1000, &exact), exact, "what may not be trimmed is not");
+        assert_eq!(switch.egress(0, 1000, &exact), exact, "packets that are not droppable are not trimmed");
     }
 
     #[test]
     fn other_packets_go_on_as_well_and_those_for_this_switch_do_not() {
-        let profile = by_name("queues").expect("it is in the list");
+        let profile = by_name("queues").expect("the profile exists");
         let there = Ipv4Addr::new(10, 1, 0, 1).to_bits();
         let mut switch = Interpreter::new(Arc::new(program(&profile).expect("a profile of ours"))).unwrap();
         switch.insert(&entry(there, 2)).expect("room for an address");
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_program_without_addresses_is_as_before() {
-        let without = Profile { transit: 0, ..by_name("queues").expect("it is in the list") };
+        let without = Profile { transit: 0, ..by_name("queues").expect("the profile exists") };
         let program = allreduce::program(&without).expect("a profile of ours");
         assert!(program.tables.iter().all(|table| table.name != "transit"));
     }

@@ -182,7 +182,7 @@ impl Printer<'_> {
         let tables = applied(&self.p.ingress);
         self.tables(&tables);
         self.w.open("apply {");
-        // What is sent nowhere is dropped; without this it would leave by port 0.
+        // A packet without a destination is dropped; without this it would leave through port 0.
         self.w.line("mark_to_drop(standard_metadata);");
         self.block(&self.p.ingress);
         self.w.close("}");
@@ -241,7 +241,7 @@ impl Printer<'_> {
         format!("{}_{}{suffix}", register.name, register.actions[usize::from(action)].name)
     }
 
-    /// One P4 action for a register action: read, compute, write, put out.
+    /// One P4 action for a register action: read, compute, write, output.
     fn register_action(&mut self, id: RegisterId, action: u16, output: Output, index: &Expr) {
         let register = self.p.register(id).clone();
         let name = self.action_name(id, action, output);
@@ -424,7 +424,7 @@ impl Printer<'_> {
         if outer_parentheses(&text) { text } else { format!("({text})") }
     }
 
-    /// The rest of an `if` whose head is written; an `else` that is another `if` stays at the same level.
+    /// The rest of an `if` whose head is written; an `else` with another `if` stays at the same level.
     fn branches(&mut self, then: &[Stmt], otherwise: &[Stmt]) {
         self.block(then);
         match otherwise {
@@ -493,7 +493,7 @@ pub(crate) fn bare(text: &str) -> &str {
     if outer_parentheses(text) { &text[1..text.len() - 1] } else { text }
 }
 
-/// Every distinct way in which a block touches registers, in order of appearance.
+/// Every distinct register access of a block, in order of appearance.
 fn sites(block: &[Stmt]) -> Vec<(RegisterId, u16, Output, Expr)> {
     let mut found: Vec<(RegisterId, u16, Output, Expr)> = Vec::new();
     visit(block, &mut |stmt| {

@@ -1,11 +1,11 @@
-//! Numbers on the wire: big-endian bytes, the shortest that hold the value (specification 1.4.1, section 8.4).
+//! Encoding of numbers: big-endian, with the fewest bytes that hold the value (specification 1.4.1, section 8.4).
 //!
-//! Whoever receives one accepts any length of at least one byte whose value fits the field.
+//! Receivers accept any length of at least one byte whose value fits the field.
 
 /// Widest number that Netfold's entries hold, in bits.
 pub const BITS_MAX: u32 = 64;
 
-/// The canonical form: shortest, but at least one byte.
+/// The canonical form: the shortest, but at least one byte.
 pub fn encode(value: u64) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     let zeros = (value.leading_zeros() / 8).min(7) as usize;
@@ -30,17 +30,17 @@ pub fn decode(bytes: &[u8], bits: u32) -> Result<u64, BytestringError> {
     if value & !ones(bits) != 0 { Err(BytestringError::TooLarge { bits }) } else { Ok(value) }
 }
 
-/// The largest number of `bits` bits; all 64 for anything wider.
+/// The largest number of `bits` bits; all 64 bits for larger widths.
 pub const fn ones(bits: u32) -> u64 {
     if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// A number on the wire that its field cannot hold. P4Runtime answers it with `OUT_OF_RANGE`.
+/// A number that its field cannot hold; `OUT_OF_RANGE` in P4Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BytestringError {
     /// No byte at all.
-    #[error("an empty bytestring is no number: zero is one zero byte")]
+    #[error("a bytestring has at least one byte: zero is one zero byte")]
     Empty,
     /// Wider than the field.
     #[error("the value does not fit {bits} bits")]

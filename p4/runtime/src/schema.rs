@@ -1,4 +1,4 @@
-//! A pipeline's tables as the control plane knows them, and the way of its entries to messages and back.
+//! A pipeline's tables as the control plane sees them, and the conversion of entries to messages and back.
 
 mod decode;
 
@@ -52,7 +52,7 @@ struct Action {
 
 impl Table {
     /// Whether entries of this table have a priority.
-    fn ranked(&self) -> bool {
+    fn has_priority(&self) -> bool {
         self.fields
             .values()
             .any(|field| matches!(field.kind, MatchType::Ternary | MatchType::Range | MatchType::Optional))
@@ -64,7 +64,7 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError::Info`] when an id stands twice, an object has none, or widths make no sense.
+    /// [`SchemaError::Info`] when an id is repeated, an object has none, or a width is invalid.
     pub fn new(info: &P4Info) -> Result<Self, SchemaError> {
         let mut schema =
             Self { tables: BTreeMap::new(), actions: BTreeMap::new(), counters: BTreeMap::new() };
@@ -106,7 +106,7 @@ impl Schema {
         self.tables.keys().copied()
     }
 
-    /// Most entries of a table; `None` when there is no such table.
+    /// Maximum entries of a table; `None` when there is no such table.
     pub fn table_size(&self, table: u32) -> Option<i64> {
         self.tables.get(&table).map(|table| table.size)
     }
@@ -116,7 +116,7 @@ impl Schema {
         self.counters.get(&counter).map(|counter| counter.size)
     }
 
-    /// What to call an object in a message to people: its name, or its number if it has none here.
+    /// Name of an object for messages: its name, or its number if it is unknown.
     pub fn name(&self, id: u32) -> String {
         let table = self.tables.get(&id).map(|table| &table.name);
         let action = || self.actions.get(&id).map(|action| &action.name);
@@ -152,11 +152,11 @@ impl Schema {
             priority: entry.priority,
             ..v1::TableEntry::default()
         };
-        // One set of rules for both directions.
+        // The same rules apply in both directions.
         self.decode(&message).map(|_| message)
     }
 
-    /// The key of a table entry as a message: what a DELETE needs.
+    /// The key of a table entry as a message, for DELETE.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ pub fn encode_replica(replica: &Replica) -> v1::Replica {
     }
 }
 
-/// A replica from a message, in whichever form its port is.
+/// A replica from a message, with the port in either form.
 ///
 /// # Errors
 ///
@@ -242,7 +242,7 @@ fn preamble(preamble: Option<&config::Preamble>, what: &'static str) -> Result<(
 fn unique<T>(map: &mut BTreeMap<u32, T>, id: u32, value: T, what: &'static str) -> Result<(), SchemaError> {
     match map.insert(id, value) {
         None => Ok(()),
-        Some(_) => Err(SchemaError::Info { what, name: format!("{id:#x} stands twice") }),
+        Some(_) => Err(SchemaError::Info { what, name: format!("{id:#x} is repeated") }),
     }
 }
 
@@ -253,16 +253,16 @@ fn width(bits: i32, name: &str) -> Result<u32, SchemaError> {
         .ok_or_else(|| SchemaError::Info { what: "a width", name: format!("{bits} bits in {name}") })
 }
 
-/// Why an entry does not fit a pipeline. [`SchemaError::code`] is what P4Runtime answers it with.
+/// Error of an entry that does not fit a pipeline. [`SchemaError::code`] is its status code in P4Runtime.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The P4Info itself is no good.
-    #[error("the P4Info is no good: {what}: {name}")]
+    /// The P4Info is invalid.
+    #[error("the P4Info is invalid: {what}: {name}")]
     Info {
         /// Kind of object.
         what: &'static str,
-        /// Which, and what is wrong.
+        /// Its name, and the problem.
         name: String,
     },
     /// No table of that id.
@@ -276,15 +276,15 @@ pub enum SchemaError {
         /// Field id.
         field: u32,
     },
-    /// A field is there twice.
-    #[error("match field {field} of table {table} stands twice")]
+    /// A field is repeated.
+    #[error("match field {field} of table {table} is repeated")]
     Repeated {
         /// Table.
         table: String,
         /// Field.
         field: String,
     },
-    /// A field that must be there is not.
+    /// An exact field is missing.
     #[error("match field {field} of table {table} is exact and must be given")]
     Missing {
         /// Table.
@@ -292,22 +292,22 @@ pub enum SchemaError {
         /// Field.
         field: String,
     },
-    /// Value, mask or prefix of a field are not as its kind asks.
+    /// Value, mask or prefix of a field do not fit its kind.
     #[error("match field {field} of table {table}: {problem}")]
     Mask {
         /// Table.
         table: String,
         /// Field.
         field: String,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A number does not fit its field or parameter.
     #[error("{name}")]
     Range {
-        /// Which.
+        /// Its name.
         name: String,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: BytestringError,
     },
@@ -327,7 +327,7 @@ pub enum SchemaError {
     Param {
         /// Action.
         action: String,
-        /// How many it takes.
+        /// Number of its parameters.
         expected: usize,
         /// The parameter in question.
         param: u32,
@@ -352,7 +352,7 @@ pub enum SchemaError {
 }
 
 impl SchemaError {
-    /// The status that P4Runtime answers such an entry with.
+    /// The status code of the error in P4Runtime.
     pub const fn code(&self) -> Code {
         match self {
             Self::Table(_) | Self::Field { .. } => Code::NotFound,

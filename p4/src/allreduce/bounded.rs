@@ -1,37 +1,37 @@
-//! Bounded loss: shares that are left out of a sum, and that the result says so.
+//! Bounded loss: sums without some contributions, and results that report them.
 //!
-//! A child is *heard* when any packet of its chunk has come, and its *share* is in the sum when that packet had one: its `count`,
-//! the number of workers in it, is 0 when the lanes were cut off on the way, or were never sent. `claim` has whom the slot
-//! has heard; the two registers here have whose share it holds, and of how many workers. A result carries both, as they are,
-//! so that every worker rescales alike and knows whether its own share is in it.
+//! A child is *received* when any packet of its chunk has arrived. Its *contribution* is in the sum if that packet had one: its
+//! `count`, the number of workers in it, is 0 when the packet was trimmed, or had no lanes. Register `claim` holds the children
+//! received; the two registers here hold the contributors and the number of their workers. A result carries both, so that every
+//! worker rescales alike and knows whether its own contribution is included.
 //!
-//! CLOSE is admitted as a packet of all children: the slot has heard all from then on, and what comes later is a duplicate. So a
-//! slot is completed once, by one packet, and its result never changes: it cannot be closed in two ways. It names the children that must have
-//! been heard; while one of them has not, it changes nothing and is answered by whom the slot has heard.
+//! CLOSE is admitted as a packet of all children: the slot is complete from then on, and later contributions are duplicates. So a
+//! slot is completed once, by one packet, and its result never changes. CLOSE names the children that must have been received;
+//! while one of them is missing, it changes nothing and is answered with the bitmap of children received.
 //!
-//! A tally counts three things in one word: workers in its low half, above them children that were closed out or sent a fold that
-//! lacks some, above those children whose packets met congestion. A result that has any of the second kind says `partial`: it proves of
-//! nobody that he was heard.
+//! A tally has three counters in one word: workers in its low half; above them children that were missing when the slot was closed
+//! or whose own sum was partial; above those children whose packets had a congestion mark. A result with any of the second kind
+//! has the flag `partial`: it proves of no child that it was received.
 
 use netfold_wire::{Flags, Kind, Reason, header};
 
 use super::steps::{EXPONENT, choose, when};
-use super::{Build, Shares, new, reg_action, set, word};
+use super::{Build, Contributions, new, reg_action, set, word};
 use crate::ir::*;
 
 pub(super) const SHARES: &str = "shares";
 const TALLY: &str = "tally";
 
-/// One child in the tally that was not heard, or in whose fold somebody was not, and one that met congestion. Each part has eight bits: a
-/// switch has at most 32 children, and one CLOSE finishes a slot.
-const UNHEARD: u64 = 1 << 16;
+/// In the tally, one child that is missing or whose sum is partial, and one that met congestion. Each part has eight bits: a switch
+/// has at most 32 children, and one CLOSE completes a slot.
+const MISSING: u64 = 1 << 16;
 const MARKED: u64 = 1 << 24;
-const UNHEARD_MASK: u64 = 0xff << 16;
+const MISSING_MASK: u64 = 0xff << 16;
 const MARKED_MASK: u64 = 0xff << 24;
 
 impl Build<'_> {
-    /// Whose shares a slot holds, and the tally.
-    pub(super) fn bounded_registers(&self, shares: Shares) -> [Register; 2] {
+    /// The contributors of a slot, and the tally.
+    pub(super) fn bounded_registers(&self, contributions: Contributions) -> [Register; 2] {
         let actions = |value: MetaId, join: fn(Expr, Expr) -> Expr| {
             let value = || self.var(value);
             vec![
@@ -40,85 +40,86 @@ impl Build<'_> {
                 reg_action("read", vec![], new()),
             ]
         };
-        let children = actions(shares.bit, |old, value| old | value);
-        let tally = actions(shares.tally, |old, value| old + value);
+        let children = actions(contributions.bit, |old, value| old | value);
+        let tally = actions(contributions.tally, |old, value| old + value);
         [
             self.register(SHARES, 6, RegisterKind::Cells(vec![word("children")]), children),
             self.register(TALLY, 7, RegisterKind::Cells(vec![word("tally")]), tally),
         ]
     }
 
-    fn share_register(&self, name: &str) -> RegisterId {
+    fn contribution_register(&self, name: &str) -> RegisterId {
         let at = self.program.registers.iter().position(|register| register.name == name);
         RegisterId(at.expect("a program for bounded loss has both registers") as u16)
     }
 
-    /// Touches both registers. What they hold then is in the packet, but for its flags, if it is to go out.
-    fn touch_shares(&self, shares: Shares, action: &str, goes_out: bool) -> Vec<Stmt> {
+    /// Accesses both registers. If the packet is sent, it contains their new values, except for its flags.
+    fn touch_contributions(&self, contributions: Contributions, action: &str, goes_out: bool) -> Vec<Stmt> {
         let out = |place| if goes_out { Output::Place(place) } else { Output::None };
         let mut steps = vec![
-            self.exec(self.share_register(SHARES), action, out(self.nf("bitmap"))),
-            self.exec(self.share_register(TALLY), action, out(Place::Meta(shares.tally))),
+            self.exec(self.contribution_register(SHARES), action, out(self.nf("bitmap"))),
+            self.exec(self.contribution_register(TALLY), action, out(LValue::Meta(contributions.tally))),
         ];
         if goes_out {
-            steps.push(self.put("count", self.var(shares.tally).cast(16)));
+            steps.push(self.put("count", self.var(contributions.tally).cast(16)));
         }
         steps
     }
 
-    /// The slot holds this packet's share, if it has one, and no other.
-    pub(super) fn store_share(&self, shares: Shares, goes_out: bool) -> Vec<Stmt> {
-        self.touch_shares(shares, "store", goes_out)
+    /// Replaces the slot's contributions by this packet's, if it has one.
+    pub(super) fn store_contribution(&self, contributions: Contributions, goes_out: bool) -> Vec<Stmt> {
+        self.touch_contributions(contributions, "store", goes_out)
     }
 
-    /// The slot holds this packet's share, if it has one, too.
-    pub(super) fn add_share(&self, shares: Shares, goes_out: bool) -> Vec<Stmt> {
-        self.touch_shares(shares, "add", goes_out)
+    /// Adds this packet's contribution, if it has one, to the slot's.
+    pub(super) fn add_contribution(&self, contributions: Contributions, goes_out: bool) -> Vec<Stmt> {
+        self.touch_contributions(contributions, "add", goes_out)
     }
 
-    /// Writes what the slot holds into the packet.
-    pub(super) fn read_share(&self, shares: Shares) -> Vec<Stmt> {
-        self.touch_shares(shares, "read", true)
+    /// Writes the slot's contributors into the packet.
+    pub(super) fn read_contribution(&self, contributions: Contributions) -> Vec<Stmt> {
+        self.touch_contributions(contributions, "read", true)
     }
 
-    /// The flags of a packet that goes out, by the tally.
-    pub(super) fn tally_flags(&self, shares: Shares) -> Vec<Stmt> {
-        [(UNHEARD_MASK, Flags::PARTIAL), (MARKED_MASK, Flags::CONGESTION)]
+    /// Flags of a packet that is sent, from the tally.
+    pub(super) fn tally_flags(&self, contributions: Contributions) -> Vec<Stmt> {
+        [(MISSING_MASK, Flags::PARTIAL), (MARKED_MASK, Flags::CONGESTION)]
             .map(|(mask, flag)| {
-                let counted = (self.var(shares.tally) & Expr::Const(mask, 32)).ne(Expr::Const(0, 32));
+                let counted = (self.var(contributions.tally) & Expr::Const(mask, 32)).ne(Expr::Const(0, 32));
                 when(counted, vec![self.with(flag)])
             })
             .to_vec()
     }
 
-    /// What the packet has: a share, or lanes that were cut off, for which zeros are put.
-    pub(super) fn share_in(&self, shares: Shares) -> Vec<Stmt> {
+    /// The packet's contribution; trimmed lanes become zeros.
+    pub(super) fn contribution_in(&self, contributions: Contributions) -> Vec<Stmt> {
         let has = |flags: Flags| {
             let flags = || Expr::Const(u64::from(flags.0), 8);
             (self.get("flags") & flags()).eq(flags())
         };
-        let count = |one| vec![self.set(shares.tally, self.var(shares.tally) + Expr::Const(one, 32))];
+        let count =
+            |one| vec![self.set(contributions.tally, self.var(contributions.tally) + Expr::Const(one, 32))];
         let full = header::LEN as u64 + u64::from(self.profile.payload_bytes());
         let mut restore = vec![Stmt::AddLanes, self.without(Flags::BARE)];
         restore.extend(self.outer_lengths(full));
         let counts = self.get("count").ne(Expr::Const(0, 16));
         vec![
-            when(counts, vec![self.set(shares.bit, self.var(self.vars.bit))]),
-            self.set(shares.tally, self.get("count").cast(32)),
-            when(has(Flags::PARTIAL), count(UNHEARD)),
+            when(counts, vec![self.set(contributions.bit, self.var(self.vars.bit))]),
+            self.set(contributions.tally, self.get("count").cast(32)),
+            when(has(Flags::PARTIAL), count(MISSING)),
             when(has(Flags::CONGESTION), count(MARKED)),
             when(has(Flags::TRIMMED.with(Flags::BARE)), restore),
         ]
     }
 
-    /// A parent's RESULT as the children get it: with the tally of the whole job, and with the children whose shares this
-    /// switch sent up, unless its own was left out above.
-    pub(super) fn share_down(&self, shares: Shares) -> Vec<Stmt> {
+    /// A parent's RESULT for the children: with the tally of the whole job, and with the children whose contributions this
+    /// switch sent up, unless the parent left them out.
+    pub(super) fn contribution_down(&self, contributions: Contributions) -> Vec<Stmt> {
         let bitmap = || Output::Place(self.nf("bitmap"));
-        let (children, tally) = (self.share_register(SHARES), self.share_register(TALLY));
+        let (children, tally) = (self.contribution_register(SHARES), self.contribution_register(TALLY));
         let inside = (self.get("bitmap") & self.var(self.vars.bit)).ne(Expr::Const(0, 32));
         vec![
-            self.set(shares.bit, Expr::Const(0, 32)),
+            self.set(contributions.bit, Expr::Const(0, 32)),
             choose(
                 inside,
                 vec![self.exec(children, "read", bitmap())],
@@ -128,29 +129,29 @@ impl Build<'_> {
         ]
     }
 
-    /// Whether the slot has heard all children that a CLOSE names.
+    /// Whether the slot has received all children that a CLOSE names.
     fn has_quorum(&self) -> Expr {
         (self.var(self.vars.seen) & self.get("bitmap")).eq(self.get("bitmap"))
     }
 
-    /// A worker's CLOSE: a slot that has its chunk, and has heard all whom the packet names, is full now.
-    pub(super) fn close(&self, shares: Shares) -> Vec<Stmt> {
+    /// A worker's CLOSE: completes a slot that has its chunk and has received all children that the packet names.
+    pub(super) fn close(&self, contributions: Contributions) -> Vec<Stmt> {
         let v = self.vars;
         let zero = || Expr::Const(0, 32);
         let out = |name| Output::Place(self.nf(name));
-        let mut shut = vec![
+        let mut close = vec![
             self.exec(EXPONENT, "read", out("exp_next")),
-            self.set(shares.bit, zero()),
-            self.set(shares.tally, Expr::Const(UNHEARD, 32)),
+            self.set(contributions.bit, zero()),
+            self.set(contributions.tally, Expr::Const(MISSING, 32)),
         ];
-        shut.extend(self.add_share(shares, true));
-        // A worker's CLOSE claims lanes that were cut off and has zeros there; one that claims none gets none.
-        shut.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
-        shut.extend(self.completed());
+        close.extend(self.add_contribution(contributions, true));
+        // A worker's CLOSE has trimmed lanes, which became zeros; one without lanes gets none.
+        close.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
+        close.extend(self.completed());
         let held = choose(
             self.var(v.missing).eq(zero()),
             self.again(),
-            vec![choose(self.has_quorum(), shut, self.heard())],
+            vec![choose(self.has_quorum(), close, self.send_received())],
         );
         vec![choose(
             zero().signed_gt(self.var(v.diff)),
@@ -159,24 +160,24 @@ impl Build<'_> {
         )]
     }
 
-    /// A child's DATA once more while others are missing: it is told whom the slot has heard, if the chunk may lack shares.
+    /// A duplicate while others are missing: answered with the bitmap of children received, if the chunk is droppable.
     pub(super) fn waiting(&self) -> Vec<Stmt> {
         let droppable = Expr::Const(u64::from(Flags::DROPPABLE.0), 8);
         vec![
             self.reason(Reason::Duplicate),
-            when((self.get("flags") & droppable.clone()).eq(droppable), self.heard()),
+            when((self.get("flags") & droppable.clone()).eq(droppable), self.send_received()),
         ]
     }
 
-    /// The sender is told whom the slot has heard.
-    fn heard(&self) -> Vec<Stmt> {
-        let mut tell = vec![
+    /// Sends the bitmap of children received to the sender.
+    fn send_received(&self) -> Vec<Stmt> {
+        let mut steps = vec![
             self.put("kind", Expr::Const(Kind::Heard as u64, 4)),
             self.put("bitmap", self.var(self.vars.seen)),
         ];
-        tell.extend(self.header_only());
-        tell.extend(self.answer());
-        tell
+        steps.extend(self.header_only());
+        steps.extend(self.answer());
+        steps
     }
 
     /// Clears a flag.

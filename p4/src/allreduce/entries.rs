@@ -6,7 +6,7 @@ use super::id;
 use crate::entry::{FieldMatch, TableEntry};
 use crate::p4info;
 
-/// A job's place at one switch.
+/// A job's configuration at one switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
     /// Job number: the same at every switch of the job's tree.
@@ -27,16 +27,16 @@ pub struct Node {
     pub world: u16,
     /// Multicast group of the children.
     pub group: u16,
-    /// The switch above; none at the root.
+    /// The parent; none at the root.
     pub parent: Option<Parent>,
-    /// Bits by which this switch shifts its sums right: given in programs with wide numerics, and in no other. At least
-    /// the logarithm to base 2 of its children, the same at every switch of a level.
+    /// Bits by which this switch shifts its sums right, only in programs with wide numerics. At least the logarithm to base 2
+    /// of its children, equal at every switch of a level.
     pub shift: Option<u8>,
     /// Whether the program is one for bounded loss.
     pub bounded_loss: bool,
 }
 
-/// The switch above, as this one sees it.
+/// The parent of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
     /// Port of its packets.
@@ -49,18 +49,18 @@ pub struct Parent {
     pub rank: u8,
 }
 
-/// A child of a switch: a worker, or the switch below.
+/// A child of a switch: a worker or another switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Child {
     /// Port of its packets.
     pub port: u16,
-    /// IPv4 source address of its packets; 0 matches any and is the only choice where the pipeline does not see it.
+    /// IPv4 source address of its packets; 0 matches any and is required where the pipeline does not see it.
     pub source: u32,
     /// Its bit in the contributor bitmap, below 32: each child of the node once.
     pub rank: u8,
 }
 
-/// Where a copy of a packet is sent and from where: what the switch writes into the outer headers.
+/// An address that the switch writes into the outer headers of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
     /// Ethernet address, in the low 48 bits.
@@ -72,12 +72,12 @@ pub struct Address {
 }
 
 impl Node {
-    /// The contributor bitmap of a complete fold at this switch.
+    /// The contributor bitmap of a complete sum at this switch.
     pub const fn full(&self) -> u32 {
         if self.children >= 32 { u32::MAX } else { (1 << self.children) - 1 }
     }
 
-    /// What is matched beside the sender when everything is right: the slots outside the range are masked out.
+    /// The matches of an admitted packet, without the sender: slots outside the range are masked out.
     fn slot(&self) -> Option<FieldMatch> {
         let outside = u64::from(!(self.slots - 1)) & 0x7fff;
         (outside != 0).then_some(FieldMatch { field: id::key::SLOT, value: 0, mask: outside })
@@ -98,7 +98,7 @@ fn entry(matches: Vec<FieldMatch>, priority: i32, action: u32, params: Vec<u64>)
     }
 }
 
-/// Matches of one sender's packets of a job, from the least to the most specific.
+/// Matches of one sender's packets of a job, in ascending order of specificity.
 struct Sender {
     from: Vec<FieldMatch>,
     kind: FieldMatch,
@@ -131,8 +131,8 @@ impl Sender {
         entry(self.with(&right), 60, action, params)
     }
 
-    /// One entry that admits, and those that name the reason when a packet from this sender is not quite right. They
-    /// rank from the most to the least specific.
+    /// One entry that admits, and those that give the reason when a packet from this sender is refused, in descending order
+    /// of specificity.
     fn entries(&self, node: &Node, admit: (u32, Vec<u64>), wrong: u32) -> Vec<TableEntry> {
         let Self { kind, key, epoch, .. } = self;
         let with = |more: &[FieldMatch]| self.with(more);
@@ -148,8 +148,8 @@ impl Sender {
     }
 }
 
-/// The entries of one child: one that admits its data and four that name the reason when a packet from its port and
-/// address is not quite right; in a program for bounded loss, one more that admits its CLOSE.
+/// The entries of one child: one that admits its data and four that give the reason when a packet from its port and
+/// address is refused; in a program for bounded loss, one more that admits its CLOSE.
 pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     let bit = 1u32 << (child.rank & 31);
     let sender = Sender::new(node, child.port, child.source, Kind::Data);
@@ -161,7 +161,7 @@ pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     entries
 }
 
-/// What admits a packet by which the children of `bits` are heard. It completes a slot that has heard `others` before.
+/// The action that admits a packet of the children `bits`. It completes a slot that has received `others` before.
 fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
     let mut params =
         vec![u64::from(node.base) * 2, bits.into(), others.into(), node.world.into(), node.group.into()];
@@ -176,8 +176,8 @@ fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
     (action, params)
 }
 
-/// The entries that a job needs once at a switch, whatever its children: those that admit the parent's RESULTs, if there
-/// is a parent, and one that names packets of the job from anywhere else as spoofed.
+/// The entries that a job needs once at a switch, independent of its children: those that admit the parent's RESULTs, if there
+/// is a parent, and one that refuses packets of the job from other senders as spoofed.
 pub fn node_entries(node: &Node) -> Vec<TableEntry> {
     let mut entries = Vec::new();
     if let Some(parent) = node.parent {

@@ -1,16 +1,16 @@
-//! What the numeric modes do to lanes: before the fold, in it, and before the sum leaves.
+//! The numeric modes: conversion of lanes before, in and after aggregation.
 //!
 //! | numerics | packet's lane | register's lane | `sum` |
 //! |---|---|---|---|
 //! | word | 32 bits | the same | wrapping sum |
-//! | saturating | 32 bits | the same | stops at the ends of the range and stays there; the result is flagged |
-//! | wide | 16 bits | 32 bits | wide sum; leaves rounded, shifted right by the job's `shift` |
-//! | half | binary16 | fixed point, units of 2^-15 | wrapping sum; leaves rounded to even |
-//! | float | binary32 | mantissa of 32 bits, and an exponent | aligned sum; normalised when it leaves |
+//! | saturating | 32 bits | the same | saturating; the result is flagged |
+//! | wide | 16 bits | 32 bits | wide sum; rounded and shifted right by the job's `shift` before it is sent |
+//! | half | binary16 | fixed point, units of 2^-15 | wrapping sum; rounded to even before it is sent |
+//! | float | binary32 | mantissa of 32 bits, and an exponent | aligned sum; normalised before it is sent |
 //!
-//! In the last three `max` is over the lanes' bits as unsigned numbers, with no conversion: what compares descriptors.
-//! Float follows FPISA (Yuan et al., NSDI 2022): exponent and signed mantissa in registers of their own, normalisation
-//! delayed until a result leaves.
+//! In the last three `max` is over the lanes' bits as unsigned numbers, with no conversion, to compare descriptors.
+//! Float follows FPISA (Yuan et al., NSDI 2022): exponent and signed mantissa in separate registers, normalisation
+//! delayed until a result is sent.
 
 use netfold_wire::{Flags, LaneOp};
 
@@ -25,16 +25,16 @@ pub const HALF_FRACTION_BITS: u32 = 15;
 /// Per-lane and per-packet variables of the modes that convert.
 #[derive(Clone, Copy)]
 pub(super) struct Figures {
-    /// 1 when the packet leaves with lanes that were read from the slot.
+    /// 1 when the packet is sent with lanes that were read from the slot.
     pub(super) emit: MetaId,
     /// Bits by which sums are shifted right (wide), and half a unit of what remains.
     pub(super) shift: MetaId,
     pub(super) round: MetaId,
-    /// The lane as it is folded.
+    /// The lane as it is added.
     value: LaneVarId,
     /// The slot's lane.
     sum: LaneVarId,
-    /// Magnitude, and shifts on the way in and out.
+    /// Magnitude, and shifts before and after aggregation.
     size: LaneVarId,
     shifts: LaneVarId,
     up: LaneVarId,
@@ -45,7 +45,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Declares what the numerics need; nothing for plain words.
+    /// Declares the variables of the numerics; none for plain words.
     pub(super) fn declare(program: &mut Program, numerics: Numerics) -> Option<Self> {
         if numerics == Numerics::Word {
             return None;
@@ -120,7 +120,7 @@ fn var(id: LaneVarId) -> Expr {
 }
 
 fn assign(id: LaneVarId, value: Expr) -> Stmt {
-    Stmt::AssignLane(LanePlace::Var(id), value)
+    Stmt::AssignLane(LaneLValue::Var(id), value)
 }
 
 /// `value >> shift`, to nearest, ties to even; the value and half a unit must fit 32 bits together.
@@ -216,7 +216,7 @@ impl Build<'_> {
         self.get("op").eq(Expr::Const(op as u64, 4))
     }
 
-    /// What is computed from the packet's lanes before any slot is touched.
+    /// Conversion of the packet's lanes before the slot is accessed.
     pub(super) fn lanes_in(&self) -> Vec<Stmt> {
         let Some(figures) = self.figures else { return vec![] };
         let raw = |value: Expr, bits: Expr| self.op_is(LaneOp::Sum).select(value, bits);
@@ -260,7 +260,7 @@ impl Build<'_> {
         }
     }
 
-    /// Where a register action puts the slot's lanes when they are wanted.
+    /// Target of the slot's lanes when they are read.
     fn out(&self, wanted: bool) -> Output {
         match (wanted, self.figures) {
             (false, _) => Output::None,
@@ -288,7 +288,7 @@ impl Build<'_> {
         power.into_iter().chain([self.exec(super::steps::SUM, "clear", Output::None)]).collect()
     }
 
-    /// Folds the packet's lanes into the slot's.
+    /// Adds the packet's lanes to the slot's.
     pub(super) fn fold_lanes(&self, op: LaneOp, wanted: bool) -> Vec<Stmt> {
         let mut steps = Vec::new();
         if let (LaneOp::Sum, Some(power), Some(f)) = (op, self.power_register(), self.figures) {
@@ -316,12 +316,12 @@ impl Build<'_> {
         steps
     }
 
-    /// Says that the slot's lanes leave in this packet.
+    /// Records that the slot's lanes are sent in this packet.
     pub(super) fn emit(&self) -> Vec<Stmt> {
         self.figures.iter().map(|figures| self.set(figures.emit, Expr::Const(1, 8))).collect()
     }
 
-    /// What is stored has been shifted already: it is a result that came down.
+    /// The stored lanes are a parent's result and already shifted.
     pub(super) fn unshifted(&self) -> Vec<Stmt> {
         match (self.profile.numerics, self.figures) {
             (Numerics::Wide, Some(figures)) => {
@@ -331,7 +331,7 @@ impl Build<'_> {
         }
     }
 
-    /// Turns the slot's lanes into the packet's, when they leave.
+    /// Converts the slot's lanes to the packet's, when they are sent.
     pub(super) fn lanes_out(&self) -> Vec<Stmt> {
         let Some(figures) = self.figures else { return vec![] };
         let leaves = Expr::Meta(figures.emit).eq(Expr::Const(1, 8)).both(Expr::Valid(Part::Lanes));
@@ -345,7 +345,7 @@ impl Build<'_> {
             Numerics::Wide => {
                 let sum = var(figures.sum) + Expr::Meta(figures.round);
                 let shifted = sum.shifted_right(Expr::Meta(figures.shift)).cast(16);
-                vec![Stmt::AssignLane(LanePlace::Lane, shifted)]
+                vec![Stmt::AssignLane(LaneLValue::Lane, shifted)]
             }
             Numerics::Half => self.half_out(figures),
             Numerics::Float => self.float_out(figures),
@@ -372,7 +372,7 @@ impl Build<'_> {
             assign(f.value, rounded(&var(f.value), &var(f.down))),
             assign(f.value, number),
             Stmt::AssignLane(
-                LanePlace::Lane,
+                LaneLValue::Lane,
                 self.op_is(LaneOp::Sum).select(var(f.value), var(f.sum)).cast(16),
             ),
         ]
@@ -397,13 +397,13 @@ impl Build<'_> {
         vec![
             assign(f.size, magnitude(&var(f.sum))),
             assign(f.up, Expr::Lookup(self.leading(), Box::new(var(f.size)))),
-            // From here on `power_in` is the shift to the left and `down_shift` that to the right.
+            // From here on, `power_in` is the left shift and `down_shift` the right shift.
             assign(f.power_in, left),
             assign(f.down, right),
             assign(f.value, var(f.size).shifted_left(var(f.power_in).cast(8))),
             assign(f.value, rounded(&var(f.value), &var(f.down))),
             assign(f.value, number),
-            Stmt::AssignLane(LanePlace::Lane, self.op_is(LaneOp::Sum).select(by_size, var(f.sum))),
+            Stmt::AssignLane(LaneLValue::Lane, self.op_is(LaneOp::Sum).select(by_size, var(f.sum))),
         ]
     }
 
@@ -412,6 +412,6 @@ impl Build<'_> {
     }
 }
 
-/// The ends of the range of a two's complement word.
+/// Minimum and maximum of a two's complement word.
 const LEAST: u64 = 0x8000_0000;
 const GREATEST: u64 = 0x7fff_ffff;

@@ -1,4 +1,4 @@
-//! What the program says to the target's queues: which one a packet joins, and what becomes of it behind a long one.
+//! Queueing in the program: selection of the egress queue, and trimming.
 
 use netfold_wire::{CLASSES_MAX, Flags, Kind};
 
@@ -7,8 +7,8 @@ use super::steps::{choose, when};
 use crate::ir::*;
 
 impl Build<'_> {
-    /// The last step of ingress: the egress queue of a packet, greater first. The classes share the queues evenly; what is neither
-    /// data nor a result tells somebody something, and goes first.
+    /// The last step of ingress: the egress queue of a packet; higher numbers are served first. The classes share the queues evenly;
+    /// control packets, which are neither data nor results, use the highest.
     pub(super) fn priority(&self) -> Option<Stmt> {
         let queues = self.profile.priorities;
         if queues < 2 {
@@ -25,8 +25,7 @@ impl Build<'_> {
         Some(when(valid, vec![choose(classed, by_class, queue(queues - 1))]))
     }
 
-    /// A step of egress: data that its sender lets the network drop loses its lanes behind a long queue. The receiver counts it as
-    /// heard, and as nothing.
+    /// A step of egress: droppable data is trimmed in a long queue. The receiver counts it as received, without a contribution.
     pub(super) fn trim(&self) -> Option<Stmt> {
         let depth = self.profile.trim_depth;
         if depth == 0 {
@@ -57,7 +56,7 @@ mod tests {
     use crate::interpret::{Interpreter, Send};
     use crate::profile::{Profile, by_name};
 
-    /// A share of a job's only worker, with lanes.
+    /// A contribution of a job's only worker, with lanes.
     fn share(class: u8, chunk: u32, lane_bytes: u32) -> Vec<u8> {
         let repr = Repr {
             kind: Kind::Data,

@@ -1,4 +1,4 @@
-//! The control flow of the all-reduce program: checks, admission, slot machine, answers.
+//! The control flow of the all-reduce program: checks, admission, slot machine, replies.
 
 use netfold_wire::{Flags, Kind, Reason, header};
 
@@ -14,7 +14,7 @@ const PACKETS: CounterId = CounterId(0);
 const ANSWERS: CounterId = CounterId(1);
 const SETTLED: RegisterId = RegisterId(4);
 
-/// What counter `answers` counts, by index.
+/// Indices of counter `answers`.
 mod answers {
     pub(super) const RESULTS: u64 = 0;
     pub(super) const REPEATED: u64 = 1;
@@ -22,12 +22,12 @@ mod answers {
     pub(super) const UP_AGAIN: u64 = 3;
 }
 
-/// Values of the `role` variable: the switch is the root (0), the sender is a child of a switch below a parent, or it
-/// is the parent.
+/// Values of the `role` variable: the switch is the root (0), the sender is a child of a switch with a parent, or the
+/// sender is the parent.
 pub(super) const BELOW: u64 = 1;
 pub(super) const PARENT: u64 = 2;
 
-/// Values of the `answer` variable: nothing is sent; a REJECT is wanted; the packet knows where it goes.
+/// Values of the `answer` variable: no reply; a REJECT; the packet has a destination.
 const SILENT: u64 = 0;
 pub(super) const REFUSED: u64 = 1;
 const DECIDED: u64 = 2;
@@ -51,7 +51,7 @@ impl Build<'_> {
     }
 
     pub(super) fn set(&self, var: MetaId, value: Expr) -> Stmt {
-        Stmt::Assign(Place::Meta(var), value)
+        Stmt::Assign(LValue::Meta(var), value)
     }
 
     pub(super) fn put(&self, name: &str, value: Expr) -> Stmt {
@@ -82,7 +82,7 @@ impl Build<'_> {
         steps
     }
 
-    /// Sets a reason for packets that no job can want: not Netfold, wrong length, wrong version, unknown operation.
+    /// Sets a reason for packets that no job can accept: not Netfold, wrong length, wrong version, unknown operation.
     fn checks(&self) -> Vec<Stmt> {
         let netfold = || Expr::Valid(Part::Header(self.netfold));
         let lanes = || Expr::Valid(Part::Lanes);
@@ -131,8 +131,8 @@ impl Build<'_> {
     fn slot_machine(&self) -> Vec<Stmt> {
         let v = self.vars;
         let slot_set = self.get("slot").concat(self.get("set")).cast(32);
-        let seen = Output::Place(Place::Meta(v.seen));
-        let stored = Output::Place(Place::Meta(v.stored));
+        let seen = Output::Place(LValue::Meta(v.seen));
+        let stored = Output::Place(LValue::Meta(v.stored));
         let probe = self.kind_is(Kind::Probe);
         let looks = match v.below {
             Some(_) => probe.either(self.role_is(PARENT)),
@@ -152,7 +152,7 @@ impl Build<'_> {
             touch = vec![choose(self.kind_is(Kind::Close), shut, touch)];
         }
         let mut steps = vec![self.set(v.index, self.var(v.index) + slot_set)];
-        steps.extend(v.shares.iter().flat_map(|shares| self.share_in(*shares)));
+        steps.extend(v.shares.iter().flat_map(|shares| self.contribution_in(*shares)));
         steps.extend([
             choose(looks, vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)], touch),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
@@ -181,9 +181,9 @@ impl Build<'_> {
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
         let mut clear = vec![self.exec(EXPONENT, "clear", Output::None)];
         clear.extend(self.clear_lanes());
-        clear.extend(v.shares.iter().flat_map(|shares| self.store_share(*shares, false)));
+        clear.extend(v.shares.iter().flat_map(|shares| self.store_contribution(*shares, false)));
         if v.below.is_some() {
-            // So that it stays near the chunk, in serial order, in slots that no job uses.
+            // Keeps it near the chunk, in serial order, in slots that no job uses.
             clear.insert(0, self.exec(SETTLED, "mark", Output::None));
         }
         let keep = vec![self.put("chunk", self.var(v.stored)), self.put("bitmap", self.var(v.seen))];
@@ -215,7 +215,7 @@ impl Build<'_> {
         )]
     }
 
-    /// The packet, which holds the fold of all, goes on.
+    /// Sends the packet, which holds the complete sum.
     pub(super) fn completed(&self) -> Vec<Stmt> {
         match self.vars.below {
             Some(below) => {
@@ -226,7 +226,7 @@ impl Build<'_> {
         }
     }
 
-    /// The sender is told that its chunk is older than the slot's.
+    /// Sends STALE: the sender's chunk is older than the slot's.
     pub(super) fn stale(&self) -> Vec<Stmt> {
         let mut steps = vec![self.put("kind", Expr::Const(Kind::Stale as u64, 4))];
         steps.extend(self.header_only());
@@ -235,12 +235,12 @@ impl Build<'_> {
         steps
     }
 
-    /// What is stored goes out once more: a RESULT to the child that asks, or a fold that has no RESULT yet up again.
+    /// Retransmits the stored lanes: a RESULT to the child that sent a duplicate, or up again a sum that has no RESULT yet.
     pub(super) fn again(&self) -> Vec<Stmt> {
         let v = self.vars;
         let exponent = Output::Place(self.nf("exp_next"));
         let mut read = vec![self.exec(EXPONENT, "read", exponent)];
-        read.extend(v.shares.iter().flat_map(|shares| self.read_share(*shares)));
+        read.extend(v.shares.iter().flat_map(|shares| self.read_contribution(*shares)));
         read.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
         read.extend(self.emit());
         read.extend(self.own_flags());
@@ -252,7 +252,7 @@ impl Build<'_> {
             return read;
         };
         let unsettled = self.role_is(BELOW).both(self.var(below.settled).ne(self.get("chunk")));
-        let mut steps = vec![self.exec(SETTLED, "read", Output::Place(Place::Meta(below.settled)))];
+        let mut steps = vec![self.exec(SETTLED, "read", Output::Place(LValue::Meta(below.settled)))];
         steps.extend(read);
         if !self.unshifted().is_empty() {
             let settled = self.role_is(BELOW).both(self.var(below.settled).eq(self.get("chunk")));
@@ -262,7 +262,7 @@ impl Build<'_> {
         steps
     }
 
-    /// The packet, which holds the fold, becomes the RESULT for all children.
+    /// Turns the packet, which holds the sum, into the RESULT for all children.
     fn finish_fold(&self) -> Vec<Stmt> {
         let mut steps = self.emit();
         steps.extend(self.own_flags());
@@ -270,7 +270,7 @@ impl Build<'_> {
         steps
     }
 
-    /// The packet becomes the RESULT for all children.
+    /// Turns the packet into the RESULT for all children.
     fn finish(&self) -> Vec<Stmt> {
         let mut steps = self.result();
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
@@ -280,13 +280,13 @@ impl Build<'_> {
         steps
     }
 
-    /// The packet, which holds the fold, becomes this switch's share and goes to the parent.
+    /// Turns the packet, which holds the sum, into this switch's contribution and sends it to the parent.
     fn upward(&self, below: Below, counted: u64) -> Vec<Stmt> {
         let v = self.vars;
         let mut steps = self.emit();
         steps.extend(self.own_flags());
         steps.extend(match v.shares {
-            // The registers of shares have said the bitmap and the count.
+            // The registers of contributions have set the bitmap and the count.
             Some(_) => vec![self.put("kind", Expr::Const(Kind::Data as u64, 4))],
             None => vec![
                 self.put("bitmap", self.var(v.others) | self.var(v.bit)),
@@ -300,7 +300,7 @@ impl Build<'_> {
         steps
     }
 
-    /// The parent's RESULT for what this switch sent up: kept, and passed on to the children.
+    /// The parent's RESULT for the sum that this switch sent up: stored, and passed to the children.
     fn down(&self, below: Below) -> Vec<Stmt> {
         let v = self.vars;
         let zero = || Expr::Const(0, 32);
@@ -308,7 +308,7 @@ impl Build<'_> {
             self.exec(EXPONENT, "store", Output::None),
             when(Expr::Valid(Part::Lanes), self.store_lanes(false)),
         ];
-        keep.extend(v.shares.iter().flat_map(|shares| self.share_down(*shares)));
+        keep.extend(v.shares.iter().flat_map(|shares| self.contribution_down(*shares)));
         keep.extend(self.finish());
         let fresh = self.var(below.settled).ne(self.get("chunk"));
         let wanted = self.var(v.diff).eq(zero()).both(self.var(v.missing).eq(zero()));
@@ -316,7 +316,7 @@ impl Build<'_> {
         vec![choose(
             wanted,
             vec![
-                self.exec(SETTLED, "mark", Output::Place(Place::Meta(below.settled))),
+                self.exec(SETTLED, "mark", Output::Place(LValue::Meta(below.settled))),
                 choose(fresh, keep, vec![self.reason(Reason::Duplicate)]),
             ],
             vec![choose(late, vec![self.reason(Reason::Stale)], vec![self.reason(Reason::Unexpected)])],
@@ -333,7 +333,7 @@ impl Build<'_> {
         Stmt::Count(ANSWERS, Expr::Const(index, 32))
     }
 
-    /// New occupant: overwrite. Same chunk: fold by the packet's operation. Absent lanes count as zero.
+    /// New chunk: overwrite. Same chunk: aggregate by the packet's operation. Absent lanes count as zero.
     fn fold(&self, exponent: Output, lanes: bool) -> Vec<Stmt> {
         let first = self.var(self.vars.diff).ne(Expr::Const(0, 32));
         let (last, rest) = self.profile.ops.split_last().expect("the profile has at least one operation");
@@ -348,10 +348,10 @@ impl Build<'_> {
             return vec![choose(first, store, raise)];
         };
         let shared = self.var(shares.bit).ne(Expr::Const(0, 32));
-        store.extend(self.store_share(shares, lanes));
+        store.extend(self.store_contribution(shares, lanes));
         let whole = Expr::Valid(Part::Lanes).both(shared.clone());
         store.push(choose(whole, self.store_lanes(lanes), self.clear_lanes()));
-        raise.extend(self.add_share(shares, lanes));
+        raise.extend(self.add_contribution(shares, lanes));
         let unshared = if lanes { self.read_lanes() } else { vec![] };
         raise.push(when(Expr::Valid(Part::Lanes), vec![choose(shared, by_op, unshared)]));
         vec![choose(first, store, raise)]
@@ -363,14 +363,14 @@ impl Build<'_> {
         if self.profile.numerics == Numerics::Saturating {
             cleared = cleared.with(Flags::SATURATED);
         }
-        let mut told = vec![];
+        let mut tally_flags = vec![];
         if let Some(shares) = self.vars.shares {
-            // What a switch sends is whole: a fold has shares of ranks that put nothing at risk.
+            // A switch does not trim its own packets: a sum has contributions of ranks that are not droppable.
             cleared = cleared.with(Flags::TRIMMED).with(Flags::DROPPABLE).with(Flags::PARTIAL);
-            told = self.tally_flags(shares);
+            tally_flags = self.tally_flags(shares);
         }
         let mut steps = vec![self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))];
-        steps.extend(told);
+        steps.extend(tally_flags);
         steps
     }
 
@@ -379,7 +379,7 @@ impl Build<'_> {
         let v = self.vars;
         let kind = self.put("kind", Expr::Const(Kind::Result as u64, 4));
         if v.shares.is_some() {
-            // The registers of shares have said the bitmap and the count.
+            // The registers of contributions have set the bitmap and the count.
             return vec![kind];
         }
         vec![
@@ -399,7 +399,7 @@ impl Build<'_> {
         steps
     }
 
-    /// Cuts the lanes off.
+    /// Removes the lanes.
     pub(super) fn header_only(&self) -> Vec<Stmt> {
         let mut steps = vec![
             Stmt::Remove(Part::Lanes),
@@ -419,7 +419,7 @@ impl Build<'_> {
         ]
     }
 
-    /// Sends the packet back to where it came from.
+    /// Sends the packet back to its sender.
     pub(super) fn answer(&self) -> Vec<Stmt> {
         let v = self.vars;
         let mut steps = vec![self.set(v.answer, Expr::Const(DECIDED, 8)), Stmt::Unicast(self.var(v.port))];
@@ -440,7 +440,7 @@ impl Build<'_> {
         steps
     }
 
-    /// A packet that the switch sends starts a new life: full TTL, no UDP checksum (the lanes have changed).
+    /// A packet that the switch sends gets a full TTL and no UDP checksum (the lanes have changed).
     fn fresh_outer(&self, outer: super::Outer) -> Vec<Stmt> {
         vec![
             Stmt::Assign(self.place(outer.ipv4, "ttl"), Expr::Const(64, 8)),
@@ -448,7 +448,7 @@ impl Build<'_> {
         ]
     }
 
-    /// Addresses each copy of a multicast RESULT; behind a deep queue trims and marks ECN.
+    /// Addresses each copy of a multicast RESULT; trims and marks ECN in a deep queue.
     pub(super) fn egress(&mut self) {
         debug_assert_eq!(self.profile.encapsulation, Encapsulation::Ethernet);
         let Some(outer) = self.outer else { return };

@@ -70,8 +70,8 @@ impl Checker<'_> {
                 constant(at, *value, *bits)?;
                 Ok(*bits)
             }
-            Expr::Field(header, field) => self.place(at, Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.place(at, Place::Meta(*meta)),
+            Expr::Field(header, field) => self.place(at, LValue::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(at, LValue::Meta(*meta)),
             Expr::Param(param) => match scope {
                 Scope::Action(action) => match action.params.get(usize::from(*param)) {
                     Some(param) => Ok(param.bits),
@@ -153,12 +153,12 @@ impl Checker<'_> {
     }
 
     /// The value of an assignment to lanes, which may be a lookup.
-    pub(super) fn lane_value(&self, at: &str, place: LanePlace, value: &Expr) -> Checked<u32> {
+    pub(super) fn lane_value(&self, at: &str, place: LaneLValue, value: &Expr) -> Checked<u32> {
         let Expr::Lookup(lookup, key) = value else { return self.infer(at, value, Scope::Lane) };
         let Some(lookup) = self.program.lookups.get(usize::from(lookup.0)) else {
             return fail(at, Problem::Missing("the lookup"));
         };
-        if place == LanePlace::Lane {
+        if place == LaneLValue::Lane {
             return fail(at, Problem::Context("a lookup straight into the packet"));
         }
         self.typed(at, key, lookup.key_bits, Scope::Lane)?;
@@ -176,7 +176,7 @@ impl Checker<'_> {
             return fail(at, Problem::Context("a lane"));
         }
         match expr {
-            Expr::LaneVar(var) => self.lane_place(at, LanePlace::Var(*var)),
+            Expr::LaneVar(var) => self.lane_place(at, LaneLValue::Var(*var)),
             Expr::Lookup(..) => fail(at, Problem::Context("a lookup that is not the whole value")),
             _ => Ok(self.program.lane_bits()),
         }

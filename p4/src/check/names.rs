@@ -1,4 +1,4 @@
-//! Which names may be printed as they are.
+//! Names that may be printed unchanged.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use crate::tna::Chip;
 const ROW_BITS: u32 = 128;
 const ROWS: u32 = 1024;
 
-/// What a pipe has.
+/// Resources of a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Match-action stages.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub tcam_blocks: u32,
     /// Containers of 8, 16 and 32 bits that a stage can compute on.
     pub containers: [u32; 3],
-    /// Bytes that the egress parser takes at least and at most; 0 is no limit.
+    /// Minimum and maximum bytes of the egress parser; 0 is no limit.
     pub egress_parse: [u32; 2],
 }
 
@@ -53,8 +53,8 @@ impl Limits {
         self.containers[0] * 8 + self.containers[1] * 16 + self.containers[2] * 32
     }
 
-    /// Words that one pass can fold: 64. On Tofino 1 that is 8 stages of 4 pairs, and half of the containers; Tofino 2 has
-    /// stages for 128, but containers that compute for no more than this beside the headers.
+    /// Words that one pass can add: 64. On Tofino 1 that is 8 stages of 4 pairs, and half of the containers; Tofino 2 has
+    /// stages for 128, but computing containers for no more than this besides the headers.
     pub const fn words_per_pass(&self) -> u32 {
         crate::tna::LANES_MAX
     }

@@ -1,4 +1,4 @@
-//! The estimate as a table for people.
+//! The estimate as a table.
 
 use std::fmt::{self, Display, Formatter};
 

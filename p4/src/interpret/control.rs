@@ -1,4 +1,4 @@
-//! What statements do.
+//! Execution of statements.
 
 use super::Send;
 use super::eval::{Eval, Frame, Value};
@@ -7,11 +7,11 @@ use super::registers::Storage;
 use super::tables::Entries;
 use crate::ir::*;
 
-/// The packet is dropped at once, whatever statements follow.
+/// The packet is dropped at once; following statements do not run.
 pub(super) struct Dropped;
 
-/// A control block at work on a packet.
-pub(super) struct Run<'a> {
+/// The execution of a control block for a packet.
+pub(super) struct ControlRun<'a> {
     pub(super) program: &'a Program,
     pub(super) registers: &'a mut [Storage],
     pub(super) counters: &'a mut [Vec<u64>],
@@ -19,7 +19,7 @@ pub(super) struct Run<'a> {
     pub(super) packet: &'a mut Packet,
 }
 
-impl Run<'_> {
+impl ControlRun<'_> {
     pub(super) fn block(&mut self, block: &[Stmt]) -> Result<(), Dropped> {
         block.iter().try_for_each(|stmt| self.stmt(stmt))
     }
@@ -60,16 +60,16 @@ impl Run<'_> {
         Eval { program: self.program, packet: self.packet }
     }
 
-    /// One value a lane, each from the lane's own operands. Without lanes, what needs or changes them does not happen.
-    fn assign_lane(&mut self, place: LanePlace, value: &Expr) {
-        if !self.packet.has_lanes && (place == LanePlace::Lane || value.mentions(&Expr::Lane)) {
+    /// One value per lane, from the lane's own operands. Without lanes, statements that need or change them have no effect.
+    fn assign_lane(&mut self, place: LaneLValue, value: &Expr) {
+        if !self.packet.has_lanes && (place == LaneLValue::Lane || value.mentions(&Expr::Lane)) {
             return;
         }
         for lane in 0..self.packet.lanes.len() {
             let new = self.eval().value(value, &Frame { lane, ..Frame::default() }).raw;
             match place {
-                LanePlace::Lane => self.packet.lanes[lane] = new as u32,
-                LanePlace::Var(var) => self.packet.lane_vars[usize::from(var.0)][lane] = new,
+                LaneLValue::Lane => self.packet.lanes[lane] = new as u32,
+                LaneLValue::Var(var) => self.packet.lane_vars[usize::from(var.0)][lane] = new,
             }
         }
     }
@@ -87,7 +87,7 @@ impl Run<'_> {
             action.params.iter().zip(params).map(|(param, value)| Value::new(param.bits, *value)).collect();
         let frame = Frame { params: &params, ..Frame::default() };
         for stmt in &action.body {
-            // The validator lets actions assign and do nothing else.
+            // The validator permits only assignments in actions.
             if let Stmt::Assign(place, value) = stmt {
                 let value = self.eval().value(value, &frame).raw;
                 self.packet.assign(*place, value);
@@ -144,7 +144,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether the packet's lanes matter to the action; to its output only if that goes anywhere.
+/// Whether the action uses the packet's lanes; for its output only if that has a target.
 fn uses_lanes(action: &RegAction, output: Output) -> bool {
     let updates = action.updates.iter().flat_map(|(_, cases)| cases);
     let outputs = action.output.iter().filter(|_| output != Output::None);

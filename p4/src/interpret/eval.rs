@@ -1,4 +1,4 @@
-//! What expressions yield.
+//! Evaluation of expressions.
 
 use super::packet::Packet;
 use crate::ir::*;
@@ -36,10 +36,10 @@ pub(super) const fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// What names mean at the place where an expression stands; empty outside actions and loops over lanes.
+/// Values of names in an expression; empty outside actions and loops over lanes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Frame<'a> {
-    /// Parameters of the action that a table chose.
+    /// Parameters of the action that a table selected.
     pub(super) params: &'a [Value],
     /// Cells of the register entry before the action, and after.
     pub(super) old: &'a [Value],
@@ -50,7 +50,7 @@ pub(super) struct Frame<'a> {
     pub(super) lane: usize,
 }
 
-/// A program and the packet it looks at.
+/// A program and the current packet.
 #[derive(Clone, Copy)]
 pub(super) struct Eval<'a> {
     pub(super) program: &'a Program,

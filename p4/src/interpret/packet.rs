@@ -1,10 +1,10 @@
-//! A packet taken apart: parsed on arrival, put together on departure.
+//! A packet in parts: parsed on arrival, deparsed on departure.
 
 use super::Send;
 use super::eval::mask;
 use crate::ir::*;
 
-/// How a packet came to a control block.
+/// Arrival properties of a packet in a control block.
 #[derive(Clone, Copy)]
 pub(super) enum Arrival {
     Ingress { port: u16 },
@@ -17,21 +17,21 @@ struct Instance {
     fields: Vec<u64>,
 }
 
-/// Everything a program knows of one packet. Kept from packet to packet for its memory alone.
+/// The state of one packet in a program. Reused between packets only for its memory.
 pub(super) struct Packet {
     headers: Vec<Instance>,
     pub(super) has_lanes: bool,
     pub(super) lanes: Vec<u32>,
     pub(super) lane_vars: Vec<Vec<u64>>,
     pub(super) metadata: Vec<u64>,
-    /// Where what was not parsed begins.
+    /// Offset of the payload.
     rest: usize,
     pub(super) port: u16,
     pub(super) length: usize,
     pub(super) checksum_error: bool,
     pub(super) instance: u16,
     pub(super) queue_depth: u32,
-    /// The last decision on where it goes, and in which queue.
+    /// The current destination and queue.
     pub(super) send: Send,
     pub(super) class: u8,
 }
@@ -57,7 +57,7 @@ impl Packet {
         }
     }
 
-    /// Forgets the packet before and parses this one.
+    /// Resets the state and parses a packet.
     pub(super) fn arrive(&mut self, program: &Program, how: Arrival, bytes: &[u8]) {
         self.headers.iter_mut().for_each(|header| header.valid = false);
         self.has_lanes = false;
@@ -69,15 +69,15 @@ impl Packet {
             Arrival::Egress { instance, queue_depth } => (0, instance, queue_depth),
         };
         self.parse(program, bytes);
-        let wrong = |(place, right)| matches!(place, Place::Field(h, f) if self.field(h, f) != right);
+        let wrong = |(place, right)| matches!(place, LValue::Field(h, f) if self.field(h, f) != right);
         self.checksum_error = self.right_checksum(program).is_some_and(wrong);
     }
 
-    /// Where the IPv4 checksum is and what it should be, when there is one.
-    fn right_checksum(&self, program: &Program) -> Option<(Place, u64)> {
+    /// Position and expected value of the IPv4 checksum, if there is one.
+    fn right_checksum(&self, program: &Program) -> Option<(LValue, u64)> {
         let id = program.ipv4_checksum.filter(|id| self.has(Part::Header(*id)))?;
         let (field, right) = checksum(program.header(id), &self.headers[usize::from(id.0)].fields);
-        Some((Place::Field(id, field), right))
+        Some((LValue::Field(id, field), right))
     }
 
     fn parse(&mut self, program: &Program, bytes: &[u8]) {
@@ -106,7 +106,7 @@ impl Packet {
         })
     }
 
-    /// Takes a part from the front of what is left; false when that is too short.
+    /// Extracts a part from the remaining bytes; false when they are too short.
     fn extract(&mut self, program: &Program, part: Part, bytes: &[u8]) -> bool {
         let len = match part {
             Part::Header(header) => program.header(header).len_bytes(),
@@ -150,7 +150,7 @@ impl Packet {
         }
     }
 
-    /// Puts zeros for lanes at the end of a packet that has none; false when it does not end behind its headers.
+    /// Adds zero lanes to a packet that has none; false when it has a payload.
     pub(super) fn add_lanes(&mut self) -> bool {
         self.has_lanes = self.rest == self.length;
         self.lanes.fill(0);
@@ -163,11 +163,11 @@ impl Packet {
         if instance.valid { instance.fields[usize::from(field)] } else { 0 }
     }
 
-    /// Assigns a value of the place's width; nothing happens to an absent header.
-    pub(super) fn assign(&mut self, place: Place, value: u64) {
+    /// Assigns a value of the l-value's width; no effect on an absent header.
+    pub(super) fn assign(&mut self, place: LValue, value: u64) {
         match place {
-            Place::Meta(meta) => self.metadata[usize::from(meta.0)] = value,
-            Place::Field(header, field) => {
+            LValue::Meta(meta) => self.metadata[usize::from(meta.0)] = value,
+            LValue::Field(header, field) => {
                 let instance = &mut self.headers[usize::from(header.0)];
                 if instance.valid {
                     instance.fields[usize::from(field)] = value;
@@ -176,7 +176,7 @@ impl Packet {
         }
     }
 
-    /// The packet as it leaves: checksum, present parts in deparser order, and what was not parsed of `arrived`.
+    /// The packet to send: checksum, present parts in deparser order, and the payload of `arrived`.
     pub(super) fn depart(&mut self, program: &Program, arrived: &[u8]) -> Vec<u8> {
         if let Some((place, right)) = self.right_checksum(program) {
             self.assign(place, right);
@@ -221,7 +221,7 @@ fn emit<'f>(fields: impl Iterator<Item = (&'f Field, &'f u64)>, bytes: &mut Vec<
     }
 }
 
-/// Which field of an IPv4 header is its checksum, and what is right there: the complement of the one's complement sum
+/// Index of the checksum field of an IPv4 header and its expected value: the complement of the one's complement sum
 /// of the other fields in 16-bit words (RFC 1071).
 fn checksum(header: &Header, fields: &[u64]) -> (u16, u64) {
     let is_checksum = |field: &Field| field.name == "checksum";

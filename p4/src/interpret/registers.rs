@@ -1,4 +1,4 @@
-//! Register state, and what a register action makes of an entry.
+//! Register state and register actions.
 
 use super::eval::{Eval, Frame, Value, mask};
 use crate::ir::*;
@@ -40,7 +40,7 @@ impl Storage {
         self.cells.get_mut(span)
     }
 
-    /// Whether there was such an entry and the values are as many as its cells.
+    /// Whether the entry exists and the number of values equals that of its cells.
     pub(super) fn write(&mut self, index: usize, values: &[u32]) -> bool {
         let Some(span) = self.span(index).filter(|_| values.len() == self.widths.len()) else { return false };
         let Some(entry) = self.cells.get_mut(span) else { return false };
@@ -51,7 +51,7 @@ impl Storage {
     }
 }
 
-/// What an entry became, and what was put out.
+/// New value of an entry, and the output.
 pub(super) struct Touched {
     pub(super) new: [Value; 2],
     pub(super) output: Value,

@@ -1,18 +1,18 @@
-//! Table entries, and which of them matches.
+//! Table entries and lookup.
 
 use crate::check::width;
 use crate::entry::{self, EntryError, KeyField, TableEntry};
 use crate::ir::*;
 use crate::p4info;
 
-/// The entries of a table, those of the greatest priority first and older before younger.
+/// The entries of a table in descending order of priority, older before younger.
 #[derive(Default)]
 pub(super) struct Entries {
     list: Vec<Entry>,
 }
 
 struct Entry {
-    /// Value and mask of each key field of the table; mask 0 where the field does not matter.
+    /// Value and mask of each key field of the table; mask 0 for a wildcard.
     key: Vec<(u64, u64)>,
     priority: i32,
     action: ActionId,
@@ -66,14 +66,14 @@ impl Entries {
         self.list.iter().position(|entry| entry.priority == priority && entry.key == key)
     }
 
-    /// Bytes that an entry takes at most.
+    /// Maximum bytes of an entry.
     pub(super) fn entry_bytes(program: &Program, table: &Table) -> u64 {
         let params = table.actions.iter().map(|action| program.action(*action).params.len()).max();
         (size_of::<Entry>() + table.keys.len() * 16 + params.unwrap_or(0) * 8) as u64
     }
 }
 
-/// The entry's key, field by field as the table declares them.
+/// The entry's key in order of the table's fields.
 fn packed(program: &Program, table: &Table, entry: &TableEntry) -> Result<Vec<(u64, u64)>, EntryError> {
     let fields = table.keys.iter().map(|key| KeyField {
         id: key.id,

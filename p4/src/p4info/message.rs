@@ -1,8 +1,8 @@
-//! The little of protobuf that P4Info needs: a tree of fields that prints as text and as bytes.
+//! The subset of protobuf that P4Info needs: a tree of fields that prints as text and as bytes.
 
 use crate::writer::Writer;
 
-/// A message and the field it sits in.
+/// A message and its field number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     name: &'static str,

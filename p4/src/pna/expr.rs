@@ -4,18 +4,18 @@ use super::{Printer, refusal};
 use crate::ir::*;
 use crate::refusal::Refusal;
 
-/// Width in which a value of so many bits is printed.
+/// Width in which a value of `bits` bits is printed.
 pub(super) const fn bytes(bits: u32) -> u32 {
     bits.div_ceil(8) * 8
 }
 
-/// What names mean at the place where an expression is printed.
+/// Meaning of names where an expression is printed.
 #[derive(Clone, Default)]
 pub(super) struct Names<'a> {
     pub(super) params: &'a [Field],
     /// The packet's lane.
     pub(super) lane: Option<String>,
-    /// New value of each cell, where it is a variable.
+    /// New value of each cell, if it is a variable.
     pub(super) new: [Option<String>; 2],
     /// Whether the register's one cell is a byte.
     pub(super) byte: bool,
@@ -71,25 +71,25 @@ impl Value {
 
 impl Printer<'_> {
     /// A field or variable that fills whole bytes; a part of a container with its container.
-    pub(super) fn read(&self, place: Place) -> String {
+    pub(super) fn read(&self, place: LValue) -> String {
         match place {
-            Place::Field(header, field) => {
+            LValue::Field(header, field) => {
                 format!("hdr.{}.{}", self.p.header(header).name, self.fields.container(header, field).name)
             }
-            Place::Meta(meta) => format!("meta.{}", self.p.metadata[usize::from(meta.0)].name),
+            LValue::Meta(meta) => format!("meta.{}", self.p.metadata[usize::from(meta.0)].name),
         }
     }
 
     /// An assignment; of a part of a container in two steps, keeping the other bits.
     pub(super) fn assign(
         &self,
-        place: Place,
+        place: LValue,
         value: &Expr,
         names: &Names<'_>,
     ) -> Result<Vec<String>, Refusal> {
         let target = self.read(place);
         let value = self.value(value, names)?;
-        let Place::Field(header, field) = place else {
+        let LValue::Field(header, field) = place else {
             return Ok(vec![format!("{target} = {};", value.bare())]);
         };
         if self.fields.whole(header, field) {
@@ -119,7 +119,7 @@ impl Printer<'_> {
             Expr::Const(value, bits) => Value::constant(*value, bytes(*bits)),
             Expr::Field(header, field) => self.field(*header, *field),
             Expr::Meta(meta) => {
-                Value::new(self.read(Place::Meta(*meta)), bytes(self.p.metadata[usize::from(meta.0)].bits))
+                Value::new(self.read(LValue::Meta(*meta)), bytes(self.p.metadata[usize::from(meta.0)].bits))
             }
             Expr::Param(param) => {
                 let param = &names.params[usize::from(*param)];
@@ -163,7 +163,7 @@ impl Printer<'_> {
     }
 
     fn field(&self, header: HeaderId, field: u16) -> Value {
-        let name = self.read(Place::Field(header, field));
+        let name = self.read(LValue::Field(header, field));
         let bits = self.fields.container(header, field).bits;
         if self.fields.whole(header, field) {
             return Value::new(name, bits);
@@ -206,7 +206,7 @@ impl Printer<'_> {
     }
 
     fn binary(&self, op: BinOp, left: &Expr, right: &Expr, names: &Names<'_>) -> Result<Value, Refusal> {
-        // A frame has the length that its headers say: PNA does not tell.
+        // PNA has no packet length: a frame has the length in its headers.
         if *left == Expr::Intrinsic(Intrinsic::PacketLength) && op == BinOp::Eq {
             return Ok(Value::new("true", 0));
         }

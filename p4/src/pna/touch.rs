@@ -6,7 +6,7 @@ use crate::ir::*;
 use crate::refusal::Refusal;
 use crate::v1model::visit;
 
-/// A way in which the program touches a register.
+/// A register access of the program.
 pub(super) type Site = (RegisterId, u16, Output, Expr);
 
 /// The array of one cell, and the packet's lane where it belongs to one.
@@ -29,7 +29,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Declares an action for every touch that is straight-line code.
+    /// Declares an action for every access that is straight-line code.
     pub(super) fn touches(&mut self) -> Result<(), Refusal> {
         for site in self.sites() {
             let lines = self.lines(&site)?;
@@ -45,7 +45,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Calls the action of a touch, or writes its steps where it stands.
+    /// Calls the action of an access, or writes its steps inline.
     pub(super) fn call(&mut self, site: &Site) -> Result<(), Refusal> {
         let lines = self.lines(site)?;
         if straight(&lines) {
@@ -108,8 +108,8 @@ impl Printer<'_> {
         }
     }
 
-    /// One lane's touch in steps that change a variable or the lane in place: anything else would cost the back end a
-    /// temporary for each lane, and all metadata has 256 bytes.
+    /// The access of one lane in steps that change a variable or the lane in place: other forms would cost the back end a
+    /// temporary per lane, and all metadata has 256 bytes.
     fn lane_touch(
         &self,
         array: &Array,
@@ -195,7 +195,7 @@ impl Printer<'_> {
         lines.extend(writes);
         let target = match output {
             Output::None => return Ok(lines),
-            Output::Place(Place::Field(header, field)) if !self.fields.whole(header, field) => {
+            Output::Place(LValue::Field(header, field)) if !self.fields.whole(header, field) => {
                 return Err(refusal("a register's output into part of a byte", "whole bytes"));
             }
             Output::Place(place) => self.read(place),
@@ -207,7 +207,7 @@ impl Printer<'_> {
         Ok(lines)
     }
 
-    /// Steps that give `target` the value of the first case that holds, else `otherwise`.
+    /// Steps that set `target` to the value of the first case that holds, or to `otherwise`.
     fn cases(
         &self,
         cases: &[Case],
@@ -231,7 +231,7 @@ impl Printer<'_> {
         Ok(lines)
     }
 
-    /// One value. The greater or lesser of two is a step of its own: the back end has no such operator.
+    /// One value. Maximum and minimum are separate steps: the back end has no such operators.
     fn step(&self, target: &str, value: &Expr, names: &Names<'_>) -> Result<Vec<String>, Refusal> {
         let Expr::Binary(op @ (BinOp::Max | BinOp::SignedMin | BinOp::SignedMax), left, right) = value else {
             return Ok(vec![format!("{target} = {};", self.value(value, names)?.bare())]);

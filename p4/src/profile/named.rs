@@ -1,23 +1,23 @@
-//! Profiles with a name: what the snapshots, the command and the tests are made for.
+//! Named profiles, for snapshots, the command line and tests.
 
 use netfold_wire::LaneOp;
 
 use super::{Encapsulation, Numerics, Profile};
 
-/// A profile with a name.
+/// A named profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedProfile {
     /// Name: lower case, digits and hyphens.
     pub name: &'static str,
-    /// What it is for, one line.
+    /// Its purpose, one line.
     pub about: &'static str,
     /// The profile.
     pub profile: Profile,
 }
 
 /// Every named profile, the default first.
-pub fn named() -> Vec<Named> {
-    let named = |name, about, profile| Named { name, about, profile };
+pub fn named() -> Vec<NamedProfile> {
+    let named = |name, about, profile| NamedProfile { name, about, profile };
     let hardware = Profile::hardware();
     let with = |numerics, ops: &[LaneOp]| Profile {
         numerics,
@@ -32,17 +32,17 @@ pub fn named() -> Vec<Named> {
     vec![
         named(
             "hardware",
-            "any level of a tree, on Ethernet: 64 words a packet, all operations",
+            "any level of a tree, on Ethernet: 64 words per packet, all operations",
             hardware.clone(),
         ),
         named(
             "tofino",
-            "a root on Ethernet that fits 12 stages: sum alone, 64 words a packet",
+            "a root on Ethernet that fits 12 stages: sum only, 64 words per packet",
             Profile::tofino(),
         ),
         named(
             "nic",
-            "a leaf in a network interface: sum alone, 8 local workers, 64 words a packet",
+            "a leaf in a network interface: sum only, 8 local workers, 64 words per packet",
             Profile {
                 ops: vec![LaneOp::Sum],
                 workers: 8,
@@ -55,15 +55,15 @@ pub fn named() -> Vec<Named> {
         ),
         named(
             "datagram",
-            "any level, where sockets or rings own the outer headers",
+            "any level, where sockets or rings handle the outer headers",
             Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware },
         ),
+        named("saturating", "saturating 32-bit sums with a flag", with(Numerics::Saturating, LaneOp::ALL)),
         named(
-            "saturating",
-            "sums that stop at the ends of 32 bits, and a flag",
-            with(Numerics::Saturating, LaneOp::ALL),
+            "wide",
+            "16-bit lanes with 32-bit sums, shifted before they are sent",
+            with(Numerics::Wide, &two),
         ),
-        named("wide", "16-bit lanes with 32-bit sums, shifted on the way out", with(Numerics::Wide, &two)),
         named("half", "IEEE binary16 lanes, summed in fixed point", with(Numerics::Half, &two)),
         named(
             "queues",
@@ -76,8 +76,12 @@ pub fn named() -> Vec<Named> {
                 ..with(Numerics::Word, LaneOp::ALL)
             },
         ),
-        named("float", "IEEE binary32 lanes, exponent and mantissa apart", with(Numerics::Float, &two)),
-        named("small", "a root for two workers and four slots, to read and to test with", small()),
+        named(
+            "float",
+            "IEEE binary32 lanes, exponent and mantissa in separate registers",
+            with(Numerics::Float, &two),
+        ),
+        named("small", "a root for two workers and four slots, for reading and tests", small()),
     ]
 }
 
@@ -96,7 +100,7 @@ fn small() -> Profile {
     }
 }
 
-/// The profile of that name.
+/// The profile with this name.
 pub fn by_name(name: &str) -> Option<Profile> {
     named().into_iter().find(|named| named.name == name).map(|named| named.profile)
 }

@@ -4,7 +4,7 @@ use super::{Generator, native};
 use crate::check::width;
 use crate::ir::*;
 
-/// What the surrounding code has given names to.
+/// Names that the surrounding code defines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Env<'a> {
     /// Cells of the register.
@@ -41,11 +41,11 @@ impl Generator<'_> {
         format!("m_{}", self.p.metadata[usize::from(meta.0)].name)
     }
 
-    /// A statement that assigns to a place. A field of an absent header stays as it is.
-    pub(super) fn assign(&self, place: Place, value: &str) -> String {
+    /// A statement that assigns to an l-value. A field of an absent header is not changed.
+    pub(super) fn assign(&self, place: LValue, value: &str) -> String {
         match place {
-            Place::Meta(meta) => format!("{} = {value};", self.meta_var(meta)),
-            Place::Field(header, field) => {
+            LValue::Meta(meta) => format!("{} = {value};", self.meta_var(meta)),
+            LValue::Field(header, field) => {
                 let name = self.part_name(Part::Header(header));
                 format!("if has_{name} {{ {} }}", self.store(header, field, value))
             }
@@ -146,7 +146,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A statement that writes `value` into a field of the packet and leaves its neighbours alone.
+    /// A statement that writes `value` into a field of the packet and keeps adjacent fields.
     fn store(&self, header: HeaderId, field: u16, value: &str) -> String {
         let span = Span::new(self.p, header, field);
         let word_ty = format!("u{}", span.word_bits());

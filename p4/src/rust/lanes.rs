@@ -1,4 +1,4 @@
-//! Loops over lanes: register actions, assignments, questions to all lanes, constant tables.
+//! Loops over lanes: register actions, assignments, conditions over all lanes, constant tables.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::expr::Env;
 use super::{Generator, native};
 use crate::ir::*;
 
-/// What a loop over lanes needs from the packet.
+/// Inputs of a loop over lanes from the packet.
 #[derive(Clone, Copy)]
 struct Need {
     reads: bool,
@@ -47,7 +47,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A loop over the slot's lanes and, only where the action needs them, the packet's.
+    /// A loop over the slot's lanes and, where the action needs them, the packet's.
     pub(super) fn exec_lanes(
         &mut self,
         register: &Register,
@@ -98,11 +98,11 @@ impl Generator<'_> {
         self.w.close("}");
     }
 
-    pub(super) fn assign_lane(&mut self, place: LanePlace, value: &Expr, give_up: &str) {
+    pub(super) fn assign_lane(&mut self, place: LaneLValue, value: &Expr, give_up: &str) {
         let env = Env { fields_in_variables: true, ..Env::default() };
         let mut fields = BTreeSet::new();
         value.fields(&mut fields);
-        let need = Need { reads: value.mentions(&Expr::Lane), writes: place == LanePlace::Lane };
+        let need = Need { reads: value.mentions(&Expr::Lane), writes: place == LaneLValue::Lane };
         if need.reads || need.writes {
             self.w.open(format!("if has_{} {{", self.part_name(Part::Lanes)));
         } else {
@@ -112,14 +112,14 @@ impl Generator<'_> {
         self.open_loop(need, give_up);
         let text = self.expr(value, env);
         match place {
-            LanePlace::Lane => self.w.line(format!("lanes[i] = ({text}).to_be_bytes();")),
-            LanePlace::Var(var) => self.w.line(format!("v_{}[i] = {text};", self.p.lane_var(var).name)),
+            LaneLValue::Lane => self.w.line(format!("lanes[i] = ({text}).to_be_bytes();")),
+            LaneLValue::Var(var) => self.w.line(format!("v_{}[i] = {text};", self.p.lane_var(var).name)),
         }
         self.w.close("}");
         self.w.close("}");
     }
 
-    /// Whether the packet has lanes and the condition holds in one of them. Every lane is looked at, so that the loop
+    /// Whether the packet has lanes and the condition holds in one of them. Every lane is examined, so that the loop
     /// vectorises.
     pub(super) fn any_lane(&self, cond: &Expr) -> String {
         let part = self.part_name(Part::Lanes);

@@ -1,4 +1,4 @@
-//! Where everything lies: offsets of packet parts, which fields the program uses, how table keys are packed.
+//! Layout: offsets of packet parts, fields that the program uses, packing of table keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use super::RustError;
 use crate::check::width;
 use crate::ir::*;
 
-/// Facts about a program that the generator needs more than once.
+/// Properties of a program that the generator needs more than once.
 pub(super) struct Layout {
     /// Packet parts with their offset, in packet order.
     order: Vec<(Part, u32)>,
     /// Parts that ingress removes.
     pub(super) removed: Vec<Part>,
-    /// Whether a packet may be given lanes.
+    /// Whether the program adds lanes to packets.
     pub(super) grows: bool,
 }
 
@@ -62,7 +62,7 @@ impl Layout {
     }
 
     /// Sizes of the cell registers, ascending.
-    #[expect(clippy::unused_self, reason = "a fact of the layout, asked like the others")]
+    #[expect(clippy::unused_self, reason = "a property of the layout, called like the others")]
     pub(super) fn cell_sizes(&self, p: &Program) -> Vec<u32> {
         let cells = p.registers.iter().filter(|register| matches!(register.kind, RegisterKind::Cells(_)));
         cells.map(|register| register.size).collect::<BTreeSet<_>>().into_iter().collect()
@@ -96,7 +96,7 @@ fn walk(p: &Program, state: usize, mut at: u32, offsets: &mut BTreeMap<u16, u32>
     Ok(())
 }
 
-/// Every statement of a block, those of the actions that its tables run included.
+/// Every statement of a block, including the actions of its tables.
 fn visit_all(p: &Program, block: &[Stmt], each: &mut impl FnMut(&Stmt)) {
     for stmt in block {
         each(stmt);
@@ -115,14 +115,14 @@ fn visit_all(p: &Program, block: &[Stmt], each: &mut impl FnMut(&Stmt)) {
     }
 }
 
-/// Where a key field lies in the packed key.
+/// Position of a key field in the packed key.
 pub(super) struct Spot {
     pub(super) bits: u32,
     pub(super) word: usize,
     pub(super) shift: u32,
 }
 
-/// How a table's key is packed into 64-bit words, first fit in declared order.
+/// Packing of a table's key into 64-bit words, first fit in declared order.
 pub(super) struct TableLayout {
     pub(super) words: usize,
     pub(super) keys: Vec<Spot>,

@@ -54,7 +54,7 @@ impl Generator<'_> {
         self.w.line("");
     }
 
-    /// How many bytes are left: all, or those before a part that was removed.
+    /// Length of the packet to send: all bytes, or those before a removed part.
     fn sent(&mut self, grows: bool) {
         self.w.line("let mut sent = length;");
         if grows {
@@ -137,17 +137,17 @@ impl Generator<'_> {
         }
     }
 
-    /// Fields are written where they are assigned; what is left is the checksum over them.
+    /// Writes the checksum; fields are written where they are assigned.
     fn finish_checksum(&mut self) {
         let Some(header) = self.p.ipv4_checksum else { return };
         let name = self.part_name(Part::Header(header));
         let upper = name.to_uppercase();
         let field = checksum_field(self.p, header);
-        let clear = self.assign(Place::Field(header, field), "0u16");
+        let clear = self.assign(LValue::Field(header, field), "0u16");
         self.w.open(format!("if has_{name} {{"));
         self.w.line(clear);
         self.w.line(format!("let sum = rt::ipv4_checksum(&data[{upper}_AT..{upper}_END]);"));
-        let set = self.assign(Place::Field(header, field), "sum");
+        let set = self.assign(LValue::Field(header, field), "sum");
         self.w.line(set);
         self.w.close("}");
     }
@@ -198,7 +198,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Zeros behind a packet that ends where lanes begin, if there is room for them.
+    /// Adds zero lanes to a packet that ends where lanes begin, if there is room for them.
     fn add_lanes(&mut self, give_up: &str) {
         let name = self.part_name(Part::Lanes);
         let upper = name.to_uppercase();

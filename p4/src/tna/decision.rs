@@ -1,4 +1,4 @@
-//! Nested branches as ordered ternary entries: what a match stage does in one look.
+//! Nested branches as ordered ternary entries of one match stage.
 //!
 //! A condition becomes a list of patterns over key values, any of which makes it hold. A branch lists the entries of its
 //! true side under those patterns, and then those of its false side under none: the first match wins.
@@ -9,7 +9,7 @@ use crate::refusal::{Refusal, sketch};
 /// Bits of one key that are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Test {
-    /// What is looked at.
+    /// The key.
     pub(super) key: Expr,
     pub(super) value: u64,
     pub(super) mask: u64,
@@ -34,11 +34,11 @@ pub(super) struct Decision<L> {
     pub(super) default: L,
 }
 
-/// Patterns one condition may take.
+/// Maximum patterns of one condition.
 const PATTERNS_MAX: usize = 40;
 
 impl<L: Clone + PartialEq> Tree<L> {
-    /// The branch on a condition; a constant one takes its side.
+    /// The branch on a condition; a constant one is resolved.
     pub(super) fn branch(cond: &Expr, then: Self, otherwise: Self) -> Result<Self, Refusal> {
         let (yes, no) = (patterns(cond, true)?, patterns(cond, false)?);
         let costs = |patterns: &[Pattern]| patterns.len();
@@ -59,7 +59,7 @@ impl<L: Clone + PartialEq> Tree<L> {
         Ok(Self::If(patterns, Box::new(first), Box::new(second)))
     }
 
-    /// The same decisions with other leaves; two sides that join into one need no branch.
+    /// The same decisions with other leaves; two equal sides need no branch.
     pub(super) fn map<M: Clone + PartialEq>(
         &self,
         leaf: &impl Fn(&L) -> M,
@@ -116,7 +116,7 @@ impl<L: Clone + PartialEq> Tree<L> {
                         then.list(&both, entries);
                     }
                 }
-                // What is known on the other side of one bit is said, for those who look at a single entry.
+                // The known value of a single bit on the other side is written, so that entries can be read alone.
                 let other = match &patterns[..] {
                     [pattern] => match &pattern[..] {
                         [test] if test.mask.is_power_of_two() => {
@@ -152,7 +152,7 @@ fn joined(a: &[Test], b: &[Test]) -> Option<Pattern> {
     Some(all)
 }
 
-/// Patterns any of which makes the condition come out as `want`: one without tests always, none never.
+/// Patterns any of which gives the condition the value `want`; one without tests always does, an empty list never.
 fn patterns(cond: &Expr, want: bool) -> Result<Vec<Pattern>, Refusal> {
     let constant = |holds: bool| if holds == want { vec![vec![]] } else { vec![] };
     let unknown = || {
@@ -243,7 +243,7 @@ fn is_key(expr: &Expr) -> bool {
     matches!(expr, Expr::Field(..) | Expr::Meta(_) | Expr::Intrinsic(_))
 }
 
-/// So many ones.
+/// A number with this many ones.
 pub(super) fn ones(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }

@@ -6,10 +6,10 @@ use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
 
 impl Printer {
-    /// A place; part of a container as a slice.
-    pub(super) fn place(&self, place: Place) -> String {
+    /// An l-value; part of a container as a slice.
+    pub(super) fn place(&self, place: LValue) -> String {
         match place {
-            Place::Field(header, field) => {
+            LValue::Field(header, field) => {
                 let at = self.fields.position(header, field);
                 let name = format!(
                     "hdr.{}.{}",
@@ -22,15 +22,15 @@ impl Printer {
                     format!("{name}[{}:{}]", at.shift + at.bits - 1, at.shift)
                 }
             }
-            Place::Meta(meta) => format!("meta.{}", self.p().metadata[usize::from(meta.0)].name),
+            LValue::Meta(meta) => format!("meta.{}", self.p().metadata[usize::from(meta.0)].name),
         }
     }
 
     /// A key of a match table.
     pub(super) fn key(&self, key: &Expr) -> String {
         match key {
-            Expr::Field(header, field) => self.place(Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.place(Place::Meta(*meta)),
+            Expr::Field(header, field) => self.place(LValue::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(LValue::Meta(*meta)),
             Expr::Valid(part) => format!("hdr.{}.isValid()", self.part_names(*part)[0]),
             Expr::Intrinsic(intrinsic) => match intrinsic {
                 Intrinsic::IngressPort => "ig_intr_md.ingress_port",
@@ -59,8 +59,8 @@ impl Printer {
         let bits = |expr: &Expr| width(self.p(), expr, &[], params);
         Ok(match expr {
             Expr::Const(value, bits) => format!("{bits}w{value:#x}"),
-            Expr::Field(header, field) => self.place(Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.place(Place::Meta(*meta)),
+            Expr::Field(header, field) => self.place(LValue::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(LValue::Meta(*meta)),
             Expr::Param(param) => params[usize::from(*param)].name.clone(),
             Expr::Complement(inner) => format!("~{}", self.value(inner, params)?),
             Expr::Cast(to, inner) if bits(inner) == *to => self.value(inner, params)?,
@@ -72,7 +72,7 @@ impl Printer {
                 None => {
                     return Err(refusal(
                         format!("concatenation {}", sketch(expr)),
-                        "neighbours of one container",
+                        "adjacent fields of one container",
                     ));
                 }
             },
@@ -108,14 +108,14 @@ impl Printer {
         }
     }
 
-    /// Assignments that happen at once, in an order in which none reads what another has overwritten.
-    pub(super) fn assign_all(&mut self, assignments: &[(Place, Expr)]) -> Result<(), Refusal> {
-        let mut left: Vec<(Place, Expr)> = assignments
+    /// Simultaneous assignments, in an order in which none reads a value that another has overwritten.
+    pub(super) fn assign_all(&mut self, assignments: &[(LValue, Expr)]) -> Result<(), Refusal> {
+        let mut left: Vec<(LValue, Expr)> = assignments
             .iter()
             .map(|(place, value)| (*place, self.plain(value)))
             .filter(|(place, value)| *value != place.value())
             .collect();
-        let mut kept: Vec<(Place, String)> = Vec::new();
+        let mut kept: Vec<(LValue, String)> = Vec::new();
         while !left.is_empty() {
             let free = (0..left.len()).find(|i| {
                 let target = left[*i].0.value();
@@ -123,7 +123,7 @@ impl Printer {
                     || kept.iter().any(|(place, _)| *place == left[*i].0)
             });
             let Some(at) = free else {
-                // A cycle: the first target's old value waits aside.
+                // A cycle: the first target's old value is saved in a temporary.
                 let place = left[0].0;
                 let name = format!("old_{}", kept.len());
                 let bits = width(self.p(), &place.value(), &[], &[]);
@@ -136,7 +136,7 @@ impl Printer {
             let text = match kept.iter().find(|(kept, _)| value == kept.value()) {
                 Some((_, name)) => name.clone(),
                 None if kept.iter().any(|(kept, _)| value.mentions(&kept.value())) => {
-                    return Err(refusal("fields that change in a circle", "swaps"));
+                    return Err(refusal("a cyclic assignment of fields", "swaps"));
                 }
                 None => self.value(&value, &[])?,
             };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::decision::Tree;
-use super::lower::{Path, To};
+use super::lower::{PathState, To};
 use super::{Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
@@ -15,12 +15,12 @@ const CELL_BYTES: u32 = 80;
 /// Headers of a frame: Ethernet, IPv4, UDP, Netfold.
 const HEADERS_BYTES: u32 = 14 + 20 + 8 + netfold_wire::header::LEN as u32;
 
-/// What tells packets that clear lanes: key, value and mask.
+/// Match of packets that clear lanes: key, value and mask.
 type Kind = (Expr, u64, u64);
 
 impl Printer {
     pub(super) fn ingress(&mut self) -> Result<(), Refusal> {
-        // Struct types of registers stand outside the control.
+        // Struct types of registers are declared outside the control.
         let head = std::mem::take(&mut self.w);
         let applies = self.ingress_body()?;
         let body = std::mem::replace(&mut self.w, head).finish();
@@ -52,7 +52,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Declarations, and what is applied in which order.
+    /// Declarations, and the order of application.
     fn ingress_body(&mut self) -> Result<Vec<String>, Refusal> {
         let harvests = !self.chip.both_halves();
         for counter in self.p().counters.clone() {
@@ -126,40 +126,40 @@ impl Printer {
         });
     }
 
-    /// Zeros for lanes that the packet lacks; and where lanes are to be cleared though the packet has some.
+    /// Zeros for absent lanes, and for lanes that are cleared although the packet has some.
     fn zero_table(&mut self) -> Result<(), Refusal> {
         let Some(kinds) = self.clearing()? else { return Ok(()) };
         self.print_zero_table(&kinds);
         Ok(())
     }
 
-    /// The values, known before the slot is looked at, by which packets clear lanes that they have; `None` without lanes.
+    /// The values, known before the slot is accessed, of packets that clear their lanes; `None` without lanes.
     fn clearing(&self) -> Result<Option<Vec<Kind>>, Refusal> {
         let lanes = self.p().registers.iter().position(|r| matches!(r.kind, RegisterKind::Lanes(_)));
         let Some(register) = lanes.map(|i| RegisterId(i as u16)) else { return Ok(None) };
-        let clears = |path: &Path| {
+        let clears = |path: &PathState| {
             path.touches.iter().any(|(known, action, _)| {
                 let updates = &self.p().register(register).actions[usize::from(*action)].updates;
                 *known == register
                     && matches!(&updates[..], [(0, cases)] if matches!(cases[..], [Case { value: Expr::Const(0, _), .. }]))
             })
         };
-        // Entries that clear: each says that there are no lanes, or of which kind the packet is.
+        // Entries that clear: each matches packets without lanes, or a kind of packet.
         let bare = Expr::Meta(self.l.bare);
         let mut kinds: Vec<Kind> = Vec::new();
         for (pattern, path) in self.l.paths.decision().entries {
             if !clears(&path) || pattern.iter().any(|test| test.key == bare && test.value == 1) {
                 continue;
             }
-            // Something known before the slot is looked at.
+            // A value known before the slot is accessed.
             let early = |key: &Expr| match key {
                 Expr::Field(..) => true,
-                Expr::Meta(meta) => self.l.given.contains(&Place::Meta(*meta)),
+                Expr::Meta(meta) => self.l.given.contains(&LValue::Meta(*meta)),
                 _ => false,
             };
             let Some(test) = pattern.iter().find(|test| test.value != 0 && early(&test.key)) else {
                 return Err(refusal(
-                    "lanes cleared on what a register puts out",
+                    "lanes cleared depending on the output of a register",
                     "the header and the first table",
                 ));
             };
@@ -236,11 +236,11 @@ impl Printer {
         Ok(())
     }
 
-    /// Actions of a table. What is added to the index is added where it is given.
+    /// Actions of a table. The offset of the index is added in them.
     fn actions(&mut self, table: &Table) -> Result<(), Refusal> {
         for action in &table.actions {
             let action = self.p().action(*action).clone();
-            let index = Place::Meta(self.l.index);
+            let index = LValue::Meta(self.l.index);
             let is_index = |i: usize| {
                 action.body.iter().any(|stmt| matches!(stmt, Stmt::Assign(place, Expr::Param(param)) if *place == index && usize::from(*param) == i))
             };
@@ -317,7 +317,7 @@ impl Printer {
         self.w.line("");
     }
 
-    /// Tables of the registers that the front touches, or of the others.
+    /// Tables of the registers of the first stages, or of the others.
     fn register_tables(&mut self, front: bool) -> Result<Vec<String>, Refusal> {
         let tree = if front { self.l.front.clone() } else { self.l.paths.clone() };
         let mut lines = Vec::new();
@@ -347,7 +347,7 @@ impl Printer {
     fn outcome_table(&mut self) -> Result<Vec<String>, Refusal> {
         let head = std::mem::take(&mut self.w);
         let mut bodies: Vec<String> = Vec::new();
-        let mut known: Vec<(Path, usize)> = Vec::new();
+        let mut known: Vec<(PathState, usize)> = Vec::new();
         for path in self.l.paths.clone().leaves() {
             self.outcome(path)?;
             let body = std::mem::take(&mut self.w).finish();
@@ -365,7 +365,7 @@ impl Printer {
             self.w.close("}");
         }
         let number =
-            |path: &Path| known.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number);
+            |path: &PathState| known.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number);
         let tree: Tree<usize> = self.l.paths.map(&number, &|_, _| None);
         self.decide("x_outcome", &tree.decision(), |number| Some(format!("x_outcome_{number}")));
         let mut lines = vec!["x_outcome.apply();".to_string()];
@@ -385,9 +385,9 @@ impl Printer {
     }
 
     /// The body of one outcome.
-    fn outcome(&mut self, path: &Path) -> Result<(), Refusal> {
+    fn outcome(&mut self, path: &PathState) -> Result<(), Refusal> {
         let fields: Vec<_> =
-            path.values.iter().filter(|(place, _)| matches!(place, Place::Field(..))).cloned().collect();
+            path.values.iter().filter(|(place, _)| matches!(place, LValue::Field(..))).cloned().collect();
         self.assign_all(&fields)?;
         for part in &path.removed {
             for name in self.part_names(*part) {
@@ -463,7 +463,7 @@ impl Printer {
         self.w.line("");
     }
 
-    /// The headers in front of Netfold's: all that egress looks at.
+    /// The outer headers, which are all that egress parses.
     fn outer(&self) -> Vec<HeaderId> {
         let mut outer = Vec::new();
         for part in &self.p().deparser {
@@ -517,11 +517,11 @@ impl Printer {
         let mut instance = None;
         for (number, stmt) in self.p().egress.clone().into_iter().enumerate() {
             match &stmt {
-                Stmt::Assign(Place::Meta(meta), Expr::Intrinsic(Intrinsic::Instance)) => {
+                Stmt::Assign(LValue::Meta(meta), Expr::Intrinsic(Intrinsic::Instance)) => {
                     instance = Some(*meta)
                 }
                 Stmt::If(cond, then, otherwise) if !applied(std::slice::from_ref(&stmt)).is_empty() => {
-                    // The table's default changes nothing, so that instance 0 may look as well.
+                    // The table's default changes nothing, so a lookup of instance 0 is harmless.
                     let [Stmt::Apply(table)] = &then[..] else { return Err(shape()) };
                     let table = self.p().table(*table).clone();
                     let known = instance.is_some_and(|meta| *cond == Expr::Meta(meta).ne(Expr::Const(0, 16)));
@@ -559,7 +559,7 @@ impl Printer {
         if trims {
             return Err(refusal(
                 "trimming behind a queue",
-                "egress parses the outer headers alone, and what it cuts off has been through the queue",
+                "egress parses the outer headers alone, and trimmed lanes have already been in the queue",
             ));
         }
         if bad {
@@ -593,7 +593,7 @@ impl Printer {
     }
 }
 
-/// The condition with queue depths in cells: more than n packets is more than so many cells as these fill.
+/// The condition with queue depths in cells: more than n packets is more than the cells that they fill.
 fn in_cells(cond: &Expr, cells: u32) -> Expr {
     match cond {
         Expr::Binary(BinOp::Gt, depth, limit) if **depth == Expr::Intrinsic(Intrinsic::QueueDepth) => {
@@ -612,7 +612,7 @@ fn in_cells(cond: &Expr, cells: u32) -> Expr {
     }
 }
 
-/// Struct declarations, which P4 wants at the top level, and the rest.
+/// Struct declarations, which P4 requires at the top level, and the rest.
 fn split_structs(body: &str) -> (Vec<String>, Vec<String>) {
     let (mut types, mut rest) = (Vec::new(), Vec::new());
     let mut inside = false;

@@ -1,18 +1,18 @@
-//! From the program's control flow to match stages.
+//! Mapping of the program's control flow to match stages.
 //!
-//! The ingress block must have this shape, and is refused with the construct at fault if it has not:
+//! The ingress block must have this shape; otherwise it is refused with the offending construct:
 //!
 //! 1. a variable takes the ingress port;
-//! 2. checks give one variable, the reason, a constant, or leave it;
+//! 2. checks assign a constant to one variable, the reason, or leave it;
 //! 3. if there is no reason, a table is applied; if there still is none, the admitted block runs;
-//! 4. the rest, which looks at what these left.
+//! 4. the rest, which uses the results.
 //!
-//! The admitted block adds to the variable that the table gave (the index), touches registers by what the packet says
-//! (stage 1), computes differences from what they put out (stage 2), and branches on these: to register actions, one
-//! for each register and path, and to straight-line code. From stage 3 on every register and the code has a ternary
-//! table of its own, keyed directly on the differences: none waits for another.
+//! The admitted block adds to the variable that the table set (the index), accesses registers depending on the packet
+//! (stage 1), computes differences of their outputs (stage 2), and branches on these: to register actions, one for each
+//! register and path, and to straight-line code. From stage 3 on, every register and the code has a separate ternary
+//! table keyed directly on the differences, so none depends on another.
 //!
-//! The checks and the table run side by side; where a check fails, what the table found is passed over.
+//! The checks and the table run in parallel; if a check fails, the table's result is ignored.
 
 use super::decision::Tree;
 use super::refusal;
@@ -20,44 +20,44 @@ use crate::ir::*;
 use crate::refusal::Refusal;
 use crate::v1model::visit;
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum To {
-    /// Not said.
+    /// Not set.
     Nowhere,
     Drop,
     Port(Expr),
     Group(Expr),
 }
 
-/// A path through the program: what it touches, and the straight-line code as values in terms of the start.
+/// A path through the program: its register accesses, and its straight-line code as values in terms of the initial state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path {
+pub(super) struct PathState {
     pub(super) touches: Vec<(RegisterId, u16, Output)>,
-    pub(super) values: Vec<(Place, Expr)>,
+    pub(super) values: Vec<(LValue, Expr)>,
     pub(super) counts: Vec<(CounterId, Expr)>,
     pub(super) removed: Vec<Part>,
     pub(super) to: To,
 }
 
-impl Path {
+impl PathState {
     fn new() -> Self {
         Self { touches: vec![], values: vec![], counts: vec![], removed: vec![], to: To::Nowhere }
     }
 
-    fn set(&mut self, place: Place, value: Expr) {
+    fn set(&mut self, place: LValue, value: Expr) {
         match self.values.iter_mut().find(|(known, _)| *known == place) {
             Some((_, old)) => *old = value,
             None => self.values.push((place, value)),
         }
     }
 
-    /// The expression in terms of the start, with constants folded.
+    /// The expression in terms of the initial state, with constants folded.
     fn now(&self, expr: &Expr) -> Expr {
         let again = |inner: &Expr| Box::new(self.now(inner));
         match expr {
-            Expr::Field(header, field) => self.at(Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.at(Place::Meta(*meta)),
+            Expr::Field(header, field) => self.at(LValue::Field(*header, *field)),
+            Expr::Meta(meta) => self.at(LValue::Meta(*meta)),
             Expr::Not(inner) => match self.now(inner) {
                 Expr::Const(value, 0) => Expr::Const(u64::from(value == 0), 0),
                 other => !other,
@@ -65,13 +65,13 @@ impl Path {
             Expr::Complement(inner) => Expr::Complement(again(inner)),
             Expr::Cast(bits, inner) => match self.now(inner) {
                 Expr::Const(value, _) => Expr::Const(value & super::decision::ones(*bits), *bits),
-                // Widened and cut back.
+                // Widened and truncated again.
                 Expr::Cast(_, inner) => Expr::Cast(*bits, inner),
                 other => Expr::Cast(*bits, Box::new(other)),
             },
             Expr::Binary(op, left, right) => {
                 let (l, r) = (self.now(left), self.now(right));
-                // The parser has seen to it that a frame is as long as its headers say.
+                // The parser has checked that a frame is as long as its headers say.
                 if l == Expr::Intrinsic(Intrinsic::PacketLength) && *op == BinOp::Eq {
                     return Expr::Const(1, 0);
                 }
@@ -86,7 +86,7 @@ impl Path {
         }
     }
 
-    fn at(&self, place: Place) -> Expr {
+    fn at(&self, place: LValue) -> Expr {
         self.values
             .iter()
             .find(|(known, _)| *known == place)
@@ -100,26 +100,26 @@ pub(super) struct Lowered {
     pub(super) program: Program,
     /// 1 when the packet has no lanes of its own.
     pub(super) bare: MetaId,
-    /// The reason that a check gave.
+    /// The reason that a check set.
     pub(super) check: MetaId,
-    /// 1 when a packet comes back for the other halves.
+    /// 1 when a packet is recirculated for the other halves.
     pub(super) harvest: MetaId,
-    /// The variable that names a register's entry.
+    /// The variable that indexes a register's entry.
     pub(super) index: MetaId,
-    /// What is added to the index, in the table's actions.
+    /// The offset added to the index in the table's actions.
     pub(super) offset: Expr,
     /// The table that admits.
     pub(super) table: TableId,
-    /// What the table's actions give.
-    pub(super) given: Vec<Place>,
+    /// Variables that the table's actions set.
+    pub(super) given: Vec<LValue>,
     /// Reason by check.
     pub(super) checks: Tree<Expr>,
-    /// Touches of stage 1.
-    pub(super) front: Tree<Path>,
+    /// Register accesses of stage 1.
+    pub(super) front: Tree<PathState>,
     /// Differences of stage 2.
-    pub(super) compare: Vec<(Place, Expr)>,
-    /// Everything behind.
-    pub(super) paths: Tree<Path>,
+    pub(super) compare: Vec<(LValue, Expr)>,
+    /// The rest.
+    pub(super) paths: Tree<PathState>,
 }
 
 struct Lowering {
@@ -139,10 +139,10 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
     this.lower(check, harvest)
 }
 
-/// The reason that each way through the checks gives; 0 where none does.
-fn reasons(checks: &Tree<Path>, reason: MetaId) -> Tree<Expr> {
+/// The reason of each path through the checks; 0 if none.
+fn reasons(checks: &Tree<PathState>, reason: MetaId) -> Tree<Expr> {
     checks.map(
-        &|path: &Path| match path.at(Place::Meta(reason)) {
+        &|path: &PathState| match path.at(LValue::Meta(reason)) {
             Expr::Meta(_) => Expr::Const(0, 8),
             value => value,
         },
@@ -174,23 +174,23 @@ impl Lowering {
         if again != clear || !none.is_empty() || !otherwise.is_empty() {
             return Err(shape("statements beside the admitted block"));
         }
-        let mut start = Path::new();
+        let mut start = PathState::new();
         start.set(*port, Expr::Intrinsic(Intrinsic::IngressPort));
         let checks = self.walk(&refs(checking), start.clone())?;
         let reason = *reason;
         if checks.leaves().iter().any(|path| !path.touches.is_empty() || path.values.len() > 2) {
-            return Err(shape("checks that do more than to give a reason"));
+            return Err(shape("checks that do more than set a reason"));
         }
         let checks = reasons(&checks, reason);
         let (index, offset, front, compare, behind) = self.admitted(admitted)?;
-        // Where a check has failed the table counts as not applied.
-        let undo = |place: Place| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
+        // If a check has failed, the table counts as not applied.
+        let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
         let given = self.given(*table);
-        let others = given.iter().copied().filter(|place| *place != Place::Meta(reason));
+        let others = given.iter().copied().filter(|place| *place != LValue::Meta(reason));
         let failed: Vec<_> =
-            others.map(undo).chain([Stmt::Assign(Place::Meta(reason), Expr::Meta(check))]).collect();
+            others.map(undo).chain([Stmt::Assign(LValue::Meta(reason), Expr::Meta(check))]).collect();
         let passed = Expr::Meta(check).eq(Expr::Const(0, 8));
-        // What only actions give that give a reason, too, is not given to an admitted packet.
+        // Variables set only by actions that also set a reason are not set for an admitted packet.
         let spared: Vec<_> = others_of(&self.program, *table, reason).into_iter().map(undo).collect();
         let within = |mut block: Vec<Stmt>| {
             block.splice(0..0, spared.iter().cloned());
@@ -217,25 +217,25 @@ impl Lowering {
         })
     }
 
-    /// The parts of the admitted block: index, what is added to it, touches of stage 1, differences, and the rest.
-    #[expect(clippy::type_complexity, reason = "taken apart where it is called")]
+    /// The parts of the admitted block: index, its offset, accesses of stage 1, differences, and the rest.
+    #[expect(clippy::type_complexity, reason = "destructured where it is called")]
     fn admitted(
         &self,
         block: &[Stmt],
-    ) -> Result<(MetaId, Expr, Vec<Stmt>, Vec<(Place, Expr)>, Vec<Stmt>), Refusal> {
+    ) -> Result<(MetaId, Expr, Vec<Stmt>, Vec<(LValue, Expr)>, Vec<Stmt>), Refusal> {
         let shape = |what: &str| refusal(what, "stages: index, registers, differences, decisions");
-        let [Stmt::Assign(Place::Meta(index), Expr::Binary(BinOp::Add, base, offset)), rest @ ..] = block
+        let [Stmt::Assign(LValue::Meta(index), Expr::Binary(BinOp::Add, base, offset)), rest @ ..] = block
         else {
             return Err(shape("an admitted block that does not begin with the index"));
         };
         if **base != Expr::Meta(*index) {
-            return Err(shape("an index that is not a sum with what the table gave"));
+            return Err(shape("an index that is not a sum with the table's value"));
         }
         let front = rest.iter().take_while(|stmt| !matches!(stmt, Stmt::Assign(..))).count();
         let (front, rest) = rest.split_at(front);
-        let count = rest.iter().take_while(|stmt| matches!(stmt, Stmt::Assign(Place::Meta(_), _))).count();
+        let count = rest.iter().take_while(|stmt| matches!(stmt, Stmt::Assign(LValue::Meta(_), _))).count();
         let (differences, rest) = rest.split_at(count);
-        let mut compare: Vec<(Place, Expr)> = Vec::new();
+        let mut compare: Vec<(LValue, Expr)> = Vec::new();
         for stmt in differences {
             let Stmt::Assign(place, value) = stmt else { continue };
             if compare.iter().any(|(known, _)| value.mentions(&known.value())) {
@@ -246,8 +246,8 @@ impl Lowering {
         Ok((*index, (**offset).clone(), front.to_vec(), compare, rest.to_vec()))
     }
 
-    /// Variables that the table's actions give.
-    fn given(&self, table: TableId) -> Vec<Place> {
+    /// Variables that the table's actions set.
+    fn given(&self, table: TableId) -> Vec<LValue> {
         let mut found = Vec::new();
         for action in &self.program.table(table).actions {
             for stmt in &self.program.action(*action).body {
@@ -261,15 +261,15 @@ impl Lowering {
         found
     }
 
-    fn bits(&self, place: Place) -> u32 {
+    fn bits(&self, place: LValue) -> u32 {
         match place {
-            Place::Field(header, field) => self.program.field(header, field).bits,
-            Place::Meta(meta) => self.program.metadata[usize::from(meta.0)].bits,
+            LValue::Field(header, field) => self.program.field(header, field).bits,
+            LValue::Meta(meta) => self.program.metadata[usize::from(meta.0)].bits,
         }
     }
 
-    /// Every path through the statements, as a tree of the conditions in terms of the start.
-    fn walk(&self, stmts: &[&Stmt], mut path: Path) -> Result<Tree<Path>, Refusal> {
+    /// Every path through the statements, as a tree of conditions in terms of the initial state.
+    fn walk(&self, stmts: &[&Stmt], mut path: PathState) -> Result<Tree<PathState>, Refusal> {
         for (at, stmt) in stmts.iter().enumerate() {
             match stmt {
                 Stmt::Assign(place, value) => {
@@ -291,7 +291,7 @@ impl Lowering {
                     if path.touches.iter().any(|(known, ..)| known == register) {
                         return Err(refusal(
                             format!("register '{}' touched twice", self.program.register(*register).name),
-                            "a packet reaches a register once",
+                            "a packet accesses a register once",
                         ));
                     }
                     if let Output::Place(place) = output {
@@ -305,7 +305,7 @@ impl Lowering {
                 }
                 Stmt::Remove(part) => path.removed.push(*part),
                 Stmt::AddLanes => {
-                    return Err(refusal("lanes given to a packet without any", "lanes come from the parser"));
+                    return Err(refusal("adding lanes to a packet", "lanes come from the parser"));
                 }
                 Stmt::Unicast(port) => path.to = To::Port(path.now(port)),
                 Stmt::Multicast(group) => path.to = To::Group(path.now(group)),
@@ -320,7 +320,7 @@ impl Lowering {
         Ok(Tree::Leaf(path))
     }
 
-    /// Whether lanes are there is known from the parser, since absent ones are made zero before they are folded.
+    /// The parser knows whether lanes are present, since absent ones become zero before they are added.
     fn without_lanes(&self, cond: &Expr) -> Expr {
         match cond {
             Expr::Valid(Part::Lanes) => Expr::Meta(self.bare).eq(Expr::Const(0, 1)),
@@ -334,8 +334,8 @@ impl Lowering {
 }
 
 /// Variables that a table's actions set only together with the reason.
-fn others_of(program: &Program, table: TableId, reason: MetaId) -> Vec<Place> {
-    let reason = Place::Meta(reason);
+fn others_of(program: &Program, table: TableId, reason: MetaId) -> Vec<LValue> {
+    let reason = LValue::Meta(reason);
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for action in &program.table(table).actions {
         let body = &program.action(*action).body;

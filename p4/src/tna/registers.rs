@@ -1,23 +1,23 @@
-//! Registers, their actions, and the tables that choose among these.
+//! Registers, their actions, and the tables that select these.
 
 use super::decision::Tree;
-use super::lower::{Path, To};
+use super::lower::{PathState, To};
 use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
 
-/// What a path does to one register.
+/// The access of a path to one register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// Nothing, and the packet is dropped: reading would do no harm.
+    /// None, and the packet is dropped: an additional read is harmless.
     Free,
     Nothing,
     Do(u16, Output),
-    /// The second pass of a packet whose lanes go out.
+    /// The second pass of a packet that is sent with lanes.
     Harvest,
 }
 
-/// What a register action does to a lane.
+/// Effect of a register action on a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Store,
@@ -27,13 +27,17 @@ enum Effect {
 }
 
 impl Printer {
-    /// The touches of one register on every path.
-    pub(super) fn touches(&self, tree: &Tree<Path>, register: RegisterId) -> Result<Tree<Touch>, Refusal> {
+    /// The accesses to one register on every path.
+    pub(super) fn touches(
+        &self,
+        tree: &Tree<PathState>,
+        register: RegisterId,
+    ) -> Result<Tree<Touch>, Refusal> {
         let lanes = matches!(self.p().register(register).kind, RegisterKind::Lanes(_));
         let action = |index: u16| &self.p().register(register).actions[usize::from(index)];
         let reads = |index: u16| action(index).updates.is_empty();
-        let of = |path: &Path| path.touches.iter().find(|(known, ..)| *known == register).copied();
-        // What each action puts out where its output matters.
+        let of = |path: &PathState| path.touches.iter().find(|(known, ..)| *known == register).copied();
+        // The output of each action where it is used.
         let outputs: Vec<(u16, Output)> = tree
             .leaves()
             .into_iter()
@@ -47,8 +51,8 @@ impl Printer {
             if lanes { self.effects(register)?.iter().position(|e| *e == Effect::Store) } else { None };
         let clear =
             if lanes { self.effects(register)?.iter().position(|e| *e == Effect::Clear) } else { None };
-        let leaf = |path: &Path| match of(path) {
-            // Lanes that are to be cleared are zeros: storing them does it.
+        let leaf = |path: &PathState| match of(path) {
+            // Lanes that are cleared are zeros, so storing them clears.
             Some((_, index, _)) if clear == Some(usize::from(index)) => match store {
                 Some(store) => Touch::Do(store as u16, output_of(store as u16).unwrap_or(Output::None)),
                 None => Touch::Do(index, Output::None),
@@ -201,7 +205,7 @@ impl Printer {
         }
     }
 
-    /// One way to touch a pair: both halves, and what of them goes out.
+    /// An action on a pair: both halves, and their outputs.
     fn pair_action(
         &mut self,
         kind: &str,
@@ -330,7 +334,7 @@ impl Printer {
         if old {
             put(self)?;
         }
-        // Both cells change by the same conditions, which look at the old ones.
+        // Both cells change by the same conditions, which use the old values.
         let mut conditions: Vec<Option<Expr>> = Vec::new();
         for (_, cases) in &action.updates {
             for case in cases {
@@ -394,13 +398,16 @@ impl Printer {
         cell: &impl Fn(u8) -> String,
     ) -> Result<String, Refusal> {
         let Expr::Cond(index) = when else {
-            return Err(refusal("a combination of conditions in a register action", "one condition a case"));
+            return Err(refusal(
+                "a combination of conditions in a register action",
+                "one condition per case",
+            ));
         };
         match &action.conditions[usize::from(*index)] {
             Expr::Binary(BinOp::Eq, left, right) => {
                 Ok(format!("{} == {}", self.cell_value(left, cell)?, self.cell_value(right, cell)?))
             }
-            // The unit takes the difference of two unsigned words as a signed one when it is compared with 0.
+            // The unit treats the difference of two unsigned words as signed when it is compared with 0.
             Expr::Binary(BinOp::SignedGt, left, zero) if matches!(**zero, Expr::Const(0, _)) => match &**left
             {
                 Expr::Binary(BinOp::Sub, left, right) => Ok(format!(

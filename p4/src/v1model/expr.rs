@@ -1,10 +1,10 @@
-//! Expressions as P4_16 text, parenthesised wherever the reader would have to know precedence.
+//! Expressions as P4_16 text, parenthesised wherever precedence matters.
 
 use super::Printer;
 use crate::check::width;
 use crate::ir::*;
 
-/// What names mean at the place where an expression is printed.
+/// Meaning of names where an expression is printed.
 #[derive(Clone, Default)]
 pub(super) struct Names<'a> {
     params: &'a [Field],
@@ -41,19 +41,19 @@ impl<'a> Names<'a> {
         Self { lane: Some(lane), ..Self::default() }
     }
 
-    /// From now on the new value of `cell` is `value`.
+    /// Sets the new value of `cell` to `value`.
     pub(super) fn set_new(&mut self, cell: u8, value: String) {
         self.new[usize::from(cell)] = Some(value);
     }
 }
 
 impl Printer<'_> {
-    pub(super) fn place(&self, place: Place) -> String {
+    pub(super) fn place(&self, place: LValue) -> String {
         match place {
-            Place::Field(header, field) => {
+            LValue::Field(header, field) => {
                 format!("hdr.{}.{}", self.p.header(header).name, self.p.field(header, field).name)
             }
-            Place::Meta(meta) => format!("meta.{}", self.p.metadata[usize::from(meta.0)].name),
+            LValue::Meta(meta) => format!("meta.{}", self.p.metadata[usize::from(meta.0)].name),
         }
     }
 
@@ -64,8 +64,8 @@ impl Printer<'_> {
     fn text(&self, expr: &Expr, names: &Names<'_>) -> String {
         match expr {
             Expr::Const(value, bits) => format!("{bits}w{value:#x}"),
-            Expr::Field(header, field) => self.place(Place::Field(*header, *field)),
-            Expr::Meta(meta) => self.place(Place::Meta(*meta)),
+            Expr::Field(header, field) => self.place(LValue::Field(*header, *field)),
+            Expr::Meta(meta) => self.place(LValue::Meta(*meta)),
             Expr::Param(param) => names.params[usize::from(*param)].name.clone(),
             Expr::Intrinsic(intrinsic) => match intrinsic {
                 Intrinsic::IngressPort => "(bit<16>)standard_metadata.ingress_port",

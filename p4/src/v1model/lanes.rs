@@ -1,4 +1,4 @@
-//! Statements over all lanes: one hidden action each, or one constant table a lane for a lookup.
+//! Statements over all lanes: one hidden action each, or one constant table per lane for a lookup.
 
 use super::expr::Names;
 use super::{Printer, bare, visit};
@@ -21,7 +21,7 @@ impl Printer<'_> {
     }
 
     /// The distinct statements over lanes, in order of appearance.
-    fn lane_assignments(&self) -> Vec<(LanePlace, Expr)> {
+    fn lane_assignments(&self) -> Vec<(LaneLValue, Expr)> {
         let mut found = Vec::new();
         visit(&self.p.ingress, &mut |stmt| {
             if let Stmt::AssignLane(place, value) = stmt {
@@ -34,7 +34,7 @@ impl Printer<'_> {
         found
     }
 
-    /// Declares what the statements over lanes call.
+    /// Declares the actions and tables of the statements over lanes.
     pub(super) fn lane_steps(&mut self) {
         for (number, (place, value)) in self.lane_assignments().into_iter().enumerate() {
             match &value {
@@ -44,7 +44,7 @@ impl Printer<'_> {
         }
     }
 
-    fn lane_action(&mut self, number: usize, place: LanePlace, value: &Expr) {
+    fn lane_action(&mut self, number: usize, place: LaneLValue, value: &Expr) {
         self.w.line("@hidden");
         self.w.open(format!("action lanes_{number}() {{"));
         for lane in self.lane_names() {
@@ -59,14 +59,14 @@ impl Printer<'_> {
         self.w.line("");
     }
 
-    fn lane_place(&self, place: LanePlace, lane: &str) -> String {
+    fn lane_place(&self, place: LaneLValue, lane: &str) -> String {
         match place {
-            LanePlace::Lane => format!("{}.d{lane}", self.part(Part::Lanes)),
-            LanePlace::Var(var) => self.lane_var(var, lane),
+            LaneLValue::Lane => format!("{}.d{lane}", self.part(Part::Lanes)),
+            LaneLValue::Var(var) => self.lane_var(var, lane),
         }
     }
 
-    fn lookup_tables(&mut self, number: usize, place: LanePlace, lookup: LookupId, key: &Expr) {
+    fn lookup_tables(&mut self, number: usize, place: LaneLValue, lookup: LookupId, key: &Expr) {
         let lookup = self.p.lookup(lookup).clone();
         for lane in self.lane_names() {
             let field = format!("{}.d{lane}", self.part(Part::Lanes));
@@ -91,7 +91,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Gives the packet zeros for lanes.
+    /// Adds zero lanes to the packet.
     pub(super) fn add_lanes(&mut self) {
         let lanes = self.part(Part::Lanes);
         self.w.line(format!("{lanes}.setValid();"));
@@ -100,7 +100,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Calls what [`Self::lane_steps`] declared for this statement.
+    /// Calls the action or tables that [`Self::lane_steps`] declared for this statement.
     pub(super) fn lane_step(&mut self, stmt: &Stmt) {
         let Stmt::AssignLane(place, value) = stmt else { return };
         let step = (*place, value.clone());
@@ -115,8 +115,8 @@ impl Printer<'_> {
     }
 }
 
-/// Conditions joined by "or", in halves: compilers nest their output as deeply as the expression, and readers of that have
-/// limits.
+/// Conditions joined by "or" as a balanced tree: compilers nest their output as deeply as the expression, and consumers of that
+/// output have limits.
 fn disjunction(conditions: &[String]) -> String {
     const ROW: usize = 8;
     if conditions.len() <= ROW {

@@ -1,4 +1,4 @@
-//! What the interpreter makes of constructs that the all-reduce program does not have, or not at their limits.
+//! The interpreter on constructs that the all-reduce program does not use, or not at their limits.
 
 use netfold_p4::entry::{EntryError, FieldMatch, TableEntry};
 use netfold_p4::interpret::{InterpretError, Interpreter, Send};
@@ -12,7 +12,7 @@ fn field(index: u16) -> Expr {
 }
 
 fn put(index: u16, value: Expr) -> Stmt {
-    Stmt::Assign(Place::Field(NUMBERS, index), value)
+    Stmt::Assign(LValue::Field(NUMBERS, index), value)
 }
 
 fn byte(value: u64) -> Expr {
@@ -51,7 +51,7 @@ fn run(program: Program, packet: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn arithmetic_wraps_and_shifts_run_out() {
+fn arithmetic_wraps_and_large_shifts_yield_zero() {
     let op = |op, left: Expr, right: Expr| Expr::Binary(op, Box::new(left), Box::new(right));
     let cases = [
         (field(0) + field(1), 0x2c),
@@ -70,14 +70,14 @@ fn arithmetic_wraps_and_shifts_run_out() {
     ];
     for (value, expected) in cases {
         // a = 200 (-56), b = 100.
-        let said = format!("{value:?}");
+        let text = format!("{value:?}");
         let bytes = run(program(vec![put(3, value)]), &[200, 100, 0, 0, 0, 1, 0, 2, 9]);
-        assert_eq!(bytes, [200, 100, 0, expected, 0, 1, 0, 2, 9], "{said}");
+        assert_eq!(bytes, [200, 100, 0, expected, 0, 1, 0, 2, 9], "{text}");
     }
 }
 
 #[test]
-fn a_short_packet_has_what_fits_and_the_rest_is_payload() {
+fn parsing_ends_at_the_first_part_that_does_not_fit() {
     let has = |part| Expr::Valid(part).select(byte(1), byte(0));
     let steps = vec![put(0, has(Part::Lanes)), put(1, has(Part::Header(NUMBERS)))];
     assert_eq!(run(program(steps.clone()), &[7, 7, 7, 7, 1, 2, 3]), [0, 1, 7, 7, 1, 2, 3]);
@@ -85,14 +85,14 @@ fn a_short_packet_has_what_fits_and_the_rest_is_payload() {
 }
 
 #[test]
-fn removed_parts_leave_any_place_and_read_as_zero() {
-    let m = Place::Meta(MetaId(0));
+fn removed_parts_read_as_zero_at_any_position() {
+    let m = LValue::Meta(MetaId(0));
     let steps = vec![
         Stmt::Assign(m, field(0).cast(32)),
         Stmt::Remove(Part::Header(NUMBERS)),
         put(0, byte(5)),
         Stmt::Assign(m, m.value() + field(0).cast(32)),
-        Stmt::AssignLane(LanePlace::Lane, m.value().cast(16)),
+        Stmt::AssignLane(LaneLValue::Lane, m.value().cast(16)),
     ];
     assert_eq!(run(program(steps), &[9, 0, 0, 0, 1, 1, 1, 1, 8]), [0, 9, 0, 9, 8]);
     let mut swapped = program(vec![]);
@@ -130,16 +130,16 @@ fn lane_state_sees_old_cells_in_conditions_and_new_ones_in_the_output() {
     let v = LaneVarId(0);
     let w = LaneVarId(1);
     let mut program = program(vec![
-        Stmt::AssignLane(LanePlace::Var(w), Expr::Lane.cast(8)),
+        Stmt::AssignLane(LaneLValue::Var(w), Expr::Lane.cast(8)),
         Stmt::Exec {
             register: RegisterId(0),
             action: 0,
             index: field(0).cast(32),
             output: Output::LaneVar(w),
         },
-        Stmt::AssignLane(LanePlace::Var(v), Expr::Lookup(LookupId(0), Box::new(Expr::LaneVar(w)))),
+        Stmt::AssignLane(LaneLValue::Var(v), Expr::Lookup(LookupId(0), Box::new(Expr::LaneVar(w)))),
         put(1, Expr::AnyLane(Box::new(Expr::LaneVar(w).eq(Expr::Const(100, 8)))).select(byte(1), byte(0))),
-        Stmt::AssignLane(LanePlace::Lane, Expr::LaneVar(v)),
+        Stmt::AssignLane(LaneLValue::Lane, Expr::LaneVar(v)),
     ]);
     program.lookups.push(Lookup {
         name: "decode".into(),
@@ -152,7 +152,7 @@ fn lane_state_sees_old_cells_in_conditions_and_new_ones_in_the_output() {
     let mut interpreter = Interpreter::new(program.into()).unwrap();
     let mut go = |packet: &[u8]| interpreter.process(0, packet);
     assert_eq!(go(&[1, 0, 0, 0, 0, 100, 0, 5]).bytes, [1, 1, 0, 0, 0xab, 0xcd, 0, 2]);
-    // The old cell is put out, the sum stops at 127, and a wide lane overwrites.
+    // The output is the old cell, the sum saturates at 127, and a wide lane overwrites.
     assert_eq!(go(&[1, 0, 0, 0, 0, 50, 1, 0]).bytes, [1, 1, 0, 0, 0xab, 0xcd, 0, 2]);
     // An entry that does not exist, and lanes that are absent: dropped, nothing changed.
     assert_eq!(go(&[2, 0, 0, 0, 0, 1, 0, 1]).send, Send::Drop);
@@ -206,19 +206,19 @@ fn tables_prefer_priority_and_actions_assign_in_order() {
 }
 
 #[test]
-fn the_last_word_on_a_packets_fate_counts() {
-    let fate = |last: Vec<Stmt>| {
+fn the_last_destination_of_a_packet_is_used() {
+    let outcome = |last: Vec<Stmt>| {
         let mut program = program(vec![]);
         program.ingress = last;
         Interpreter::new(program.into()).unwrap().process(1, &[0; 8])
     };
     let port = || Stmt::Unicast(Expr::Const(9, 16));
     let group = || Stmt::Multicast(Expr::Const(4, 16));
-    assert_eq!(fate(vec![]).send, Send::Drop);
-    assert_eq!(fate(vec![group(), port()]).send, Send::Unicast(9));
-    assert_eq!(fate(vec![Stmt::Drop, group()]).send, Send::Multicast(4));
-    assert_eq!(fate(vec![group(), Stmt::Drop]).send, Send::Drop);
-    assert_eq!(fate(vec![Stmt::Priority(Expr::Const(6, 3)), port()]).class, 6);
+    assert_eq!(outcome(vec![]).send, Send::Drop);
+    assert_eq!(outcome(vec![group(), port()]).send, Send::Unicast(9));
+    assert_eq!(outcome(vec![Stmt::Drop, group()]).send, Send::Multicast(4));
+    assert_eq!(outcome(vec![group(), Stmt::Drop]).send, Send::Drop);
+    assert_eq!(outcome(vec![Stmt::Priority(Expr::Const(6, 3)), port()]).class, 6);
 }
 
 #[test]

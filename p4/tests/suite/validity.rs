@@ -22,7 +22,7 @@ fn problem(change: impl FnOnce(&mut Program)) -> Problem {
 }
 
 #[test]
-fn names_what_is_wrong() {
+fn errors_name_the_problem() {
     assert_eq!(problem(|p| p.headers[0].fields[0].bits = 47), Problem::Bytes(111));
     assert_eq!(problem(|p| p.metadata[0].name = "Port".into()), Problem::Name("Port".into()));
     assert_eq!(problem(|p| p.metadata[0].name = "table".into()), Problem::Name("table".into()));
@@ -51,7 +51,7 @@ fn loop_to(state: u16) -> Next {
 }
 
 fn assign(meta: u16, value: Expr) -> Stmt {
-    Stmt::Assign(Place::Meta(MetaId(meta)), value)
+    Stmt::Assign(LValue::Meta(MetaId(meta)), value)
 }
 
 fn exec(register: u16) -> Stmt {
@@ -59,7 +59,7 @@ fn exec(register: u16) -> Stmt {
 }
 
 #[test]
-fn the_rust_back_end_says_what_it_cannot_do() {
+fn the_rust_back_end_reports_unsupported_constructs() {
     let mut program = program();
     program.ingress.push(Stmt::Remove(Part::Header(HeaderId(0))));
     check(&program).unwrap();
@@ -123,7 +123,7 @@ fn any_stmt() -> impl Strategy<Value = Stmt> {
     let leaf = prop_oneof![
         (0u16..18, any_expr()).prop_map(|(meta, value)| assign(meta, value)),
         (0u16..5, 0u16..17, any_expr())
-            .prop_map(|(header, field, value)| Stmt::Assign(Place::Field(HeaderId(header), field), value)),
+            .prop_map(|(header, field, value)| Stmt::Assign(LValue::Field(HeaderId(header), field), value)),
         (0u16..5).prop_map(|table| Stmt::Apply(TableId(table))),
         (0u16..6, 0u16..8, any_expr()).prop_map(|(register, action, index)| Stmt::Exec {
             register: RegisterId(register),
@@ -133,7 +133,7 @@ fn any_stmt() -> impl Strategy<Value = Stmt> {
         }),
         (0u16..3, any_expr()).prop_map(|(counter, index)| Stmt::Count(CounterId(counter), index)),
         any_expr().prop_map(Stmt::Unicast),
-        any_expr().prop_map(|value| Stmt::AssignLane(LanePlace::Lane, value)),
+        any_expr().prop_map(|value| Stmt::AssignLane(LaneLValue::Lane, value)),
         Just(Stmt::Drop),
         Just(Stmt::Remove(Part::Lanes)),
     ];
@@ -171,7 +171,7 @@ fn interpret(program: Program, packets: &[Vec<u8>]) {
 
 /// JSON that was a program before some of its bytes were changed is refused, or runs.
 #[test]
-fn no_json_is_too_hostile() {
+fn mutated_json_is_refused_or_runs() {
     let text = allreduce::program(&Profile { slots: 4, ..Profile::hardware() }).unwrap().to_json();
     let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -220,7 +220,7 @@ fn no_json_is_too_hostile() {
     assert!(matches!(Program::from_json(&long), Err(JsonError::Length { .. })));
 }
 
-/// Every program that has a name survives the way to JSON and back.
+/// Every named program survives a round trip through JSON.
 #[test]
 fn json_keeps_programs() {
     for named in profile::named() {
@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn whatever_is_accepted_is_printed(
+    fn every_accepted_program_is_printed(
         stmts in proptest::collection::vec(any_stmt(), 0..3),
         egress in proptest::collection::vec(any_stmt(), 0..2),
         body in any_expr(),

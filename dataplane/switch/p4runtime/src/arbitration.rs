@@ -165,9 +165,7 @@ impl Arbiter {
 fn role_of(update: &MasterArbitrationUpdate) -> Result<String, Fault> {
     let Some(role) = &update.role else { return Ok(String::new()) };
     if role.config.is_some() {
-        return Err(Fault::invalid(
-            "role.config is not supported: every role covers the whole pipeline",
-        ));
+        return Err(Fault::invalid("role.config is not supported: every role covers the whole pipeline"));
     }
     if role.id != 0 {
         return Err(Fault::invalid("numeric roles are not supported: give the role a name"));
@@ -227,7 +225,10 @@ mod tests {
         arbiter.bid(1, &bid(10)).unwrap();
         arbiter.bid(2, &bid(9)).unwrap();
         assert_eq!(summary(&arbiter.leave(1)), [(2, VACANT, Some(10))]);
-        assert!(arbiter.authorize("", Some(10)).is_err(), "its requests are refused after its stream has ended");
+        assert!(
+            arbiter.authorize("", Some(10)).is_err(),
+            "its requests are refused after its stream has ended"
+        );
         assert_eq!(summary(&arbiter.bid(2, &bid(9)).unwrap()), [(2, VACANT, Some(10))]);
         assert_eq!(summary(&arbiter.bid(2, &bid(10)).unwrap()), [(2, OK, Some(10))]);
         assert!(arbiter.leave(7).is_empty());
@@ -238,7 +239,10 @@ mod tests {
         let mut arbiter = Arbiter::new(1);
         arbiter.bid(1, &bid(10)).unwrap();
         arbiter.bid(2, &bid(5)).unwrap();
-        assert_eq!(summary(&arbiter.bid(1, &bid(4)).unwrap()), [(1, VACANT, Some(10)), (2, VACANT, Some(10))]);
+        assert_eq!(
+            summary(&arbiter.bid(1, &bid(4)).unwrap()),
+            [(1, VACANT, Some(10)), (2, VACANT, Some(10))]
+        );
         let mut none = bid(0);
         none.election_id = None;
         assert_eq!(summary(&arbiter.bid(1, &none).unwrap()), [(1, VACANT, Some(10))]);

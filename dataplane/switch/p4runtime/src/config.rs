@@ -151,19 +151,21 @@ fn difference(ours: &P4Info, theirs: &P4Info) -> Option<String> {
     fn id(preamble: &Option<config::Preamble>) -> u32 {
         preamble.as_ref().map_or(0, |preamble| preamble.id)
     }
-    first_difference("table", ours.tables.iter().map(table), theirs.tables.iter().map(table), |t| id(&t.preamble))
-        .or_else(|| {
-            let (ours, theirs) = (ours.actions.iter().map(action), theirs.actions.iter().map(action));
-            first_difference("action", ours, theirs, |a| id(&a.preamble))
-        })
-        .or_else(|| {
-            let (ours, theirs) = (ours.counters.iter().map(counter), theirs.counters.iter().map(counter));
-            first_difference("counter", ours, theirs, |c| id(&c.preamble))
-        })
-        .or_else(|| {
-            let (ours, theirs) = (ours.registers.iter().map(register), theirs.registers.iter().map(register));
-            first_difference("register", ours, theirs, |r| id(&r.preamble))
-        })
+    first_difference("table", ours.tables.iter().map(table), theirs.tables.iter().map(table), |t| {
+        id(&t.preamble)
+    })
+    .or_else(|| {
+        let (ours, theirs) = (ours.actions.iter().map(action), theirs.actions.iter().map(action));
+        first_difference("action", ours, theirs, |a| id(&a.preamble))
+    })
+    .or_else(|| {
+        let (ours, theirs) = (ours.counters.iter().map(counter), theirs.counters.iter().map(counter));
+        first_difference("counter", ours, theirs, |c| id(&c.preamble))
+    })
+    .or_else(|| {
+        let (ours, theirs) = (ours.registers.iter().map(register), theirs.registers.iter().map(register));
+        first_difference("register", ours, theirs, |r| id(&r.preamble))
+    })
 }
 
 /// The first object that differs between two lists.
@@ -179,7 +181,7 @@ fn first_difference<T: PartialEq>(
         match left.remove(&id) {
             Some(same) if same == object => {}
             Some(_) => return Some(format!("{what} {id:#x} differs")),
-            None => return Some(format!("{what} {id:#x} is not in the program, or stands twice")),
+            None => return Some(format!("{what} {id:#x} is not in the program, or is repeated")),
         }
     }
     left.keys().next().map(|id| format!("{what} {id:#x} of the program is missing"))

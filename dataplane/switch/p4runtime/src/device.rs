@@ -76,7 +76,8 @@ impl Device {
         if !runs {
             return Err(Fault::invalid("the switch runs another program"));
         }
-        self.inner().loaded = Some(LoadedPipeline { config: Arc::new(config), state: EntityStore::default() });
+        self.inner().loaded =
+            Some(LoadedPipeline { config: Arc::new(config), state: EntityStore::default() });
         Ok(())
     }
 

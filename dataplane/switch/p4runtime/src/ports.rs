@@ -126,7 +126,9 @@ fn detach(core: &mut Core, peer: SocketAddr, fixed: &BTreeSet<u16>) -> Result<()
     match port_of(core, peer) {
         None => Ok(()),
         Some(port) if fixed.contains(&port) => {
-            let text = format!("port {port} was assigned to {peer} when the switch was started and cannot be detached");
+            let text = format!(
+                "port {port} was assigned to {peer} when the switch was started and cannot be detached"
+            );
             Err(Fault::new(Code::PermissionDenied, text))
         }
         Some(port) => core.unbind_port(port).map_err(refused),

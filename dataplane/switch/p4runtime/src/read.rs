@@ -46,7 +46,11 @@ fn names_one(kind: &EntityKind) -> bool {
     }
 }
 
-fn direct(config: &PipelineConfig, entry: Option<&v1::TableEntry>, what: &str) -> Result<Vec<v1::Entity>, Fault> {
+fn direct(
+    config: &PipelineConfig,
+    entry: Option<&v1::TableEntry>,
+    what: &str,
+) -> Result<Vec<v1::Entity>, Fault> {
     let table = entry.map_or(0, |entry| entry.table_id);
     if table == 0 {
         return Ok(Vec::new());
@@ -55,7 +59,11 @@ fn direct(config: &PipelineConfig, entry: Option<&v1::TableEntry>, what: &str) -
     Err(Fault::invalid(format!("table {} has no direct {what}", config.schema.name(table))))
 }
 
-fn table_entries(config: &PipelineConfig, state: &EntityStore, pattern: &v1::TableEntry) -> Result<Vec<v1::Entity>, Fault> {
+fn table_entries(
+    config: &PipelineConfig,
+    state: &EntityStore,
+    pattern: &v1::TableEntry,
+) -> Result<Vec<v1::Entity>, Fault> {
     let id = pattern.table_id;
     if id != 0 && config.table(id).is_none() {
         return Err(SchemaError::Table(id).into());
@@ -177,7 +185,10 @@ fn registers(config: &PipelineConfig, pattern: &v1::RegisterEntry) -> Result<Reg
     Ok(vec![(pattern.register_id, cells(config, pattern.register_id, pattern.index)?)])
 }
 
-fn replication(state: &EntityStore, pattern: &v1::PacketReplicationEngineEntry) -> Result<Vec<v1::Entity>, Fault> {
+fn replication(
+    state: &EntityStore,
+    pattern: &v1::PacketReplicationEngineEntry,
+) -> Result<Vec<v1::Entity>, Fault> {
     let message = |(id, group): (&u16, &Group)| {
         let group = v1::MulticastGroupEntry {
             multicast_group_id: u32::from(*id),

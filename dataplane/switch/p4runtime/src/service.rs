@@ -53,8 +53,7 @@ async fn blocking<A: Send + 'static>(
     call: impl FnOnce() -> Result<A, Status> + Send + 'static,
 ) -> Result<Response<A>, Status> {
     let done = tokio::task::spawn_blocking(call).await;
-    done.map_err(|_| Status::internal("the call failed unexpectedly; please report it"))?
-        .map(Response::new)
+    done.map_err(|_| Status::internal("the call failed unexpectedly; please report it"))?.map(Response::new)
 }
 
 impl Service {

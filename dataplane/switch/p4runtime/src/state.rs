@@ -202,7 +202,12 @@ impl EntityStore {
     }
 
     /// Replaces an entry and returns the old one. On an error nothing is changed.
-    fn put(&mut self, core: &mut Core, key: Key, new: Option<StoredEntry>) -> Result<Option<StoredEntry>, Fault> {
+    fn put(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        new: Option<StoredEntry>,
+    ) -> Result<Option<StoredEntry>, Fault> {
         let before = self.entries.get(&key).cloned();
         if let (Some(before), Some(new)) = (&before, &new)
             && (before.action, &before.params) == (new.action, &new.params)

@@ -9,7 +9,7 @@ use netfold_switch::switch::{GROUPS_MAX, REPLICAS_MAX};
 
 use crate::config::PipelineConfig;
 use crate::fault::Fault;
-use crate::state::{Cells, Group, StoredEntry, Key, Op};
+use crate::state::{Cells, Group, Key, Op, StoredEntry};
 
 /// Maximum metadata of an entry or a group, in bytes.
 pub(crate) const METADATA_MAX: usize = 1024;

@@ -162,7 +162,7 @@ pub enum QueueConfigError {
     #[error("p_max must be between 0 and 1")]
     Probability,
     /// A class has no queue.
-    #[error("class {class} uses queue {queue}, but there are only {queues} queues")]
+    #[error("class {class} uses queue {queue}; the number of queues is {queues}")]
     Class {
         /// The header's class.
         class: usize,

@@ -126,7 +126,11 @@ fn trimmed_and_marked_frames_have_correct_outer_headers() {
         frame
     };
     assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), EnqueueOutcome::Marked);
-    assert_eq!(queues.enqueue(0, &frame(0, Flags::DROPPABLE)), EnqueueOutcome::Queued, "its sender does not support ECN");
+    assert_eq!(
+        queues.enqueue(0, &frame(0, Flags::DROPPABLE)),
+        EnqueueOutcome::Queued,
+        "its sender does not support ECN"
+    );
     assert_eq!(queues.enqueue(0, &frame(2, Flags::DROPPABLE)), EnqueueOutcome::Trimmed);
     let left = drain(&mut queues, Duration::ZERO);
     let (parsed, datagram) = Outer::parse(&left[0].1).expect("its checksums are correct");
@@ -425,7 +429,7 @@ fn errors_name_the_parameter_out_of_range() {
     assert_eq!(refused(|c| c.memory_bytes = 10), "memory_bytes is 10; it must be 1436 to 2147483648");
     assert_eq!(refused(|c| c.port.queues.clear()), "queues is 0; it must be 1 to 8");
     assert_eq!(refused(|c| c.port.queues[0].weight = 0), "weight is 0; it must be 1 to 255");
-    assert_eq!(refused(|c| c.port.queue_of[3] = 1), "class 3 goes to queue 1, and there are 1");
+    assert_eq!(refused(|c| c.port.queue_of[3] = 1), "class 3 uses queue 1; the number of queues is 1");
     let slow = |c: &mut QueueConfig| c.port.rate = Some(Rate { bits_per_second: 9, burst_bytes: 100 });
     assert_eq!(refused(slow), "rate.burst_bytes is 100; it must be 1436 to 1073741824");
     let chance = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 1, k_max: 2, p_max: 1.1 });

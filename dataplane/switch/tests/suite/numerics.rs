@@ -97,7 +97,10 @@ impl Rig {
         }
         let last = last.unwrap();
         let again = self.send(0, Kind::Data, op, &contributions[0]);
-        assert!(again.lanes == last.lanes && again.flags == last.flags, "the retransmitted result is identical");
+        assert!(
+            again.lanes == last.lanes && again.flags == last.flags,
+            "the retransmitted result is identical"
+        );
         self.chunk += 8;
         last
     }
@@ -133,18 +136,21 @@ fn rng(seed: u64) -> Xoshiro256PlusPlus {
 fn saturated_sums_stay_saturated_and_are_flagged() {
     let mut rig = Rig::new(Numerics::Saturating, 3, false);
     let mut lanes = [vec![5u32; WORDS], vec![7; WORDS], vec![u32::MAX; WORDS]];
-    let out = rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
+    let out =
+        rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert!(!out.flags.contains(Flags::SATURATED));
     assert_eq!(to_words(&out.lanes), [11; WORDS]);
     // Above the range, then back: the maximum is kept.
     (lanes[0][9], lanes[1][9], lanes[2][9]) = (0x7fff_fff0, 0x100, (-0x1000i32).cast_unsigned());
     // The contribution of a child switch that has reached the minimum.
     (lanes[0][10], lanes[1][10]) = (0x8000_0000, 0x1000);
-    let out = rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
+    let out =
+        rig.aggregate(LaneOp::Sum, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert!(out.flags.contains(Flags::SATURATED));
     let sums = to_words(&out.lanes);
     assert_eq!((sums[8], sums[9], sums[10]), (11, 0x7fff_ffff, 0x8000_0000));
-    let out = rig.aggregate(LaneOp::Min, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
+    let out =
+        rig.aggregate(LaneOp::Min, &lanes.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
     assert_eq!(to_words(&out.lanes)[0], u32::MAX, "-1 is the least");
 }
 
@@ -158,7 +164,10 @@ fn wide_sums_are_rounded_once() {
             let contributions: Vec<Vec<u16>> = (0..world)
                 .map(|_| (0..HALVES).map(|i| if i == 0 { u16::MAX } else { rng.random() }).collect())
                 .collect();
-            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
+            let out = rig.aggregate(
+                LaneOp::Sum,
+                &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>(),
+            );
             for (lane, got) in to_halves(&out.lanes).into_iter().enumerate() {
                 let sum: u32 = contributions.iter().map(|contribution| u32::from(contribution[lane])).sum();
                 assert_eq!(
@@ -167,8 +176,12 @@ fn wide_sums_are_rounded_once() {
                     "{world} workers, lane {lane}"
                 );
             }
-            let out = rig.aggregate(LaneOp::Max, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
-            let most = |lane: usize| contributions.iter().map(|contribution| contribution[lane]).max().unwrap();
+            let out = rig.aggregate(
+                LaneOp::Max,
+                &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>(),
+            );
+            let most =
+                |lane: usize| contributions.iter().map(|contribution| contribution[lane]).max().unwrap();
             assert_eq!(to_halves(&out.lanes), (0..HALVES).map(most).collect::<Vec<_>>());
         }
     }
@@ -183,11 +196,19 @@ fn a_result_from_the_parent_is_not_shifted_again() {
     assert_eq!((up.send, up.kind), (Send::Multicast(2), Kind::Data as u8));
     assert_eq!(to_halves(&up.lanes), [1000; HALVES], "2000, shifted by one");
     let up = rig.send(1, Kind::Data, LaneOp::Sum, &contribution);
-    assert_eq!((up.send, to_halves(&up.lanes)[5]), (Send::Multicast(2), 1000), "the sum is sent to the parent again");
+    assert_eq!(
+        (up.send, to_halves(&up.lanes)[5]),
+        (Send::Multicast(2), 1000),
+        "the sum is sent to the parent again"
+    );
     let result = halves(&[777; HALVES]);
     let down = rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result);
     assert_eq!((down.send, down.lanes), (Send::Multicast(1), result.clone()));
-    assert_eq!(rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result).send, Send::Drop, "a duplicate is dropped");
+    assert_eq!(
+        rig.send(PARENT_PORT, Kind::Result, LaneOp::Sum, &result).send,
+        Send::Drop,
+        "a duplicate is dropped"
+    );
     let again = rig.send(0, Kind::Data, LaneOp::Sum, &contribution);
     assert_eq!((again.send, again.kind), (Send::Unicast(0), Kind::Result as u8));
     assert_eq!(again.lanes, result);
@@ -229,9 +250,15 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
                     .collect()
             };
             let contributions: Vec<Vec<u16>> = (0..world).map(|_| contribution()).collect();
-            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>());
+            let out = rig.aggregate(
+                LaneOp::Sum,
+                &contributions.iter().map(|contribution| halves(contribution)).collect::<Vec<_>>(),
+            );
             for (lane, got) in to_halves(&out.lanes).into_iter().enumerate() {
-                let exact: f64 = contributions.iter().map(|contribution| f16::from_bits(contribution[lane]).to_f64()).sum();
+                let exact: f64 = contributions
+                    .iter()
+                    .map(|contribution| f16::from_bits(contribution[lane]).to_f64())
+                    .sum();
                 assert!(
                     f16::from_bits(got).to_f64() == nearest_half(exact),
                     "{world} workers, lane {lane}: {exact}"
@@ -282,9 +309,13 @@ fn sums_of_floats_stay_within_their_bound() {
                         .collect()
                 })
                 .collect();
-            let out = rig.aggregate(LaneOp::Sum, &contributions.iter().map(|contribution| words(contribution)).collect::<Vec<_>>());
+            let out = rig.aggregate(
+                LaneOp::Sum,
+                &contributions.iter().map(|contribution| words(contribution)).collect::<Vec<_>>(),
+            );
             for (lane, got) in to_words(&out.lanes).into_iter().enumerate() {
-                let values = || contributions.iter().map(|contribution| f64::from(f32::from_bits(contribution[lane])));
+                let values =
+                    || contributions.iter().map(|contribution| f64::from(f32::from_bits(contribution[lane])));
                 let exact: f64 = values().sum();
                 let largest = values().fold(0f64, |largest, value| largest.max(value.abs()));
                 // Two truncations per contribution, each below one unit in the last place of the largest, and a

@@ -1,4 +1,4 @@
-//! From messages to entries: what a server checks before it believes a controller.
+//! Conversion of messages to entries, with validation.
 
 use netfold_p4::entry::{FieldMatch, TableEntry};
 
@@ -15,14 +15,14 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] with the first thing that the specification (1.4.1, section 9.1) forbids.
+    /// [`SchemaError`] for the first violation of the specification (1.4.1, section 9.1).
     pub fn decode(&self, message: &v1::TableEntry) -> Result<TableEntry, SchemaError> {
         let (table, matches) = self.decode_match(message)?;
         let (action, params) = self.decode_action(table, message.action.as_ref())?;
         Ok(TableEntry { table: message.table_id, matches, priority: message.priority, action, params })
     }
 
-    /// The key of a table entry from a message, as an entry without an action (its id is 0): what a DELETE names.
+    /// The key of a table entry from a message, as an entry without an action (its id is 0), for DELETE.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Schema {
                 return Err(SchemaError::Missing { table: table.name.clone(), field: field.name.clone() });
             }
         }
-        if (message.priority > 0) != table.ranked() || message.priority < 0 {
+        if (message.priority > 0) != table.has_priority() || message.priority < 0 {
             return Err(SchemaError::Priority { table: table.name.clone(), priority: message.priority });
         }
         Ok((table, matches))
@@ -89,10 +89,10 @@ impl Schema {
         let mut params = vec![None; described.params.len()];
         for param in &action.params {
             let index = (param.param_id as usize).checked_sub(1).ok_or_else(|| bad(param.param_id))?;
-            let place = params.get_mut(index).filter(|place| place.is_none());
-            let place = place.ok_or_else(|| bad(param.param_id))?;
+            let slot = params.get_mut(index).filter(|slot| slot.is_none());
+            let slot = slot.ok_or_else(|| bad(param.param_id))?;
             let value = bytestring::decode(&param.value, described.params[index]);
-            *place = Some(value.map_err(|source| SchemaError::Range {
+            *slot = Some(value.map_err(|source| SchemaError::Range {
                 name: format!("parameter {} of action {}", param.param_id, described.name),
                 source,
             })?);
@@ -146,13 +146,13 @@ fn decode_field(
         (MatchType::Range | MatchType::Unspecified, _) => {
             return Err(bad("this kind of match is not supported"));
         }
-        _ => return Err(bad("the entry matches it in another way than the table")),
+        _ => return Err(bad("its kind of match differs from that of the table")),
     };
     if mask == 0 {
-        return Err(bad("a field that does not matter is left out"));
+        return Err(bad("a wildcard field must be left out"));
     }
     if value & !mask != 0 {
-        return Err(bad("the value has bits that the mask has not"));
+        return Err(bad("the value has bits outside the mask"));
     }
     Ok((value, mask))
 }

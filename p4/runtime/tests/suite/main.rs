@@ -1,4 +1,4 @@
-//! Messages against P4Runtime's own rules: bytes on the wire, entries to messages and back, hostile entries.
+//! Messages against the rules of P4Runtime: bytes, entries to messages and back, invalid entries.
 
 use netfold_p4::allreduce::{self, Address, Child, Node, id};
 use netfold_p4::entry::{Replica, TableEntry};
@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use prost::Message;
 
 fn info() -> P4Info {
-    p4info(&allreduce::program(&Profile::hardware()).expect("a profile of ours")).expect("a P4Info")
+    p4info(&allreduce::program(&Profile::hardware()).expect("a valid profile")).expect("a P4Info")
 }
 
 fn schema() -> Schema {
-    Schema::new(&info()).expect("a P4Info of ours")
+    Schema::new(&info()).expect("a valid P4Info")
 }
 
 fn node() -> Node {
@@ -47,7 +47,7 @@ fn entries() -> Vec<TableEntry> {
 }
 
 #[test]
-fn p4info_says_what_the_program_has() {
+fn p4info_describes_the_program() {
     let info = info();
     assert_eq!(info.pkg_info.as_ref().unwrap().arch, "v1model");
     let job = &info.tables[0];
@@ -60,7 +60,7 @@ fn p4info_says_what_the_program_has() {
         info.actions.iter().find(|a| a.preamble.as_ref().unwrap().id == action_id(id::ADMIT)).unwrap();
     assert_eq!(admit.params.iter().map(|p| p.bitwidth).collect::<Vec<_>>(), [32, 32, 32, 16, 16]);
     assert!(info.registers.len() > 60 && info.meters.is_empty());
-    // Nothing was lost on the way, whatever order fields are written in.
+    // No field was lost, independent of the order of fields.
     assert_eq!(
         info.encoded_len(),
         netfold_p4::p4info::binary(&allreduce::program(&Profile::hardware()).unwrap()).len()
@@ -72,7 +72,7 @@ fn p4info_says_what_the_program_has() {
 }
 
 #[test]
-fn entries_survive_the_way_over_the_wire() {
+fn entries_survive_a_round_trip() {
     let schema = schema();
     for entry in entries() {
         let bytes = schema.encode(&entry).unwrap().encode_to_vec();
@@ -126,9 +126,9 @@ fn bytes_are_those_of_the_published_field_numbers() {
 
 fn refused(change: impl FnOnce(&mut v1::TableEntry)) -> SchemaError {
     let schema = schema();
-    let mut message = schema.encode(&entries()[0]).expect("an entry of ours");
+    let mut message = schema.encode(&entries()[0]).expect("a valid entry");
     change(&mut message);
-    schema.decode(&message).expect_err("hostile entry")
+    schema.decode(&message).expect_err("an invalid entry")
 }
 
 fn ternary(value: &[u8], mask: &[u8]) -> Option<FieldMatchType> {
@@ -143,7 +143,7 @@ fn action(message: &mut v1::TableEntry) -> &mut v1::Action {
 }
 
 #[test]
-fn hostile_keys_are_refused() {
+fn invalid_keys_are_refused() {
     assert_eq!(refused(|m| m.table_id = 0x0200_0009).code(), Code::NotFound);
     assert_eq!(refused(|m| m.r#match[0].field_id = 99).code(), Code::NotFound);
     assert!(matches!(refused(|m| m.r#match.push(m.r#match[0].clone())), SchemaError::Repeated { .. }));
@@ -175,7 +175,7 @@ fn hostile_keys_are_refused() {
 }
 
 #[test]
-fn hostile_actions_are_refused() {
+fn invalid_actions_are_refused() {
     assert!(matches!(refused(|m| m.action = None), SchemaError::NoAction(_)));
     let rewrite = action_id(id::REWRITE);
     assert!(matches!(refused(|m| action(m).action_id = rewrite), SchemaError::Action { .. }));
@@ -189,7 +189,7 @@ fn hostile_actions_are_refused() {
 }
 
 #[test]
-fn a_p4info_without_sense_is_refused() {
+fn an_invalid_p4info_is_refused() {
     let broken = |change: fn(&mut P4Info)| {
         let mut info = info();
         change(&mut info);
@@ -233,9 +233,9 @@ fn election_ids_have_128_bits() {
 }
 
 proptest! {
-    /// Whatever arrives, decoding ends in a message or an error, and a message in an entry or an error.
+    /// Random bytes decode to a message or an error, and a message to an entry or an error.
     #[test]
-    fn random_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = v1::WriteRequest::decode(bytes.as_slice());
         let _ = v1::StreamMessageRequest::decode(bytes.as_slice());
         if let Ok(info) = P4Info::decode(bytes.as_slice()) {
@@ -247,9 +247,9 @@ proptest! {
         }
     }
 
-    /// What decodes is encoded to something that decodes to the same.
+    /// Encoding a decoded entry and decoding it again returns the same entry.
     #[test]
-    fn what_decodes_is_canonical_afterwards(
+    fn decoded_entries_survive_a_round_trip(
         values in proptest::collection::vec((1u32..=7, any::<u64>(), any::<u64>(), 0usize..3), 0..7),
         priority in 1i32..,
     ) {

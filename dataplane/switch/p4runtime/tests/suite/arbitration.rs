@@ -1,4 +1,4 @@
-//! Who is in charge.
+//! Arbitration between controllers.
 
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::{self, StreamRequest};
@@ -11,7 +11,7 @@ fn a_higher_id_demotes_the_primary_and_only_the_primary_writes() {
     let mut first = device.ready();
     let mut second = Client::connect(device.address());
     assert_eq!(second.bid(1 << 70 | 5), (Code::Ok, Some(1 << 70 | 5)));
-    assert_eq!(first.standing(), (Code::AlreadyExists, Some(1 << 70 | 5)));
+    assert_eq!(first.arbitration(), (Code::AlreadyExists, Some(1 << 70 | 5)));
     assert_eq!(first.write(Vec::new()).unwrap_err().code(), tonic::Code::PermissionDenied);
     second.write(Vec::new()).unwrap();
     second.election_id = Some(9);
@@ -27,7 +27,7 @@ fn mastership_ends_with_the_stream_and_is_not_inherited() {
     let mut backup = Client::connect(device.address());
     assert_eq!(backup.bid(0), (Code::AlreadyExists, Some(1)));
     first.stream = None;
-    assert_eq!(backup.standing(), (Code::NotFound, Some(1)));
+    assert_eq!(backup.arbitration(), (Code::NotFound, Some(1)));
     assert_eq!(first.write(Vec::new()).unwrap_err().code(), tonic::Code::PermissionDenied);
     assert_eq!(backup.write(Vec::new()).unwrap_err().code(), tonic::Code::PermissionDenied);
     assert_eq!(backup.bid(1), (Code::Ok, Some(1)));
@@ -35,14 +35,14 @@ fn mastership_ends_with_the_stream_and_is_not_inherited() {
 }
 
 #[test]
-fn a_taken_id_ends_the_stream() {
+fn an_election_id_in_use_ends_the_stream() {
     let device = Device::start();
     let _first = device.ready();
     let mut second = Client::connect(device.address());
     second.offer(1);
-    let status = second.hear().unwrap_err();
+    let status = second.receive().unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
-    assert_eq!(status.message(), "Election id already exists", "clients know it by this text");
+    assert_eq!(status.message(), "Election id already exists", "clients recognise this text");
 }
 
 #[test]
@@ -58,16 +58,18 @@ fn roles_have_a_primary_each() {
 }
 
 #[test]
-fn another_device_is_not_here() {
+fn requests_for_another_device_are_refused() {
     let device = Device::start();
     let mut client = device.ready();
     let mut request = client.request(Vec::new());
     request.device_id = 2;
     assert_eq!(client.send(request).unwrap_err().code(), tonic::Code::NotFound);
     let mut client = Client::connect(device.address());
-    client
-        .say(StreamRequest::Arbitration(v1::MasterArbitrationUpdate { device_id: 0, ..Default::default() }));
-    assert_eq!(client.hear().unwrap_err().code(), tonic::Code::NotFound);
+    client.send_message(StreamRequest::Arbitration(v1::MasterArbitrationUpdate {
+        device_id: 0,
+        ..Default::default()
+    }));
+    assert_eq!(client.receive().unwrap_err().code(), tonic::Code::NotFound);
 }
 
 #[test]
@@ -81,5 +83,5 @@ fn streams_are_bounded() {
     }
     let mut late = Client::connect(device.address());
     late.offer(99);
-    assert_eq!(late.hear().unwrap_err().code(), tonic::Code::ResourceExhausted);
+    assert_eq!(late.receive().unwrap_err().code(), tonic::Code::ResourceExhausted);
 }

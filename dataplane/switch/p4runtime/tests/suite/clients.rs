@@ -1,5 +1,5 @@
 //! Standard clients as black boxes. `NETFOLD_TEST_P4RUNTIME_SHELL` and `NETFOLD_TEST_FINSY` name Python interpreters that
-//! have p4runtime-shell and finsy (two, since they want different versions of protobuf).
+//! have p4runtime-shell and finsy (two, since they need different versions of protobuf).
 
 use std::fs;
 use std::path::Path;

@@ -100,7 +100,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
         assert_eq!(client.read(vec![EntityKind::TableEntry(key)]).unwrap().len(), 1);
     }
     assert_eq!(client.read(vec![group(0, &[])]).unwrap(), [group(1, &[0, 1])]);
-    // Two workers' packets are folded, and the sum comes back to both.
+    // Two workers' packets are summed, and both receive the sum.
     let lanes = 16 * 4;
     for worker in 0..2 {
         let repr = Repr {
@@ -129,7 +129,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
             assert!(answer[header::LEN..].chunks_exact(4).all(|lane| lane == [0, 0, 0, 41]));
         }
     }
-    // The lanes' registers say the same, and the counters that two packets were taken.
+    // The lanes' registers hold the sum, and the counters show two accepted packets.
     let cell = register_cells(&small()).into_iter().find(|cell| cell.bits == 32 && cell.cell == 5).unwrap();
     let found = client.read(vec![register(cell.id, None, None)]).unwrap();
     assert_eq!(found.len(), cell.size as usize);
@@ -138,7 +138,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
 }
 
 #[test]
-fn inserts_modifies_and_deletes_by_the_rules() {
+fn inserts_modifies_and_deletes_follow_the_specification() {
     let device = Device::start();
     let mut client = device.ready();
     let one = |at| EntityKind::TableEntry(table(&small(), at));
@@ -169,7 +169,7 @@ fn inserts_modifies_and_deletes_by_the_rules() {
 }
 
 #[test]
-fn wrong_bytes_are_refused_and_any_length_that_fits_is_taken() {
+fn invalid_bytestrings_are_refused_and_any_length_that_fits_is_accepted() {
     let device = Device::start();
     let mut client = device.ready();
     let good = table(&small(), 0);
@@ -200,13 +200,13 @@ fn wrong_bytes_are_refused_and_any_length_that_fits_is_taken() {
     assert_eq!(with(&|e| e.r#match[0].field_match_type = Some(lpm.clone())), Code::InvalidArgument);
     let range = FieldMatchType::Range(v1::Range { low: vec![0], high: vec![1] });
     assert_eq!(with(&|e| e.r#match[0].field_match_type = Some(range.clone())), Code::InvalidArgument);
-    // Longer than need be is fine, and read back in the shortest form.
+    // A longer form is accepted and read back in the shortest form.
     assert_eq!(with(&|e| ternary(e).value.insert(0, 0)), Code::Ok);
     assert_eq!(client.read(vec![all()]).unwrap(), [EntityKind::TableEntry(good)]);
 }
 
 #[test]
-fn partial_failures_name_each_update_and_atomicity_is_kept() {
+fn partial_failures_name_each_update_and_atomicity_is_respected() {
     let device = Device::start();
     let mut client = device.ready();
     let cell = register_cells(&small())[0].clone();
@@ -269,7 +269,7 @@ fn registers_are_written_and_read_on_both_engines() {
 }
 
 #[test]
-fn all_of_what_no_program_has_is_nothing_and_one_is_unimplemented() {
+fn entities_that_no_program_has_are_empty_as_a_whole_and_unimplemented_singly() {
     let device = Device::start();
     let mut client = device.ready();
     let clone = |session_id| {
@@ -293,7 +293,7 @@ fn all_of_what_no_program_has_is_nothing_and_one_is_unimplemented() {
     let direct = EntityKind::DirectCounterEntry(v1::DirectCounterEntry { table_entry: entry, data: None });
     assert_eq!(client.one(MODIFY, direct.clone()), Code::InvalidArgument);
     assert_eq!(codes(&client.read(vec![all(), direct]).unwrap_err()), [Code::Ok, Code::InvalidArgument]);
-    // The default entry is there to be read alone.
+    // The default entry can be read, but not written.
     let mut pattern = v1::TableEntry { is_default_action: true, ..Default::default() };
     assert_eq!(client.read(vec![EntityKind::TableEntry(pattern.clone())]).unwrap().len(), 1);
     pattern.table_id = job;
@@ -301,9 +301,9 @@ fn all_of_what_no_program_has_is_nothing_and_one_is_unimplemented() {
     assert_eq!(client.one(INSERT, EntityKind::TableEntry(pattern)), Code::InvalidArgument);
 }
 
-/// Requests with random bytes changed: whatever they ask, the server answers and goes on.
+/// Requests with random bytes changed: the server responds to each and continues.
 #[test]
-fn mutated_requests_are_answered() {
+fn the_server_responds_to_mutated_requests() {
     use prost::Message;
     let device = Device::start();
     let mut client = device.ready();

@@ -10,14 +10,14 @@ use netfold_p4_runtime::v1::{
 };
 use netfold_wire::Kind;
 
-use crate::rig::{Client, Device, PATIENCE, advance, answer, entry, fast, small};
+use crate::rig::{Client, Device, TIMEOUT, advance, answer, entry, fast, small};
 
 fn send(client: &mut Client, payload: Vec<u8>) {
-    client.say(StreamRequest::Packet(PacketOut { payload, metadata: Vec::new() }));
+    client.send_message(StreamRequest::Packet(PacketOut { payload, metadata: Vec::new() }));
 }
 
-fn heard_packet(client: &mut Client) -> Vec<u8> {
-    match client.hear().unwrap() {
+fn receive_packet(client: &mut Client) -> Vec<u8> {
+    match client.receive().unwrap() {
         StreamResponse::Packet(packet) => {
             assert!(packet.metadata.is_empty());
             packet.payload
@@ -26,14 +26,14 @@ fn heard_packet(client: &mut Client) -> Vec<u8> {
     }
 }
 
-fn heard_error(client: &mut Client) -> StreamError {
-    match client.hear().unwrap() {
+fn receive_error(client: &mut Client) -> StreamError {
+    match client.receive().unwrap() {
         StreamResponse::Error(error) => error,
         other => panic!("{other:?}"),
     }
 }
 
-/// Has the pipeline answer the controller's ADVANCE packets.
+/// Lets the pipeline answer the controller's ADVANCE packets.
 fn admit(client: &mut Client, program: &Program) {
     let update = entry(program, &controller_entry(510, Kind::Advance));
     assert_eq!(client.one(UpdateType::Insert, update), Code::Ok);
@@ -49,18 +49,18 @@ fn the_controllers_own_packets_are_answered() {
         admit(&mut client, &program);
         send(&mut client, advance(2, 60, 2));
         assert_eq!(
-            answer(&heard_packet(&mut client)),
+            answer(&receive_packet(&mut client)),
             (60, 2),
             "the first was not admitted: it changed nothing"
         );
         send(&mut client, advance(2, 40, 3));
-        assert_eq!(answer(&heard_packet(&mut client)), (60, 3), "what is stored is newer");
+        assert_eq!(answer(&receive_packet(&mut client)), (60, 3), "the stored chunk is newer");
         let counted = || {
             let counted = device.server.as_ref().unwrap().packets();
             (counted.packets_out, counted.packets_in, counted.packets_in_dropped)
         };
-        // A packet is counted when it is through, which may be after its answer is heard.
-        let deadline = Instant::now() + PATIENCE;
+        // A packet is counted after it was processed, possibly after its reply was received.
+        let deadline = Instant::now() + TIMEOUT;
         while counted() != (3, 2, 0) {
             assert!(Instant::now() < deadline, "{:?}", counted());
             std::thread::sleep(Duration::from_millis(2));
@@ -81,45 +81,45 @@ fn many_packets_keep_their_order_and_are_all_answered() {
             send(&mut client, advance(nonce as u16 % 1024, nonce, nonce));
         }
         if nonce >= window {
-            assert_eq!(answer(&heard_packet(&mut client)), (nonce - window, nonce - window));
+            assert_eq!(answer(&receive_packet(&mut client)), (nonce - window, nonce - window));
         }
     }
     println!("2048 packets out and in: {:?}", started.elapsed());
 }
 
 #[test]
-fn packets_that_cannot_be_sent_are_told() {
+fn packets_that_cannot_be_sent_are_reported() {
     let device = Device::start();
     let mut client = Client::primary(device.address());
     send(&mut client, vec![1]);
-    assert_eq!(heard_error(&mut client).canonical_code, Code::FailedPrecondition as i32, "no pipeline");
+    assert_eq!(receive_error(&mut client).canonical_code, Code::FailedPrecondition as i32, "no pipeline");
     client.push(&small()).unwrap();
     let metadata = vec![PacketMetadata { metadata_id: 1, value: vec![1] }];
-    client.say(StreamRequest::Packet(PacketOut { payload: vec![1, 2], metadata }));
-    let error = heard_error(&mut client);
+    client.send_message(StreamRequest::Packet(PacketOut { payload: vec![1, 2], metadata }));
+    let error = receive_error(&mut client);
     assert_eq!(error.canonical_code, Code::InvalidArgument as i32);
-    assert!(format!("{:?}", error.details).contains("[1, 2]"), "the packet comes back with the error");
+    assert!(format!("{:?}", error.details).contains("[1, 2]"), "the error contains the packet");
     for len in [1437, 20_000_000] {
         send(&mut client, vec![0; len]);
-        let error = heard_error(&mut client);
+        let error = receive_error(&mut client);
         assert_eq!(error.canonical_code, Code::InvalidArgument as i32, "{}", error.message);
     }
-    // What the pipeline drops is nobody's error, however short.
+    // A packet that the pipeline drops is no error, however short.
     for len in [0, 1, 27, 28, 1436] {
         send(&mut client, vec![0; len]);
     }
     let mut backup = Client::connect(device.address());
     backup.offer(0);
-    assert_eq!(backup.standing().0, Code::AlreadyExists);
+    assert_eq!(backup.arbitration().0, Code::AlreadyExists);
     send(&mut backup, vec![1]);
-    assert_eq!(heard_error(&mut backup).canonical_code, Code::PermissionDenied as i32);
+    assert_eq!(receive_error(&mut backup).canonical_code, Code::PermissionDenied as i32);
     admit(&mut client, &small());
     send(&mut client, advance(0, 1, 9));
-    assert_eq!(answer(&heard_packet(&mut client)), (1, 9), "nothing else came before");
+    assert_eq!(answer(&receive_packet(&mut client)), (1, 9), "no other packet came before");
 }
 
 #[test]
-fn packets_go_to_the_primary_of_the_day_and_are_dropped_without_one() {
+fn packets_go_to_the_current_primary_and_are_dropped_without_one() {
     let mut device = Device::start();
     let program = small();
     let mut client = device.ready();
@@ -127,28 +127,28 @@ fn packets_go_to_the_primary_of_the_day_and_are_dropped_without_one() {
     let count = |device: &Device| device.server.as_ref().unwrap().packets();
     let mut higher = Client::connect(device.address());
     assert_eq!(higher.bid(5).0, Code::Ok);
-    assert_eq!(client.standing().0, Code::AlreadyExists);
+    assert_eq!(client.arbitration().0, Code::AlreadyExists);
     send(&mut higher, advance(1, 3, 4));
-    assert_eq!(answer(&heard_packet(&mut higher)), (3, 4));
+    assert_eq!(answer(&receive_packet(&mut higher)), (3, 4));
     drop(higher);
-    assert_eq!(client.standing().0, Code::NotFound, "nobody is in charge");
+    assert_eq!(client.arbitration().0, Code::NotFound, "there is no primary");
     let mut packet = advance(1, 9, 9);
     device.handle.call(move |core| core.packet_out(&mut packet)).unwrap().unwrap();
-    let patience = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while count(&device).packets_in_dropped < 1 {
-        assert!(Instant::now() < patience, "the packet is not counted");
+        assert!(Instant::now() < deadline, "the packet is not counted");
         std::thread::yield_now();
     }
     assert_eq!(device.exchange(0, &advance(1, 9, 9)), None, "port 0 is not admitted");
 }
 
 #[test]
-fn a_flood_is_dropped_and_cuts_nobody_off() {
+fn a_flood_is_dropped_and_does_not_end_the_stream() {
     let device = Device::start();
     let mut client = Client::primary(device.address());
     client.push(&fast()).unwrap();
     admit(&mut client, &fast());
-    // Nobody reads the stream meanwhile. What HTTP's windows hold (2 MiB) and the server's queues waits; the rest is dropped.
+    // The stream is not read meanwhile. HTTP's windows (2 MiB) and the server's queues buffer packets; the rest is dropped.
     let flood = 200_000;
     device
         .handle
@@ -156,17 +156,17 @@ fn a_flood_is_dropped_and_cuts_nobody_off() {
         .unwrap();
     let counted = || device.server.as_ref().unwrap().packets();
     let all = || counted().packets_in + counted().packets_in_dropped == u64::from(flood);
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !all() {
-        assert!(Instant::now() < patience, "{:?}", counted());
+        assert!(Instant::now() < deadline, "{:?}", counted());
         std::thread::yield_now();
     }
     assert!(counted().packets_in_dropped > 0, "{:?}", counted());
-    // There is room for a notice all the same, and behind it the stream goes on.
+    // There is still room for a notification, and the stream continues after it.
     client.offer(2);
-    let packets = (0..counted().packets_in).filter(|_| !heard_packet(&mut client).is_empty()).count();
+    let packets = (0..counted().packets_in).filter(|_| !receive_packet(&mut client).is_empty()).count();
     println!("{packets} of {flood} packets waited");
-    assert_eq!(client.standing(), (Code::Ok, Some(2)));
+    assert_eq!(client.arbitration(), (Code::Ok, Some(2)));
     send(&mut client, advance(0, 2, flood));
-    assert_eq!(answer(&heard_packet(&mut client)), (2, flood));
+    assert_eq!(answer(&receive_packet(&mut client)), (2, flood));
 }

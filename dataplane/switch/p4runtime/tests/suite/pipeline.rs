@@ -1,4 +1,4 @@
-//! Pipelines: pushed, kept, committed, read back.
+//! Pipelines: set, saved, committed, read back.
 
 use netfold_p4::allreduce;
 use netfold_p4::profile::Profile;
@@ -8,7 +8,7 @@ use tonic::Code;
 use crate::rig::{Client, Device, config, fast, small};
 
 #[test]
-fn a_switch_begins_empty_and_says_so() {
+fn a_switch_starts_without_a_pipeline_and_reports_it() {
     let device = Device::start();
     let mut client = Client::primary(device.address());
     assert_eq!(client.get(ResponseType::All), None);
@@ -19,7 +19,7 @@ fn a_switch_begins_empty_and_says_so() {
 }
 
 #[test]
-fn what_was_pushed_is_read_back_in_parts() {
+fn the_pipeline_is_read_back_in_parts() {
     let device = Device::start();
     let mut client = device.ready();
     let whole = config(&small());
@@ -32,7 +32,7 @@ fn what_was_pushed_is_read_back_in_parts() {
     let mut part = whole;
     part.p4info = None;
     assert_eq!(client.get(ResponseType::DeviceConfigAndCookie), Some(part));
-    // A cookie of 0 is not the same as none.
+    // A cookie of 0 differs from no cookie.
     let mut none = config(&small());
     none.cookie = None;
     client.set(PipelineAction::VerifyAndCommit, Some(none)).unwrap();
@@ -40,7 +40,7 @@ fn what_was_pushed_is_read_back_in_parts() {
 }
 
 #[test]
-fn every_action() {
+fn every_action_has_its_effect() {
     let device = Device::start();
     let mut client = Client::primary(device.address());
     let (small, fast) = (config(&small()), config(&fast()));
@@ -68,7 +68,7 @@ fn every_action() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn pipelines_that_do_not_fit_are_refused_and_change_nothing() {
     let device = Device::start();
     let mut client = device.ready();
     let good = config(&small());
@@ -97,7 +97,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut bad = good.clone();
     let twice = bad.p4info.as_ref().unwrap().actions[0].clone();
     bad.p4info.as_mut().unwrap().actions.push(twice);
-    wrong.push((Some(bad), "stands twice"));
+    wrong.push((Some(bad), "is repeated"));
     let frames = allreduce::program(&Profile::hardware()).unwrap();
     wrong.push((Some(config(&frames)), "outer headers"));
     let long = allreduce::program(&Profile::software(2048)).unwrap();

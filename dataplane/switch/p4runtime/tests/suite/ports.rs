@@ -1,4 +1,4 @@
-//! The service `Ports`, and that packets see what it says.
+//! The service `Ports`, and its effect on packets.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -27,26 +27,26 @@ fn list(client: &mut Client) -> Vec<(u32, String, bool)> {
 }
 
 #[test]
-fn a_peer_has_one_port_the_lowest_that_is_free() {
+fn a_peer_gets_one_port_the_lowest_that_is_free() {
     let fixed: SocketAddr = ([127, 0, 0, 9], 7).into();
     let device = Device::udp(&[(2, fixed)]);
     let mut client = Client::connect(device.address());
     assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
     assert_eq!(attach(&mut client, "127.0.0.1:40002"), Ok(3), "2 is taken");
     assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
-    assert_eq!(attach(&mut client, "[::ffff:127.0.0.1]:40001"), Ok(1), "the same address in IPv6's clothes");
+    assert_eq!(attach(&mut client, "[::ffff:127.0.0.1]:40001"), Ok(1), "the same address, IPv4-mapped");
     assert_eq!(attach(&mut client, fixed), Ok(2));
     let all = [(1, "127.0.0.1:40001", false), (2, "127.0.0.9:7", true), (3, "127.0.0.1:40002", false)];
     assert_eq!(list(&mut client), all.map(|(port, peer, fixed)| (port, peer.to_owned(), fixed)));
     assert_eq!(detach(&mut client, "127.0.0.1:40001"), Ok(()));
-    assert_eq!(detach(&mut client, "127.0.0.1:40001"), Ok(()), "once more");
+    assert_eq!(detach(&mut client, "127.0.0.1:40001"), Ok(()), "repeated");
     assert_eq!(detach(&mut client, fixed), Err(tonic::Code::PermissionDenied));
     assert_eq!(attach(&mut client, "127.0.0.1:40003"), Ok(1));
     assert_eq!(list(&mut client).len(), 3);
 }
 
 #[test]
-fn what_is_no_peer_is_refused() {
+fn invalid_peers_are_refused() {
     let device = Device::udp(&[]);
     let mut client = Client::connect(device.address());
     let long = "1".repeat(1 << 20);
@@ -65,18 +65,18 @@ fn what_is_no_peer_is_refused() {
 }
 
 #[test]
-fn numbers_run_out_and_the_controllers_own_is_nobodys() {
+fn port_numbers_are_bounded_and_the_cpu_port_is_reserved() {
     let device = Device::udp(&[]);
     let mut client = Client::connect(device.address());
     let ports: Vec<u32> =
         (1..1023).map(|peer| attach(&mut client, format!("127.0.0.1:{}", 30_000 + peer)).unwrap()).collect();
     assert_eq!(ports, (1..=1023).filter(|port| *port != 510).collect::<Vec<_>>());
     assert_eq!(attach(&mut client, "127.0.0.1:29999"), Err(tonic::Code::ResourceExhausted));
-    assert_eq!(attach(&mut client, "127.0.0.1:30001"), Ok(1), "who has one has it");
+    assert_eq!(attach(&mut client, "127.0.0.1:30001"), Ok(1), "an attached peer keeps its port");
 }
 
 #[test]
-fn a_switch_says_where_it_is_and_which_start_this_is() {
+fn describe_returns_the_address_and_a_boot_id() {
     let device = Device::udp(&[]);
     let said = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
     assert_eq!((said.lane_words_max, said.ports_max, said.cpu_port), (352, 1023, 510));
@@ -89,7 +89,7 @@ fn a_switch_says_where_it_is_and_which_start_this_is() {
 }
 
 #[test]
-fn packets_come_in_where_their_sender_is_attached() {
+fn packets_arrive_at_the_port_of_their_sender() {
     let device = Device::udp(&[]);
     let mut client = device.ready();
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -98,18 +98,18 @@ fn packets_come_in_where_their_sender_is_attached() {
     peer.connect(&data).unwrap();
     let mut buffer = [0; 256];
     let mut exchange = |chunk, tries: u32| {
-        // A busy machine may lose a datagram.
+        // A busy machine may drop a datagram.
         (0..tries).find_map(|_| {
             peer.send(&advance(1, chunk, 5)).unwrap();
             peer.recv(&mut buffer).ok().map(|len| answer(&buffer[..len]))
         })
     };
-    assert_eq!(exchange(7, 1), None, "a stranger");
+    assert_eq!(exchange(7, 1), None, "not attached");
     let port = attach(&mut client, peer.local_addr().unwrap()).unwrap();
     let admit = controller_entry(port as u16, Kind::Advance);
     assert_eq!(client.one(UpdateType::Insert, entry(&small(), &admit)), Code::Ok);
     assert_eq!(exchange(8, 20), Some((8, 5)));
     detach(&mut client, peer.local_addr().unwrap()).unwrap();
     while peer.recv(&mut [0; 256]).is_ok() {}
-    assert_eq!(exchange(9, 1), None, "a stranger again");
+    assert_eq!(exchange(9, 1), None, "detached");
 }

@@ -1,4 +1,4 @@
-//! A switch without a program, its server, and a client that sends whatever a test wants.
+//! A switch without a program, its server, and a client for arbitrary requests.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -28,16 +28,16 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// No test waits longer than this for an answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Bound of every wait: a hang guard.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Words of a packet that the data path takes.
+/// Words of the longest packet of the data path.
 pub(crate) const LANE_WORDS: u32 = 352;
 
 /// Bytes of the longest packet.
 const DATAGRAM: usize = netfold_wire::header::LEN + LANE_WORDS as usize * 4;
 
-/// A switch that runs.
+/// A running switch with its server.
 pub(crate) struct Device {
     pub(crate) server: Option<Server>,
     pub(crate) handle: Handle,
@@ -51,7 +51,7 @@ impl Device {
         Self::over(Box::new(io), workers)
     }
 
-    /// Over a UDP socket of this machine, with these ports from the start.
+    /// Over a UDP socket of this machine, with these ports attached at the start.
     pub(crate) fn udp(ports: &[(u16, SocketAddr)]) -> Self {
         let config = UdpConfig { datagram_len_max: DATAGRAM, ..UdpConfig::default() };
         let mut io = UdpIo::bind(([127, 0, 0, 1], 0).into(), config).unwrap();
@@ -90,7 +90,7 @@ impl Device {
         client
     }
 
-    /// Sends a datagram from a worker and returns what comes back to it.
+    /// Sends a datagram from a worker and returns the reply.
     pub(crate) fn exchange(&mut self, worker: usize, datagram: &[u8]) -> Option<Vec<u8>> {
         let io = &mut self.workers[worker];
         let packet = Transmit { port: PortId(0), offset: 0, len: datagram.len() as u32 };
@@ -114,12 +114,12 @@ impl Drop for Device {
     }
 }
 
-/// 2 workers, 4 slots, 16 words a packet; interpreted.
+/// 2 workers, 4 slots, 16 words per packet; interpreted.
 pub(crate) fn small() -> Program {
     allreduce::program(&by_name("small").unwrap()).unwrap()
 }
 
-/// The program of the generated fast path.
+/// The program of a generated pipeline.
 pub(crate) fn fast() -> Program {
     allreduce::program(&Profile::software(LANE_WORDS)).unwrap()
 }
@@ -176,7 +176,7 @@ pub(crate) fn answer(datagram: &[u8]) -> (u32, u32) {
     (repr.chunk, repr.key)
 }
 
-/// One client, in blocking form. Its connection has a thread of its own, so that a stream that is dropped ends at once.
+/// One client, in blocking form. Its connection has its own thread, so that a dropped stream ends at once.
 pub(crate) struct Client {
     pub(crate) runtime: Runtime,
     channel: Channel,
@@ -188,14 +188,14 @@ pub(crate) struct Client {
 /// An open stream.
 pub(crate) struct Stream {
     requests: mpsc::Sender<v1::StreamMessageRequest>,
-    answers: Answers,
+    answers: Responses,
 }
 
 type Opened = Result<Streaming<v1::StreamMessageResponse>, Status>;
 
-/// Some servers open their side of a stream with their first message only.
+/// The receiving side of a stream. Some servers open it only with their first message.
 #[expect(clippy::large_enum_variant, reason = "there are a few in a test")]
-enum Answers {
+enum Responses {
     Opening(JoinHandle<Opened>),
     Open(Opened),
 }
@@ -205,19 +205,19 @@ impl Client {
         Self::connect_to(format!("http://{address}"))
     }
 
-    /// By an address as tonic takes it, which may be that of a Unix socket.
+    /// Connects to an address in tonic's form, possibly that of a Unix socket.
     pub(crate) fn connect_to(address: String) -> Self {
         Self::try_connect(Endpoint::from_shared(address).unwrap()).unwrap()
     }
 
     pub(crate) fn try_connect(endpoint: Endpoint) -> Result<Self, tonic::transport::Error> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let endpoint = endpoint.http2_max_header_list_size(1 << 20).connect_timeout(PATIENCE);
+        let endpoint = endpoint.http2_max_header_list_size(1 << 20).connect_timeout(TIMEOUT);
         let channel = runtime.block_on(endpoint.connect())?;
         Ok(Self { runtime, channel, election_id: None, role: String::new(), stream: None })
     }
 
-    /// In charge by the id 1.
+    /// A primary with the id 1.
     pub(crate) fn primary(address: SocketAddr) -> Self {
         let mut client = Self::connect(address);
         assert_eq!(client.bid(1), (Code::Ok, Some(1)));
@@ -238,8 +238,8 @@ impl Client {
         let mut grpc = self.grpc()?;
         let path = PathAndQuery::try_from(method).unwrap();
         let call = grpc.unary(Request::new(request), path, ProstCodec::<Q, A>::default());
-        let done = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, call).await });
-        done.expect("an answer in time").map(tonic::Response::into_inner)
+        let done = self.runtime.block_on(async { tokio::time::timeout(TIMEOUT, call).await });
+        done.expect("a response in time").map(tonic::Response::into_inner)
     }
 
     /// A call of the service `Ports`.
@@ -256,36 +256,36 @@ impl Client {
             let call = grpc.streaming(Request::new(ReceiverStream::new(receiver)), path, codec).await;
             call.map(tonic::Response::into_inner)
         };
-        let answers = Answers::Opening(self.runtime.spawn(call));
+        let answers = Responses::Opening(self.runtime.spawn(call));
         self.stream.insert(Stream { requests, answers })
     }
 
-    pub(crate) fn say(&mut self, request: StreamRequest) {
+    pub(crate) fn send_message(&mut self, request: StreamRequest) {
         if self.stream.is_none() {
             self.open();
         }
         let request = v1::StreamMessageRequest { update: Some(request) };
         let stream = self.stream.as_ref().unwrap();
-        // Refused when the stream has ended, which the next answer says.
+        // Fails when the stream has ended, which the next response reports.
         let _ = self.runtime.block_on(stream.requests.send(request));
     }
 
     /// The next message of the stream, or its end.
-    pub(crate) fn hear(&mut self) -> Result<StreamResponse, Status> {
-        self.hear_within(PATIENCE).expect("a message in time")
+    pub(crate) fn receive(&mut self) -> Result<StreamResponse, Status> {
+        self.receive_within(TIMEOUT).expect("a message in time")
     }
 
-    /// As [`Self::hear`]; `None` when nothing comes for so long.
-    pub(crate) fn hear_within(&mut self, wait: Duration) -> Option<Result<StreamResponse, Status>> {
+    /// Like [`Self::receive`]; `None` when nothing arrives in that time.
+    pub(crate) fn receive_within(&mut self, wait: Duration) -> Option<Result<StreamResponse, Status>> {
         let answers = &mut self.stream.as_mut().unwrap().answers;
         let hear = async {
-            if let Answers::Opening(opening) = answers {
-                *answers = Answers::Open(opening.await.unwrap());
+            if let Responses::Opening(opening) = answers {
+                *answers = Responses::Open(opening.await.unwrap());
             }
             match answers {
-                Answers::Open(Ok(open)) => open.message().await,
-                Answers::Open(Err(status)) => Err(status.clone()),
-                Answers::Opening(_) => unreachable!(),
+                Responses::Open(Ok(open)) => open.message().await,
+                Responses::Open(Err(status)) => Err(status.clone()),
+                Responses::Opening(_) => unreachable!(),
             }
         };
         let heard = self.runtime.block_on(async { tokio::time::timeout(wait, hear).await });
@@ -295,9 +295,9 @@ impl Client {
         })
     }
 
-    /// The outcome of arbitration that comes next: code and highest id.
-    pub(crate) fn standing(&mut self) -> (Code, Option<u128>) {
-        match self.hear().unwrap() {
+    /// The next outcome of arbitration: code and highest id.
+    pub(crate) fn arbitration(&mut self) -> (Code, Option<u128>) {
+        match self.receive().unwrap() {
             StreamResponse::Arbitration(update) => {
                 let code = update.status.map_or(0, |status| status.code);
                 (Code::try_from(code).unwrap(), update.election_id.map(u128::from))
@@ -308,7 +308,7 @@ impl Client {
 
     pub(crate) fn bid(&mut self, id: u128) -> (Code, Option<u128>) {
         self.offer(id);
-        self.standing()
+        self.arbitration()
     }
 
     pub(crate) fn offer(&mut self, id: u128) {
@@ -317,7 +317,7 @@ impl Client {
             (!self.role.is_empty()).then(|| v1::Role { name: self.role.clone(), ..v1::Role::default() });
         let update =
             v1::MasterArbitrationUpdate { device_id: 1, role, election_id: Some(id.into()), status: None };
-        self.say(StreamRequest::Arbitration(update));
+        self.send_message(StreamRequest::Arbitration(update));
     }
 
     pub(crate) fn set(
@@ -367,7 +367,7 @@ impl Client {
         self.unary::<_, v1::WriteResponse>("/p4.v1.P4Runtime/Write", request).map(|_| ())
     }
 
-    /// One update; its code, `Ok` when it was done.
+    /// Writes one update; returns its code.
     pub(crate) fn one(&mut self, kind: UpdateType, entity: EntityKind) -> Code {
         match self.write(vec![update(kind, entity)]) {
             Ok(()) => Code::Ok,
@@ -390,12 +390,12 @@ impl Client {
                 }
                 Ok(found)
             };
-            tokio::time::timeout(PATIENCE, read).await.expect("an answer in time")
+            tokio::time::timeout(TIMEOUT, read).await.expect("a response in time")
         })
     }
 }
 
-/// The codes of a call's parts, which its details have.
+/// The codes of a call's parts, from its details.
 pub(crate) fn codes(status: &Status) -> Vec<Code> {
     assert_eq!(status.code(), tonic::Code::Unknown, "{status:?}");
     let details = google::Status::decode(status.details()).unwrap();

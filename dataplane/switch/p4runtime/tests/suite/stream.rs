@@ -1,4 +1,4 @@
-//! What the stream and the transport answer to what has no place here.
+//! Errors for unsupported messages and calls.
 
 use netfold_p4_runtime::google::{Any, Code};
 use netfold_p4_runtime::v1::{self, StreamRequest, StreamResponse};
@@ -6,12 +6,12 @@ use netfold_p4_runtime::v1::{self, StreamRequest, StreamResponse};
 use crate::rig::{Client, Device};
 
 #[test]
-fn what_has_no_place_here_is_answered_with_a_reason() {
+fn unsupported_messages_are_answered_with_an_error() {
     let device = Device::start();
     let mut client = device.ready();
     let mut refused = |request, code: Code| {
-        client.say(request);
-        match client.hear().unwrap() {
+        client.send_message(request);
+        match client.receive().unwrap() {
             StreamResponse::Error(error) => {
                 assert_eq!(error.canonical_code, code as i32);
                 assert!(!error.message.is_empty() && error.details.is_some());
@@ -24,7 +24,7 @@ fn what_has_no_place_here_is_answered_with_a_reason() {
 }
 
 #[test]
-fn other_services_are_unimplemented_and_capabilities_tell_the_version() {
+fn other_services_are_unimplemented_and_capabilities_return_the_version() {
     let device = Device::start();
     let mut client = Client::connect(device.address());
     let answer: Result<v1::CapabilitiesResponse, _> =
@@ -46,6 +46,6 @@ fn messages_and_batches_are_bounded() {
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
     let status = client.write(vec![v1::Update::default(); 4096]).unwrap_err();
     assert_eq!(crate::rig::codes(&status), vec![Code::InvalidArgument; 4096]);
-    // Still there.
+    // The server still responds.
     client.write(Vec::new()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! TLS and client certificates.
 
 use netfold_io::loopback;
 use netfold_p4_runtime::v1;
@@ -9,7 +9,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::rig::{Client, Device};
 
-/// An authority of the test.
+/// A certificate authority for the test.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -37,8 +37,8 @@ impl Authority {
     }
 }
 
-/// Whether a client with these certificates gets an answer.
-fn asks(device: &Device, tls: ClientTlsConfig) -> bool {
+/// Whether a client with these certificates gets a response.
+fn responds(device: &Device, tls: ClientTlsConfig) -> bool {
     let endpoint = Endpoint::from_shared(format!("https://localhost:{}", device.address().port())).unwrap();
     let Ok(mut client) = Client::try_connect(endpoint.tls_config(tls).unwrap()) else { return false };
     let answer: Result<v1::CapabilitiesResponse, _> =
@@ -51,36 +51,36 @@ fn trusting(authority: &Authority) -> ClientTlsConfig {
 }
 
 #[test]
-fn a_client_knows_the_server_by_its_certificate() {
+fn a_client_authenticates_the_server_by_its_certificate() {
     let (authority, other) = (Authority::new(), Authority::new());
     let device = authority.server(None);
-    assert!(asks(&device, trusting(&authority)));
-    assert!(!asks(&device, trusting(&other)), "another root");
-    assert!(!asks(&device, trusting(&authority).domain_name("elsewhere")), "another name");
+    assert!(responds(&device, trusting(&authority)));
+    assert!(!responds(&device, trusting(&other)), "another root");
+    assert!(!responds(&device, trusting(&authority).domain_name("elsewhere")), "another name");
     let plain = Endpoint::from_shared(format!("http://{}", device.address())).unwrap();
     let plain = Client::try_connect(plain);
     let asked = plain.map(|mut client| client.ports(netfold_p4_runtime::ports::ListRequest {}));
-    assert!(!matches!(asked, Ok(Ok(_))), "in the clear");
-    assert!(asks(&device, trusting(&authority)), "it still serves");
+    assert!(!matches!(asked, Ok(Ok(_))), "unencrypted");
+    assert!(responds(&device, trusting(&authority)), "the server still responds");
 }
 
 #[test]
-fn the_server_knows_its_clients_by_theirs() {
+fn the_server_authenticates_its_clients_by_their_certificates() {
     let (authority, clients, other) = (Authority::new(), Authority::new(), Authority::new());
     let device = authority.server(Some(&clients));
     let with = |from: &Authority| {
         let (certificate, key) = from.issue();
         trusting(&authority).identity(Identity::from_pem(certificate, key))
     };
-    assert!(asks(&device, with(&clients)));
-    assert!(!asks(&device, trusting(&authority)), "no certificate");
-    assert!(!asks(&device, with(&other)), "another root");
-    assert!(!asks(&device, with(&authority)), "the server's root is not the clients'");
-    assert!(asks(&device, with(&clients)), "it still serves");
+    assert!(responds(&device, with(&clients)));
+    assert!(!responds(&device, trusting(&authority)), "no certificate");
+    assert!(!responds(&device, with(&other)), "another root");
+    assert!(!responds(&device, with(&authority)), "the server's root is not the clients'");
+    assert!(responds(&device, with(&clients)), "the server still responds");
 }
 
 #[test]
-fn certificates_that_are_none_are_an_error_at_the_start() {
+fn invalid_certificates_are_an_error_at_the_start() {
     let (io, _workers) = loopback::star(1, 64, 1436);
     let switch = Switch::bare(Box::new(EmptyPipeline::new(352)), Box::new(io));
     let handle = switch.handle();

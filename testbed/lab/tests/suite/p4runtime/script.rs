@@ -131,22 +131,22 @@ fn before_a_pipeline(client: &mut Client, responses: &mut Responses) {
 
 fn arbitration(target: &Target<'_>, client: &mut Client, backup: &mut Client, responses: &mut Responses) {
     client.offer(10);
-    step!(responses, "first bid", received(client.hear_within(QUIET)));
+    step!(responses, "first bid", received(client.receive_within(QUIET)));
     backup.offer(5);
-    step!(responses, "lower bid", received(backup.hear_within(QUIET)));
-    step!(responses, "the primary is not notified of a lower bid", received(client.hear_within(QUIET)));
+    step!(responses, "lower bid", received(backup.receive_within(QUIET)));
+    step!(responses, "the primary is not notified of a lower bid", received(client.receive_within(QUIET)));
     let mut third = (target.connect)();
     third.offer(10);
-    step!(responses, "an id that is taken", received(third.hear_within(QUIET)));
+    step!(responses, "an id that is taken", received(third.receive_within(QUIET)));
     let mut third = (target.connect)();
-    third.say(StreamRequest::Arbitration(v1::MasterArbitrationUpdate {
+    third.send_message(StreamRequest::Arbitration(v1::MasterArbitrationUpdate {
         device_id: 7,
         election_id: Some(1.into()),
         ..Default::default()
     }));
-    step!(responses, "a bid for another device", received(third.hear_within(QUIET)));
+    step!(responses, "a bid for another device", received(third.receive_within(QUIET)));
     client.offer(10);
-    step!(responses, "the same bid again", received(client.hear_within(QUIET)));
+    step!(responses, "the same bid again", received(client.receive_within(QUIET)));
     step!(responses, "write without a pipeline", write(client, INSERT, EntityKind::TableEntry(admit(1))));
     step!(responses, "write of a backup", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     let mut request = client.request(Vec::new());
@@ -454,8 +454,8 @@ fn cells(client: &mut Client, responses: &mut Responses) {
 
 fn packets(client: &mut Client, backup: &mut Client, responses: &mut Responses) {
     let send = |client: &mut Client, packet: v1::PacketOut| {
-        client.say(StreamRequest::Packet(packet));
-        received(client.hear_within(QUIET))
+        client.send_message(StreamRequest::Packet(packet));
+        received(client.receive_within(QUIET))
     };
     let out = |chunk| v1::PacketOut { payload: advance(0, chunk, 7), metadata: Vec::new() };
     step!(responses, "a packet that nothing admits", send(client, out(3)));
@@ -469,8 +469,8 @@ fn packets(client: &mut Client, backup: &mut Client, responses: &mut Responses) 
     });
     step!(responses, "an empty packet", send(client, v1::PacketOut::default()));
     step!(responses, "an acknowledgement of no digest", {
-        client.say(StreamRequest::DigestAck(v1::DigestListAck { digest_id: 0x1700_0001, list_id: 1 }));
-        received(client.hear_within(QUIET))
+        client.send_message(StreamRequest::DigestAck(v1::DigestListAck { digest_id: 0x1700_0001, list_id: 1 }));
+        received(client.receive_within(QUIET))
     });
 }
 
@@ -491,9 +491,9 @@ fn again(target: &Target<'_>, client: &mut Client, responses: &mut Responses) {
 
 fn departure(client: Client, backup: &mut Client, responses: &mut Responses) {
     drop(client);
-    step!(responses, "the primary leaves", received(backup.hear_within(QUIET)));
+    step!(responses, "the primary leaves", received(backup.receive_within(QUIET)));
     step!(responses, "the backup writes", write(backup, INSERT, EntityKind::TableEntry(admit(1))));
     backup.offer(11);
-    step!(responses, "a higher bid", received(backup.hear_within(QUIET)));
+    step!(responses, "a higher bid", received(backup.receive_within(QUIET)));
     step!(responses, "its write", write(backup, DELETE, EntityKind::TableEntry(admit(1))));
 }
