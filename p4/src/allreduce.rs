@@ -159,7 +159,7 @@ struct Vars {
     controller: MetaId,
     below: Option<Below>,
     /// In a program for bounded loss.
-    shares: Option<Contributions>,
+    contributions: Option<Contributions>,
     /// Temporary for swapping two addresses.
     swap: MetaId,
 }
@@ -247,7 +247,7 @@ impl<'p> Build<'p> {
                 workers: meta("workers", 16),
                 settled: meta("settled", 32),
             }),
-            shares: profile
+            contributions: profile
                 .bounded_loss
                 .then(|| Contributions { bit: meta("share", 32), tally: meta("tally", 32) }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
@@ -338,8 +338,8 @@ impl<'p> Build<'p> {
         if self.vars.below.is_some() {
             self.program.registers.push(self.settled());
         }
-        if let Some(shares) = self.vars.shares {
-            let registers = self.bounded_registers(shares);
+        if let Some(contributions) = self.vars.contributions {
+            let registers = self.bounded_registers(contributions);
             self.program.registers.extend(registers);
         }
         if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
@@ -378,7 +378,7 @@ impl<'p> Build<'p> {
         };
         let peek = reg_action("peek", vec![], vec![Case::always(Expr::Cell(SEEN))]);
         let mut actions = vec![touch, peek];
-        if self.vars.shares.is_some() {
+        if self.vars.contributions.is_some() {
             let named = || self.get("bitmap");
             let both =
                 Case { when: Some(Expr::Cond(0).both(Expr::Cond(1))), value: Expr::Cell(SEEN) | bit() };
@@ -472,7 +472,7 @@ impl<'p> Build<'p> {
             ));
             let mut params = vec![base, others, world, group];
             // This switch's own bit at its parent: whether its contribution is in the RESULT.
-            params.extend(v.shares.map(|_| bit));
+            params.extend(v.contributions.map(|_| bit));
             actions.push(admit("admit_result", id::ADMIT_RESULT, &params, role(steps::PARENT)));
         }
         actions

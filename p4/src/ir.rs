@@ -1,6 +1,6 @@
 //! The pipeline as data: headers, parser, metadata, tables, actions, registers, control flow, deparser.
 //!
-//! The IR is shaped by the tightest target. State lives in [`Register`]s that a packet touches once, through a
+//! The IR is shaped by the tightest target. State lives in [`Register`]s that a packet accesses once, through a
 //! [`RegAction`] of at most two conditions and one output. Payload is one [`Lanes`] vector that text printers unroll
 //! (`d00`, `d01`, ..., one register a lane) and the Rust back end keeps as an array. Every published object carries
 //! the low 24 bits of its P4Runtime id.

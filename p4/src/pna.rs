@@ -473,7 +473,7 @@ impl Printer<'_> {
                     }
                 }
                 Stmt::AssignLane(..) => {
-                    return Err(refusal("assignment to every lane", "registers alone touch lanes"));
+                    return Err(refusal("assignment to every lane", "only registers access lanes"));
                 }
                 Stmt::If(cond, then, otherwise) => {
                     let cond = self.condition(cond)?;

@@ -92,13 +92,13 @@ pub fn support() -> Vec<Support> {
         (
             "software",
             [
-                (Device, "up to 8 queues a port, by the class of the header"),
+                (Device, "up to 8 queues per port, by the class of the header"),
                 (Device, "deficit round robin among queues of one priority"),
                 (Device, "by bytes, between k_min and k_max; the header's flag `congestion`"),
-                (Device, "before the queue: headers overtake in a queue of their own"),
-                (Device, "by bytes, a queue"),
-                (Device, "a token bucket a port"),
-                (Device, "of all input together"),
+                (Device, "before the queue: headers overtake in the control queue"),
+                (Device, "by bytes per queue"),
+                (Device, "a token bucket per port"),
+                (Device, "of all input at once"),
             ],
         ),
         (
@@ -106,10 +106,10 @@ pub fn support() -> Vec<Support> {
             [
                 (Program, "profile `priorities`, and `--priority-queues` of simple_switch"),
                 (Missing, "its queues are strict"),
-                (Program, "profile `ecn_depth`: a step, by packets as a copy joined the queue"),
+                (Program, "profile `ecn_depth`: a step, by packets when a copy was enqueued"),
                 (Program, "profile `trim_depth`, behind the queue: headers do not overtake"),
-                (Device, "64 packets a queue; `set_queue_depth`, by Thrift alone"),
-                (Device, "packets a second; `set_queue_rate`, by Thrift alone"),
+                (Device, "64 packets per queue; `set_queue_depth`, only through Thrift"),
+                (Device, "packets per second; `set_queue_rate`, only through Thrift"),
                 (Missing, "a full egress queue drops"),
             ],
         ),
@@ -128,16 +128,13 @@ pub fn support() -> Vec<Support> {
         (
             "pna",
             [
-                (
-                    Program,
-                    "profile `priorities`, as `class_of_service`; what it means is the device's matter",
-                ),
+                (Program, "profile `priorities`, as `class_of_service`; its meaning depends on the device"),
                 (Missing, "not in PNA"),
                 (Missing, "there is no queue metadata: `ecn_depth` is not printed"),
                 (Missing, "there is no queue metadata: `trim_depth` is not printed"),
-                (Device, "the network interface's own"),
-                (Device, "the network interface's own"),
-                (Device, "the network interface's own"),
+                (Device, "depends on the network interface"),
+                (Device, "depends on the network interface"),
+                (Device, "depends on the network interface"),
             ],
         ),
     ];

@@ -5,7 +5,7 @@
 //! the whole burst is compiled for AVX-512, for AVX2 and for the base instruction set, from the same source, so
 //! all produce the same bits. Per packet the code neither allocates nor locks.
 //!
-//! Two restrictions of this back end: every part of a packet has one offset, whatever path the parser took; and only
+//! Two restrictions of this back end: every part of a packet has one offset, on every path of the parser; and only
 //! the last part can be removed. Lanes can be added only to a packet that is alone in its burst, as they overwrite the memory
 //! behind it.
 
@@ -279,7 +279,7 @@ impl Generator<'_> {
         self.w.line("let start = received.offset as usize;");
         if self.layout.grows {
             self.w.line("let len = received.len as usize;");
-            self.w.line("// What is alone may grow.");
+            self.w.line("// Only a single packet may grow.");
             self.w.line("let end = if packets.len() == 1 { memory.len() } else { start + len };");
             self.w.open("let verdict = match memory.get_mut(start..end) {");
             self.w.line("Some(data) if len <= data.len() => packet(state, received.port.0, data, len),");

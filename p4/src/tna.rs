@@ -8,7 +8,7 @@
 //! - Tofino 1 outputs one 32-bit word of a pair. A packet that is sent with lanes gets their upper half in its first pass,
 //!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
 //! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
-//! - Egress parses the outer headers alone (Tofino 1 parses at most 160 bytes there) and addresses each copy.
+//! - Egress parses only the outer headers (Tofino 1 parses at most 160 bytes there) and addresses each copy.
 //!
 //! Module `lower` maps control flow to stages.
 

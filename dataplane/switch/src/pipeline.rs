@@ -37,7 +37,7 @@ pub(crate) fn generated(fingerprint: u64) -> Option<Box<dyn Pipeline>> {
     new(|entry| entry.fingerprint == fingerprint)
 }
 
-/// The generated pipeline for datagrams (transports that own the outer headers) with this payload, empty and zeroed.
+/// The generated pipeline for datagrams (transports that handle the outer headers) with this payload, empty and zeroed.
 pub fn datagram_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
     numeric_pipeline(payload_bytes, Numerics::Word)
 }

@@ -17,7 +17,7 @@ use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Pipeline, Send, Verdict};
 use egress::Egress;
 
-/// The port that the control plane's own packets come in on; no I/O backend hands it out.
+/// The port on which the control plane's packets arrive; no I/O backend assigns it.
 pub const CONTROLLER_PORT: u16 = u16::MAX;
 
 /// Ports that peers may be bound to: 1 to this number.
@@ -151,7 +151,7 @@ impl Handle {
         answer.recv().map_err(|_| CallError)
     }
 
-    /// Asks the switch to stop after its current burst. Does nothing when it has.
+    /// Requests the switch to stop after its current burst. No effect if it has stopped.
     pub fn stop(&self) {
         let _ = self.call(|core| core.stopping = true);
     }
@@ -422,12 +422,12 @@ impl Core {
         self.io.unbind_port(PortId(port))
     }
 
-    /// The address of a port's peer, where the backend knows addresses.
+    /// The address of a port's peer, if the backend has addresses.
     pub fn peer(&self, port: u16) -> Option<SocketAddr> {
         self.io.peer(PortId(port))
     }
 
-    /// The data path's own address, where it has one.
+    /// The data path's local address, if it has one.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.io.local_addr()
     }

@@ -203,7 +203,7 @@ pub fn controller_entry(port: u16, kind: Kind) -> TableEntry {
 }
 
 /// The entry by which copies with this replica instance, 1 or more, are addressed; only in programs that see the outer
-/// headers. Every child of every node, and every parent, has an instance of its own at a switch.
+/// headers. Every child of every node, and every parent, has a separate instance at a switch.
 pub fn child_entry(instance: u16, to: Address, from: Address) -> TableEntry {
     let address = |address: Address| [address.mac, address.ip.into(), address.port.into()];
     TableEntry {

@@ -289,7 +289,7 @@ impl Build<'_> {
     }
 
     /// Adds the packet's lanes to the slot's.
-    pub(super) fn fold_lanes(&self, op: LaneOp, wanted: bool) -> Vec<Stmt> {
+    pub(super) fn aggregate_lanes(&self, op: LaneOp, wanted: bool) -> Vec<Stmt> {
         let mut steps = Vec::new();
         if let (LaneOp::Sum, Some(power), Some(f)) = (op, self.power_register(), self.figures) {
             let above = |a: LaneVarId, b: LaneVarId| {

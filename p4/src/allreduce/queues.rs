@@ -57,7 +57,7 @@ mod tests {
     use crate::profile::{Profile, by_name};
 
     /// A contribution of a job's only worker, with lanes.
-    fn share(class: u8, chunk: u32, lane_bytes: u32) -> Vec<u8> {
+    fn contribution(class: u8, chunk: u32, lane_bytes: u32) -> Vec<u8> {
         let repr = Repr {
             kind: Kind::Data,
             flags: Flags::default(),
@@ -105,11 +105,11 @@ mod tests {
             }
             for class in 0..16_u8 {
                 let outcome =
-                    switch.process(3, &share(class, 10 + u32::from(class), profile.payload_bytes()));
+                    switch.process(3, &contribution(class, 10 + u32::from(class), profile.payload_bytes()));
                 assert_eq!(outcome.send, Send::Multicast(1));
                 assert_eq!(outcome.class, class * queues / 16, "class {class} of {queues} queues");
             }
-            let stale = switch.process(3, &share(0, 1, profile.payload_bytes()));
+            let stale = switch.process(3, &contribution(0, 1, profile.payload_bytes()));
             assert_eq!((stale.send, stale.class), (Send::Unicast(3), queues - 1));
         }
     }

@@ -138,8 +138,10 @@ impl Build<'_> {
             Some(_) => probe.either(self.role_is(PARENT)),
             None => probe,
         };
-        let up = match v.shares {
-            Some(shares) => vec![choose(self.kind_is(Kind::Close), self.close(shares), self.data())],
+        let up = match v.contributions {
+            Some(contributions) => {
+                vec![choose(self.kind_is(Kind::Close), self.close(contributions), self.data())]
+            }
             None => self.data(),
         };
         let data = match v.below {
@@ -147,12 +149,12 @@ impl Build<'_> {
             None => up,
         };
         let mut touch = vec![self.exec(CLAIM, "touch", seen), self.exec(VERSION, "touch", stored)];
-        if v.shares.is_some() {
+        if v.contributions.is_some() {
             let shut = vec![self.exec(CLAIM, "shut", seen), self.exec(VERSION, "peek", stored)];
             touch = vec![choose(self.kind_is(Kind::Close), shut, touch)];
         }
         let mut steps = vec![self.set(v.index, self.var(v.index) + slot_set)];
-        steps.extend(v.shares.iter().flat_map(|shares| self.contribution_in(*shares)));
+        steps.extend(v.contributions.iter().flat_map(|contributions| self.contribution_in(*contributions)));
         steps.extend([
             choose(looks, vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)], touch),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
@@ -181,7 +183,9 @@ impl Build<'_> {
         let advanced = self.kind_is(Kind::Advance).both(self.var(v.diff).signed_gt(Expr::Const(0, 32)));
         let mut clear = vec![self.exec(EXPONENT, "clear", Output::None)];
         clear.extend(self.clear_lanes());
-        clear.extend(v.shares.iter().flat_map(|shares| self.store_contribution(*shares, false)));
+        clear.extend(
+            v.contributions.iter().flat_map(|contributions| self.store_contribution(*contributions, false)),
+        );
         if v.below.is_some() {
             // Keeps it near the chunk, in serial order, in slots that no job uses.
             clear.insert(0, self.exec(SETTLED, "mark", Output::None));
@@ -198,9 +202,9 @@ impl Build<'_> {
         let duplicate = || self.var(v.duplicate).ne(zero());
         let complete = || self.var(v.missing).eq(zero());
         let exponent = Output::Place(self.nf("exp_next"));
-        let mut last = self.fold(exponent, true);
+        let mut last = self.aggregate(exponent, true);
         last.extend(self.completed());
-        let waiting = match v.shares {
+        let waiting = match v.contributions {
             Some(_) => self.waiting(),
             None => vec![self.reason(Reason::Duplicate)],
         };
@@ -210,7 +214,7 @@ impl Build<'_> {
             vec![choose(
                 duplicate(),
                 vec![choose(complete(), self.again(), waiting)],
-                vec![choose(complete(), last, self.fold(Output::None, false))],
+                vec![choose(complete(), last, self.aggregate(Output::None, false))],
             )],
         )]
     }
@@ -240,7 +244,7 @@ impl Build<'_> {
         let v = self.vars;
         let exponent = Output::Place(self.nf("exp_next"));
         let mut read = vec![self.exec(EXPONENT, "read", exponent)];
-        read.extend(v.shares.iter().flat_map(|shares| self.read_contribution(*shares)));
+        read.extend(v.contributions.iter().flat_map(|contributions| self.read_contribution(*contributions)));
         read.push(when(Expr::Valid(Part::Lanes), self.read_lanes()));
         read.extend(self.emit());
         read.extend(self.own_flags());
@@ -285,7 +289,7 @@ impl Build<'_> {
         let v = self.vars;
         let mut steps = self.emit();
         steps.extend(self.own_flags());
-        steps.extend(match v.shares {
+        steps.extend(match v.contributions {
             // The registers of contributions have set the bitmap and the count.
             Some(_) => vec![self.put("kind", Expr::Const(Kind::Data as u64, 4))],
             None => vec![
@@ -308,7 +312,7 @@ impl Build<'_> {
             self.exec(EXPONENT, "store", Output::None),
             when(Expr::Valid(Part::Lanes), self.store_lanes(false)),
         ];
-        keep.extend(v.shares.iter().flat_map(|shares| self.contribution_down(*shares)));
+        keep.extend(v.contributions.iter().flat_map(|contributions| self.contribution_down(*contributions)));
         keep.extend(self.finish());
         let fresh = self.var(below.settled).ne(self.get("chunk"));
         let wanted = self.var(v.diff).eq(zero()).both(self.var(v.missing).eq(zero()));
@@ -334,24 +338,24 @@ impl Build<'_> {
     }
 
     /// New chunk: overwrite. Same chunk: aggregate by the packet's operation. Absent lanes count as zero.
-    fn fold(&self, exponent: Output, lanes: bool) -> Vec<Stmt> {
+    fn aggregate(&self, exponent: Output, lanes: bool) -> Vec<Stmt> {
         let first = self.var(self.vars.diff).ne(Expr::Const(0, 32));
         let (last, rest) = self.profile.ops.split_last().expect("the profile has at least one operation");
-        let by_op = rest.iter().rev().fold(self.fold_lanes(*last, lanes), |otherwise, op| {
-            vec![choose(self.op_is(*op), self.fold_lanes(*op, lanes), otherwise)]
+        let by_op = rest.iter().rev().fold(self.aggregate_lanes(*last, lanes), |otherwise, op| {
+            vec![choose(self.op_is(*op), self.aggregate_lanes(*op, lanes), otherwise)]
         });
         let (mut store, mut raise) =
             (vec![self.exec(EXPONENT, "store", exponent)], vec![self.exec(EXPONENT, "raise", exponent)]);
-        let Some(shares) = self.vars.shares else {
+        let Some(contributions) = self.vars.contributions else {
             store.push(choose(Expr::Valid(Part::Lanes), self.store_lanes(lanes), self.clear_lanes()));
             raise.push(when(Expr::Valid(Part::Lanes), by_op));
             return vec![choose(first, store, raise)];
         };
-        let shared = self.var(shares.bit).ne(Expr::Const(0, 32));
-        store.extend(self.store_contribution(shares, lanes));
+        let shared = self.var(contributions.bit).ne(Expr::Const(0, 32));
+        store.extend(self.store_contribution(contributions, lanes));
         let whole = Expr::Valid(Part::Lanes).both(shared.clone());
         store.push(choose(whole, self.store_lanes(lanes), self.clear_lanes()));
-        raise.extend(self.add_contribution(shares, lanes));
+        raise.extend(self.add_contribution(contributions, lanes));
         let unshared = if lanes { self.read_lanes() } else { vec![] };
         raise.push(when(Expr::Valid(Part::Lanes), vec![choose(shared, by_op, unshared)]));
         vec![choose(first, store, raise)]
@@ -364,10 +368,10 @@ impl Build<'_> {
             cleared = cleared.with(Flags::SATURATED);
         }
         let mut tally_flags = vec![];
-        if let Some(shares) = self.vars.shares {
+        if let Some(contributions) = self.vars.contributions {
             // A switch does not trim its own packets: a sum has contributions of ranks that are not droppable.
             cleared = cleared.with(Flags::TRIMMED).with(Flags::DROPPABLE).with(Flags::PARTIAL);
-            tally_flags = self.tally_flags(shares);
+            tally_flags = self.tally_flags(contributions);
         }
         let mut steps = vec![self.put("flags", self.get("flags") & Expr::Const(u64::from(!cleared.0), 8))];
         steps.extend(tally_flags);
@@ -378,7 +382,7 @@ impl Build<'_> {
     fn result(&self) -> Vec<Stmt> {
         let v = self.vars;
         let kind = self.put("kind", Expr::Const(Kind::Result as u64, 4));
-        if v.shares.is_some() {
+        if v.contributions.is_some() {
             // The registers of contributions have set the bitmap and the count.
             return vec![kind];
         }

@@ -200,7 +200,7 @@ impl Printer<'_> {
             }
             Output::Place(place) => self.read(place),
             Output::Lanes => arrays[0].lane.clone().unwrap_or_default(),
-            Output::LaneVar(_) => return Err(refusal("lane variables", "registers put out lanes alone")),
+            Output::LaneVar(_) => return Err(refusal("lane variables", "registers output only lanes")),
         };
         let put = self.cases(&action.output, &target, "0", &names)?;
         lines.extend(put.into_iter().filter(|line| *line != format!("{target} = {target};")));

@@ -206,7 +206,7 @@ fn patterns(cond: &Expr, want: bool) -> Result<Vec<Pattern>, Refusal> {
     })
 }
 
-/// Unsigned order as prefixes: above, a bit that the limit lacks is set and all higher ones are its own.
+/// Unsigned order as prefixes: above, a bit that the limit lacks is set and all higher ones equal the limit's.
 fn greater(key: &Expr, limit: u64, bits: u32, want: bool) -> Vec<Pattern> {
     let differing = (0..bits).filter(|i| (limit >> i & 1 == 0) == want);
     let prefix = |i: u32| {

@@ -559,7 +559,7 @@ impl Printer {
         if trims {
             return Err(refusal(
                 "trimming behind a queue",
-                "egress parses the outer headers alone, and trimmed lanes have already been in the queue",
+                "egress parses only the outer headers, and trimmed lanes have already been in the queue",
             ));
         }
         if bad {

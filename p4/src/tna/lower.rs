@@ -98,7 +98,7 @@ impl PathState {
 pub(super) struct Lowered {
     /// The program with the variables that lowering adds.
     pub(super) program: Program,
-    /// 1 when the packet has no lanes of its own.
+    /// 1 when the packet has no lanes.
     pub(super) bare: MetaId,
     /// The reason that a check set.
     pub(super) check: MetaId,

@@ -21,7 +21,7 @@ pub(super) enum Touch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Store,
-    Fold(BinOp),
+    Aggregate(BinOp),
     Read,
     Clear,
 }
@@ -91,7 +91,7 @@ impl Printer {
                 [Case { when: None, value: Expr::Binary(op, cell, lane) }]
                     if **cell == Expr::Cell(0) && **lane == Expr::Lane =>
                 {
-                    Some(Effect::Fold(*op))
+                    Some(Effect::Aggregate(*op))
                 }
                 _ => None,
             },
@@ -134,7 +134,7 @@ impl Printer {
             ));
         }
         let signed = effects.iter().any(|effect| {
-            matches!(effect, Effect::Fold(BinOp::SignedMin | BinOp::SignedMax | BinOp::SaturatingAdd))
+            matches!(effect, Effect::Aggregate(BinOp::SignedMin | BinOp::SignedMax | BinOp::SaturatingAdd))
         });
         let cell = if signed { "int<32>" } else { "bit<32>" };
         self.w.open(format!("struct {}_pair_t {{", register.name));
@@ -235,10 +235,12 @@ impl Printer {
                 Effect::Store => self.w.line(format!("{cell} = {lane};")),
                 Effect::Clear => self.w.line(format!("{cell} = 0;")),
                 Effect::Read => {}
-                Effect::Fold(BinOp::SignedMin) => self.w.line(format!("{cell} = min({cell}, {lane});")),
-                Effect::Fold(BinOp::SignedMax) => self.w.line(format!("{cell} = max({cell}, {lane});")),
-                Effect::Fold(BinOp::SaturatingAdd) => self.w.line(format!("{cell} = {cell} |+| {lane};")),
-                Effect::Fold(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
+                Effect::Aggregate(BinOp::SignedMin) => self.w.line(format!("{cell} = min({cell}, {lane});")),
+                Effect::Aggregate(BinOp::SignedMax) => self.w.line(format!("{cell} = max({cell}, {lane});")),
+                Effect::Aggregate(BinOp::SaturatingAdd) => {
+                    self.w.line(format!("{cell} = {cell} |+| {lane};"))
+                }
+                Effect::Aggregate(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
             }
         }
         if both {

@@ -91,7 +91,7 @@ impl Printer<'_> {
             }
             Expr::Lane => names.lane.unwrap_or_default().0.into(),
             Expr::LaneVar(var) => self.lane_var(*var, names.lane.unwrap_or_default().1),
-            // Lookups are tables of their own: see the lane steps.
+            // Lookups are separate tables: see the lane steps.
             Expr::Lookup(_, key) => self.text(key, names),
             Expr::Select(cond, then, otherwise) => {
                 let (then, otherwise) = (self.text(then, names), self.text(otherwise, names));

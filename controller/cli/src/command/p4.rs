@@ -262,7 +262,7 @@ fn targets(profile: &Profile) -> Result<Vec<&'static str>, CliError> {
 }
 
 fn list(output: &Output) -> Result<(), CliError> {
-    for profile::Named { name, about, profile } in profile::named() {
+    for profile::NamedProfile { name, about, profile } in profile::named() {
         let targets = targets(&profile)?;
         output.event(&Listed {
             event: "profile",

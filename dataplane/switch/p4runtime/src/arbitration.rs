@@ -75,8 +75,8 @@ impl Arbiter {
         held.clients.insert(client, bid);
         held.highest = held.highest.max(bid);
         let changed = before != (held.primary(), held.highest);
-        let told: Vec<u64> = if changed { held.clients.keys().copied().collect() } else { vec![client] };
-        Ok(told.into_iter().map(|to| self.notice(&role, to)).collect())
+        let notified: Vec<u64> = if changed { held.clients.keys().copied().collect() } else { vec![client] };
+        Ok(notified.into_iter().map(|to| self.notice(&role, to)).collect())
     }
 
     fn check(&self, client: u64, device_id: u64, role: &str, bid: Option<u128>) -> Result<(), Fault> {
@@ -112,8 +112,8 @@ impl Arbiter {
         if !was_primary {
             return Vec::new();
         }
-        let told: Vec<u64> = held.clients.keys().copied().collect();
-        told.into_iter().map(|to| self.notice(&role, to)).collect()
+        let notified: Vec<u64> = held.clients.keys().copied().collect();
+        notified.into_iter().map(|to| self.notice(&role, to)).collect()
     }
 
     /// Checks that a request with this role and id comes from the primary.

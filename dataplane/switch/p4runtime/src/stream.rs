@@ -115,9 +115,9 @@ impl Streams {
                 break;
             }
         }
-        let gone = tokio::task::spawn_blocking(move || self.leave(client));
+        let left = tokio::task::spawn_blocking(move || self.leave(client));
         // The task does not panic; if the runtime is shut down, there is no client left.
-        let _ = gone.await;
+        let _ = left.await;
     }
 
     /// Handles a message other than a packet.

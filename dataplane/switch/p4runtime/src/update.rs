@@ -75,7 +75,7 @@ fn table_entry(config: &PipelineConfig, kind: UpdateType, entry: &v1::TableEntry
         )));
     }
     if entry.time_since_last_hit.is_some() {
-        return Err(Fault::invalid("time_since_last_hit is the switch's to say"));
+        return Err(Fault::invalid("time_since_last_hit can only be set by the switch"));
     }
     if entry.metadata.len() > METADATA_MAX {
         return Err(Fault::invalid(format!("metadata has at most {METADATA_MAX} bytes")));

@@ -48,7 +48,7 @@ impl Marks {
     }
 }
 
-/// What all ports of one configuration share.
+/// The schedule of all ports with one configuration.
 #[derive(Debug)]
 pub(super) struct PortSchedule {
     pub(super) queue_of: [u8; CLASSES],

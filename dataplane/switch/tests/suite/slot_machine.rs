@@ -212,7 +212,7 @@ fn duplicates_change_nothing_and_get_the_stored_result_once_there_is_one() {
             assert_eq!(
                 again,
                 Out { send: Send::Unicast(port), ..result.clone() },
-                "the same bytes, to the sender alone"
+                "the same bytes, only to the sender"
             );
         }
         assert_eq!(rig.slot(0, 0), before);
@@ -504,10 +504,10 @@ fn a_close_completes_a_slot_without_missing_contributions() {
         assert_eq!(rig.count(Reason::Unexpected), 1);
         rig.send(1, data(2, 0, 6), &lanes(30));
         // The reply contains the bitmap of contributions received.
-        let asked = Repr { flags: Flags::DROPPABLE.with(Flags::RESEND), ..data(2, 0, 6) };
-        let heard = rig.send(1, asked, &lanes(30)).unwrap();
-        assert_eq!((heard.send, heard.repr.kind, heard.repr.bitmap), (Send::Unicast(1), Kind::Heard, 0b001));
-        assert!(heard.lanes.is_empty());
+        let duplicate = Repr { flags: Flags::DROPPABLE.with(Flags::RESEND), ..data(2, 0, 6) };
+        let reply = rig.send(1, duplicate, &lanes(30)).unwrap();
+        assert_eq!((reply.send, reply.repr.kind, reply.repr.bitmap), (Send::Unicast(1), Kind::Heard, 0b001));
+        assert!(reply.lanes.is_empty());
         rig.send(2, data(2, 0, 6), &lanes(4));
         let out = rig.send(2, close(6), &[]).unwrap();
         assert_eq!((out.send, out.repr.kind), (Send::Multicast(GROUP), Kind::Result));
@@ -516,8 +516,8 @@ fn a_close_completes_a_slot_without_missing_contributions() {
         // Another CLOSE, and the straggler's contribution, get the same result.
         let before = rig.slot(2, 0);
         for (port, repr, value) in [(1, close(6), 0), (3, data(2, 0, 6), 7)] {
-            let share = lanes(value);
-            let again = rig.send(port, repr, if value == 0 { &[] } else { &share }).unwrap();
+            let contribution = lanes(value);
+            let again = rig.send(port, repr, if value == 0 { &[] } else { &contribution }).unwrap();
             assert_eq!((again.send, &again.lanes, again.repr.count), (Send::Unicast(port), &out.lanes, 2));
         }
         assert_eq!(rig.slot(2, 0), before);

@@ -89,7 +89,7 @@ async def packets(switch):
     arriving = switch.read_packets()
     answers = []
     for payload in [advance, older]:
-        # The queue opens with the first wait; finsy's own PacketOut wants controller headers.
+        # The queue opens with the first wait; finsy's PacketOut requires controller headers.
         waiting = asyncio.ensure_future(anext(arriving))
         await asyncio.sleep(0)
         await switch._p4client.send(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=payload)))

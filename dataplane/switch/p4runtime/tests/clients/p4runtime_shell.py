@@ -20,7 +20,7 @@ def refused(code, call):
     except P4RuntimeWriteException as error:
         (_, found), = error.errors
         assert found.canonical_code == code.value[0], (code, found)
-        assert found.message, "an error says why"
+        assert found.message, "an error has a message"
         return
     raise SystemExit(f"expected {code}")
 
@@ -35,7 +35,7 @@ assert sh.client.api_version().startswith("1."), sh.client.api_version()
 tables = [table.name for table in sh.P4Objects(sh.P4Type.table)]
 assert tables == ["IngressImpl.job"], tables
 
-# Insert, read back, modify, delete; each mistake is told apart.
+# Insert, read back, modify, delete; each error has its code.
 entry = sh.TableEntry("job")(action="deny")
 entry.match["job"] = "3"
 entry.priority = 10
@@ -97,7 +97,7 @@ counter.modify()
 assert [cell.packet_count for cell in counter.read()] == [7]
 assert len(entities(sh.CounterEntry("packets").read())) == 14
 
-# Packets out and in. The shell's own PacketOut wants controller headers; its stream does not.
+# Packets out and in. The shell's PacketOut requires controller headers; its stream does not.
 packet_in = sh.PacketIn()
 
 
@@ -129,7 +129,7 @@ sh.client.stream_out_q.put(message)
 error = sh.client.get_stream_packet("unknown", timeout=20).error
 assert error.canonical_code == grpc.StatusCode.INVALID_ARGUMENT.value[0], error
 
-# A wrong election id: a backup reads, and does not write.
+# A lower election id: a backup reads, but does not write.
 backup = P4RuntimeClient(1, address, (0, 5))
 try:
     backup.write_update(p4runtime_pb2.Update())

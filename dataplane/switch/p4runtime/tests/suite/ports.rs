@@ -78,14 +78,14 @@ fn port_numbers_are_bounded_and_the_cpu_port_is_reserved() {
 #[test]
 fn describe_returns_the_address_and_a_boot_id() {
     let device = Device::udp(&[]);
-    let said = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
-    assert_eq!((said.lane_words_max, said.ports_max, said.cpu_port), (352, 1023, 510));
-    let data: SocketAddr = said.data_address.parse().unwrap();
+    let described = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
+    assert_eq!((described.lane_words_max, described.ports_max, described.cpu_port), (352, 1023, 510));
+    let data: SocketAddr = described.data_address.parse().unwrap();
     assert!(data.ip().is_loopback() && data.port() > 0);
     let again = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
-    assert_eq!(again, said);
+    assert_eq!(again, described);
     let other = Client::connect(Device::udp(&[]).address()).ports(DescribeRequest {}).unwrap();
-    assert_ne!(other.boot_id, said.boot_id);
+    assert_ne!(other.boot_id, described.boot_id);
 }
 
 #[test]

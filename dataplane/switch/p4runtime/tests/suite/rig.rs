@@ -278,7 +278,7 @@ impl Client {
     /// Like [`Self::receive`]; `None` when nothing arrives in that time.
     pub(crate) fn receive_within(&mut self, wait: Duration) -> Option<Result<StreamResponse, Status>> {
         let answers = &mut self.stream.as_mut().unwrap().answers;
-        let hear = async {
+        let next = async {
             if let Responses::Opening(opening) = answers {
                 *answers = Responses::Open(opening.await.unwrap());
             }
@@ -288,8 +288,8 @@ impl Client {
                 Responses::Opening(_) => unreachable!(),
             }
         };
-        let heard = self.runtime.block_on(async { tokio::time::timeout(wait, hear).await });
-        heard.ok().map(|message| match message? {
+        let received = self.runtime.block_on(async { tokio::time::timeout(wait, next).await });
+        received.ok().map(|message| match message? {
             Some(message) => Ok(message.update.unwrap()),
             None => Err(Status::ok("the end")),
         })

@@ -59,8 +59,8 @@ fn a_client_authenticates_the_server_by_its_certificate() {
     assert!(!responds(&device, trusting(&authority).domain_name("elsewhere")), "another name");
     let plain = Endpoint::from_shared(format!("http://{}", device.address())).unwrap();
     let plain = Client::try_connect(plain);
-    let asked = plain.map(|mut client| client.ports(netfold_p4_runtime::ports::ListRequest {}));
-    assert!(!matches!(asked, Ok(Ok(_))), "unencrypted");
+    let response = plain.map(|mut client| client.ports(netfold_p4_runtime::ports::ListRequest {}));
+    assert!(!matches!(response, Ok(Ok(_))), "unencrypted");
     assert!(responds(&device, trusting(&authority)), "the server still responds");
 }
 
