@@ -469,7 +469,8 @@ fn packets(client: &mut Client, backup: &mut Client, responses: &mut Responses) 
     });
     step!(responses, "an empty packet", send(client, v1::PacketOut::default()));
     step!(responses, "an acknowledgement of no digest", {
-        client.send_message(StreamRequest::DigestAck(v1::DigestListAck { digest_id: 0x1700_0001, list_id: 1 }));
+        client
+            .send_message(StreamRequest::DigestAck(v1::DigestListAck { digest_id: 0x1700_0001, list_id: 1 }));
         received(client.receive_within(QUIET))
     });
 }
