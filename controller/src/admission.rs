@@ -37,7 +37,7 @@ use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_control::{Congestion, Event, Refusal, Request};
+use netfold_control::{CongestionAlgorithm, Refusal, SessionEvent, SessionRequest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub struct Config {
     /// How long a switch may be out of reach before its jobs lose their place.
     pub switch_patience: Duration,
     /// By what workers decide how much to have in flight.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Which classes of packets jobs have.
     pub banding: Banding,
     /// How jobs share slots that there are too few of.
@@ -117,7 +117,7 @@ impl Config {
             away: Duration::ZERO,
             resume: Duration::ZERO,
             switch_patience: Duration::ZERO,
-            congestion: Congestion::Dctcp,
+            congestion: CongestionAlgorithm::Dctcp,
             banding: Banding::default(),
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
@@ -155,7 +155,7 @@ pub enum Output {
         /// The session.
         session: SessionId,
         /// The event.
-        event: Event,
+        event: SessionEvent,
     },
     /// Close a session after all that was sent to it. The coordinator has forgotten it.
     Close {
@@ -351,7 +351,7 @@ impl Coordinator {
     }
 
     /// A session sent a request. Requests of sessions that were closed meanwhile are ignored.
-    pub fn request(&mut self, now: Duration, id: SessionId, request: Request) {
+    pub fn request(&mut self, now: Duration, id: SessionId, request: SessionRequest) {
         self.tick(now);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.heard = now;
@@ -371,27 +371,29 @@ impl Coordinator {
             );
         }
         match (request, session.stage) {
-            (Request::Join(_) | Request::Resume(_), Stage::Forming { .. } | Stage::Active { .. }) => self
-                .refuse(
-                    id,
-                    Refused::protocol(
-                        "this session has joined a job already: open another session for another job",
-                    ),
+            (
+                SessionRequest::Join(_) | SessionRequest::Resume(_),
+                Stage::Forming { .. } | Stage::Active { .. },
+            ) => self.refuse(
+                id,
+                Refused::protocol(
+                    "this session has joined a job already: open another session for another job",
                 ),
-            (Request::Join(join), Stage::Greeting) => self.join(now, id, join),
-            (Request::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
-            (Request::Band {}, Stage::Active { job, .. }) => self.tell_band(id, job),
-            (Request::Band {}, _) => {
+            ),
+            (SessionRequest::Join(join), Stage::Greeting) => self.join(now, id, join),
+            (SessionRequest::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
+            (SessionRequest::Band {}, Stage::Active { job, .. }) => self.tell_band(id, job),
+            (SessionRequest::Band {}, _) => {
                 self.refuse(
                     id,
                     Refused::protocol("classes of packets are told to workers of a job that runs"),
                 );
             }
-            (Request::Alive {}, Stage::Greeting) => {
+            (SessionRequest::Alive {}, Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }
-            (Request::Alive {}, _) => {}
-            (Request::Leave {}, stage) => self.leave(id, stage),
+            (SessionRequest::Alive {}, _) => {}
+            (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }
     }
 
@@ -489,7 +491,7 @@ impl Coordinator {
         &self.fleet
     }
 
-    fn send(&mut self, session: SessionId, event: Event) {
+    fn send(&mut self, session: SessionId, event: SessionEvent) {
         self.outputs.push_back(Output::Send { session, event });
     }
 
@@ -523,7 +525,7 @@ impl Coordinator {
         }
         for (&session, state) in &self.sessions {
             if state.stage != Stage::Greeting {
-                self.outputs.push_back(Output::Send { session, event: Event::Alive {} });
+                self.outputs.push_back(Output::Send { session, event: SessionEvent::Alive {} });
             }
         }
     }
@@ -544,7 +546,7 @@ impl Coordinator {
             Stage::Active { rank, .. } => {
                 if self.config.grace.is_zero() {
                     let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
-                    self.send(id, Event::PeerLost { rank, message });
+                    self.send(id, SessionEvent::PeerLost { rank, message });
                 }
                 self.end_session(id, Loss::Silent);
             }

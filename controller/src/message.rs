@@ -1,6 +1,6 @@
 //! Lines of the control port: bytes to requests, events to bytes.
 
-use netfold_control::{Event, LINE_LEN_MAX, Refusal, Request};
+use netfold_control::{LINE_LEN_MAX, Refusal, SessionEvent, SessionRequest};
 use serde_json::Value;
 
 /// First byte of what a TLS client says; no line of JSON begins with it.
@@ -39,7 +39,7 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Event {
+impl From<Refused> for SessionEvent {
     fn from(refused: Refused) -> Self {
         Self::Refused { reason: refused.reason, message: refused.message }
     }
@@ -50,7 +50,7 @@ impl From<Refused> for Event {
 /// # Errors
 /// [`Refused`] with [`Refusal::Protocol`] when the line is no request, or [`Refusal::Version`] when it is a join of
 /// another protocol version, whatever else that version puts in it.
-pub fn decode(line: &[u8]) -> Result<Request, Refused> {
+pub fn decode(line: &[u8]) -> Result<SessionRequest, Refused> {
     let error = match serde_json::from_slice(line) {
         Ok(request) => return Ok(request),
         Err(error) => error,
@@ -69,7 +69,7 @@ pub fn decode(line: &[u8]) -> Result<Request, Refused> {
 }
 
 /// Writes one event as a line, newline included.
-pub fn encode(event: &Event) -> Vec<u8> {
+pub fn encode(event: &SessionEvent) -> Vec<u8> {
     let mut line = serde_json::to_vec(event).expect("events hold nothing that JSON cannot say");
     line.push(b'\n');
     debug_assert!(line.len() <= LINE_LEN_MAX, "messages are single sentences");
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(reason(r#"{"type":"join","version":-1}"#), Refusal::Protocol);
         assert_eq!(reason("GET / HTTP/1.1\r"), Refusal::Protocol);
         assert_eq!(reason(""), Refusal::Protocol);
-        assert_eq!(decode(br#"{"type":"alive"}"#), Ok(Request::Alive {}));
+        assert_eq!(decode(br#"{"type":"alive"}"#), Ok(SessionRequest::Alive {}));
     }
 
     #[test]

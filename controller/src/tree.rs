@@ -340,7 +340,7 @@ impl Plan {
             lane_words: self.lane_words,
             udp_port,
             bitmap,
-            share: own.map_or(0, |child| 1 << child.rank),
+            own_bit: own.map_or(0, |child| 1 << child.rank),
             shift: self.shift,
             switch: None,
             grace_ms: 0,

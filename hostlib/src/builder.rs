@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_control::{Admission, Credentials, Mode, TREES_MAX};
-use netfold_io::{Choice, Cores, IoError, Opening, PacketIo, cores};
+use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
 use netfold_proto::Tolerance;
 use netfold_wire::CLASSES_MAX;
 
@@ -213,7 +213,7 @@ impl Builder {
     /// What carries packets to switches: UDP sockets unless told otherwise. On others, an interface belongs to this rank for as long as it
     /// has a place (XDP: a queue of it), and with several [trees](Self::trees) each is opened in turn.
     #[must_use]
-    pub fn io(mut self, choice: Choice) -> Self {
+    pub fn io(mut self, choice: IoSpec) -> Self {
         self.config.opener = Opener::of(choice);
         self
     }
@@ -223,7 +223,7 @@ impl Builder {
     #[must_use]
     pub fn io_by(
         mut self,
-        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
+        open: impl Fn(&OpenOptions) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
     ) -> Self {
         self.config.opener = Opener::new(open);
         self

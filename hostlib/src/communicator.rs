@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use netfold_collectives::ReduceOp;
 use netfold_control::Mode;
-use netfold_proto::{DType, SpecError};
+use netfold_proto::{DType, OpSpecError};
 
 use crate::buffer::{self, OpBuffer};
 use crate::call::{Call, Collective};
@@ -410,7 +410,7 @@ impl Communicator {
         }
         let longest = call.input_len(self.context.world).max(call.output_len(self.context.world));
         if longest.checked_mul(call.dtype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-            return Err(SpecError::Elements(longest as u64).into());
+            return Err(OpSpecError::Elements(longest as u64).into());
         }
         if call.dtype == DType::None && call.collective != Collective::Barrier {
             return Err(Error::ElementType);

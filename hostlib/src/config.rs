@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_control::{Credentials, Mode};
-use netfold_io::{Choice, Cores, IoError, Opening, PacketIo};
-use netfold_proto::{ConfigError, Tolerance};
+use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo};
+use netfold_proto::{Tolerance, WorkerConfigError};
 
 use crate::coding::Coding;
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub(crate) const SLOTS_DEFAULT: u32 = 256;
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A function that opens packet I/O.
-type Open = dyn Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
+type Open = dyn Fn(&OpenOptions) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
 
 /// Opens a worker's packet I/O. Called for every attachment to a switch, also when a rank rejoins.
 #[derive(Clone)]
@@ -29,16 +29,16 @@ pub(crate) struct Opener(Arc<Open>);
 
 impl Opener {
     pub(crate) fn new(
-        open: impl Fn(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
+        open: impl Fn(&OpenOptions) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(open))
     }
 
-    pub(crate) fn of(choice: Choice) -> Self {
+    pub(crate) fn of(choice: IoSpec) -> Self {
         Self::new(move |opening| netfold_io::open(&choice, opening))
     }
 
-    pub(crate) fn open(&self, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+    pub(crate) fn open(&self, opening: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
         (self.0)(opening)
     }
 }
@@ -100,7 +100,7 @@ impl Default for JobConfig {
             controller_ca: None,
             credentials: None,
             bind: Vec::new(),
-            opener: Opener::of(Choice::Udp),
+            opener: Opener::of(IoSpec::Udp),
             trees: 1,
             cores: Cores::default(),
             rejoin: None,
@@ -156,7 +156,7 @@ impl JobConfig {
 
     pub(crate) fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {
         if world == 0 || world > netfold_wire::WORLD_MAX {
-            return Err(ConfigError::World(world).into());
+            return Err(WorkerConfigError::World(world).into());
         }
         if let Coding::Blocks(lanes, _) = Coding::of(self.mode)
             && world > lanes.world_max()
@@ -164,10 +164,10 @@ impl JobConfig {
             return Err(Error::Precision { mode: self.mode, world, max: lanes.world_max() });
         }
         if rank >= world {
-            return Err(ConfigError::Rank { rank, world }.into());
+            return Err(WorkerConfigError::Rank { rank, world }.into());
         }
         if !self.slots.is_power_of_two() || self.all_slots() > netfold_proto::SLOTS_MAX {
-            return Err(ConfigError::Slots(self.slots).into());
+            return Err(WorkerConfigError::Slots(self.slots).into());
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use netfold_collectives::mesh::{ExchangeError, MeshError};
 use netfold_collectives::shared::SharedError;
 use netfold_control::{Mode, Refusal};
 use netfold_io::{CoreError, IoError};
-use netfold_proto::{AbortReason, ConfigError, DType, SpecError};
+use netfold_proto::{AbortReason, DType, OpSpecError, WorkerConfigError};
 
 use crate::ReduceOp;
 use crate::tls_fault::TlsFault;
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// World size, rank, slots or a timer out of range, or an admission that no worker can run by.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] WorkerConfigError),
     /// Not so many classes.
     #[error("{classes} classes of operations: expected a power of two, at most 16")]
     Classes {
@@ -266,7 +266,7 @@ pub enum Error {
     ElementType,
     /// The tensor is longer than one operation can be.
     #[error(transparent)]
-    Length(#[from] SpecError),
+    Length(#[from] OpSpecError),
     /// The outcome of an asynchronous operation was taken before.
     #[error("the outcome of this operation was taken before; call wait or try_wait once")]
     Taken,
@@ -469,7 +469,7 @@ impl From<AbortReason> for Error {
 impl From<IoError> for Error {
     fn from(error: IoError) -> Self {
         match error {
-            IoError::PeerGone => Self::switch_lost("its end of the transport was closed"),
+            IoError::PeerClosed => Self::switch_lost("its end of the transport was closed"),
             other => Self::Io(Arc::new(other)),
         }
     }

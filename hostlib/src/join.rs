@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Admission, Band, Congestion, Join, Refusal};
-use netfold_io::{IoError, Opening, PacketIo, PortId};
+use netfold_control::{Admission, Band, CongestionAlgorithm, Join, Refusal};
+use netfold_io::{IoError, OpenOptions, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
 use netfold_wire::header;
 
@@ -137,7 +137,7 @@ impl Joiner {
             None => SocketAddr::new(session.local().ip(), 0),
         };
         // Any free port: it is known before the peer is.
-        let io = self.config.opener.open(&Opening::at(from))?;
+        let io = self.config.opener.open(&OpenOptions::at(from))?;
         let own = io.local_addr().unwrap_or(from);
         // Packet I/O at an address of its own is not where the session comes from.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
@@ -160,7 +160,7 @@ impl Admitted {
         let Self { session, mut io, admission } = self;
         let switch = SocketAddr::new(admission.switch.unwrap_or(session.peer().ip()), admission.udp_port);
         // Best effort: without it queues drop where they could mark.
-        let _ = io.set_ecn_capable(admission.congestion != Congestion::Fixed);
+        let _ = io.set_ecn_capable(admission.congestion != CongestionAlgorithm::Fixed);
         if let Some(band) = &admission.band {
             apply_dscp(&mut *io, band);
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use netfold_collectives::ReduceOp;
 use netfold_control::{Mode, Numerics};
-use netfold_proto::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, SpecError, Tolerance};
+use netfold_proto::{
+    DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, OpSpecError, Tolerance,
+};
 use netfold_wire::LaneOp;
 
 use crate::buffer::OpBuffer;
@@ -116,11 +118,11 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
         elements: elements as u64,
     };
     if descriptor.elements > ELEMENTS_MAX {
-        return Err(SpecError::Elements(descriptor.elements).into());
+        return Err(OpSpecError::Elements(descriptor.elements).into());
     }
     let data_chunks = chunks(&descriptor, coding, lane_bytes);
     if data_chunks > u64::from(DATA_CHUNKS_MAX) {
-        return Err(SpecError::Chunks(data_chunks.min(u64::from(u32::MAX)) as u32).into());
+        return Err(OpSpecError::Chunks(data_chunks.min(u64::from(u32::MAX)) as u32).into());
     }
     let spec = OpSpec {
         descriptor,

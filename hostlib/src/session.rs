@@ -18,7 +18,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Admission, Event, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Request, Resume};
+use netfold_control::{
+    Admission, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Resume, SessionEvent, SessionRequest,
+};
 
 use crate::error::Error;
 use crate::report::ControlCounters;
@@ -129,7 +131,7 @@ impl Session {
     ) -> Result<Admission, Error> {
         let (version, rank) = (join.version, join.rank);
         // When it fails, what the port said before it closed explains it.
-        let _ = self.control.send(&Request::Join(join));
+        let _ = self.control.send(&SessionRequest::Join(join));
         let start = Instant::now();
         loop {
             let waited = start.elapsed();
@@ -137,7 +139,7 @@ impl Session {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
             match self.reader.next((timeout - waited).min(HEARTBEAT))? {
-                Received::Event(Event::Admitted(admission)) => {
+                Received::SessionEvent(SessionEvent::Admitted(admission)) => {
                     let Admission { job, epoch, key, .. } = admission;
                     self.membership = Some(Membership {
                         resume: Resume { version, job, epoch, key, rank },
@@ -146,9 +148,11 @@ impl Session {
                     });
                     return Ok(admission);
                 }
-                Received::Event(Event::Alive {} | Event::Resumed {} | Event::PeerLeft { .. })
+                Received::SessionEvent(
+                    SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::PeerLeft { .. },
+                )
                 | Received::Timeout => {}
-                Received::Event(event) => {
+                Received::SessionEvent(event) => {
                     // Not reached: the events that say nothing are above.
                     return Err(failure_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
                 }
@@ -201,7 +205,7 @@ impl Session {
         let mut heartbeat_at = Instant::now();
         // Also after a resumption: what has changed meanwhile is not told by itself.
         let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
-        let mut broken = banded && self.control.send(&Request::Band {}).is_err();
+        let mut broken = banded && self.control.send(&SessionRequest::Band {}).is_err();
         loop {
             match self.control.end_mode() {
                 None => {}
@@ -211,14 +215,14 @@ impl Session {
             if !broken && heartbeat_at.elapsed() >= HEARTBEAT {
                 heartbeat_at = Instant::now();
                 // What the port said last is still read: it may explain the break.
-                broken = self.control.send(&Request::Alive {}).is_err();
+                broken = self.control.send(&SessionRequest::Alive {}).is_err();
             }
             match self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed())) {
-                Ok(Received::Event(event)) => {
+                Ok(Received::SessionEvent(event)) => {
                     heard = Instant::now();
                     match event {
-                        Event::PeerLeft { rank } => events.note_leave(rank),
-                        Event::Band(band) => events.note_band(band),
+                        SessionEvent::PeerLeft { rank } => events.note_leave(rank),
+                        SessionEvent::Band(band) => events.note_band(band),
                         event => {
                             if let Some(failure) = failure_of(event) {
                                 return ConnectionEnd::Lost(failure);
@@ -255,7 +259,7 @@ impl Session {
             && self.control.leave_sent()
         {
             match self.reader.next(left) {
-                Ok(Received::Event(_)) => {}
+                Ok(Received::SessionEvent(_)) => {}
                 Ok(Received::Closed) | Err(_) => return ConnectionEnd::Done,
                 Ok(Received::Timeout | Received::Broken) => break,
             }
@@ -321,25 +325,28 @@ impl Session {
         let connected = connect(&self.addresses, self.security.as_ref(), timeout);
         let Ok((stream, ..)) = connected else { return ResumeAttempt::Failed };
         let mut reader = EventReader::new(stream.clone());
-        if control::write(&stream, &Request::Resume(resume.clone())).is_err() {
+        if control::write(&stream, &SessionRequest::Resume(resume.clone())).is_err() {
             return ResumeAttempt::Failed;
         }
         while let Some(left) = timeout.checked_sub(start.elapsed()) {
             match reader.next(left) {
-                Ok(Received::Event(Event::Resumed {})) => return ResumeAttempt::Resumed(stream, reader),
-                Ok(Received::Event(Event::PeerLeft { rank })) => events.note_leave(rank),
+                Ok(Received::SessionEvent(SessionEvent::Resumed {})) => {
+                    return ResumeAttempt::Resumed(stream, reader);
+                }
+                Ok(Received::SessionEvent(SessionEvent::PeerLeft { rank })) => events.note_leave(rank),
                 // A controller that has just come up.
-                Ok(Received::Event(Event::Refused {
-                    reason: Refusal::Unavailable | Refusal::Busy, ..
+                Ok(Received::SessionEvent(SessionEvent::Refused {
+                    reason: Refusal::Unavailable | Refusal::Busy,
+                    ..
                 })) => {
                     return ResumeAttempt::Failed;
                 }
-                Ok(Received::Event(Event::Refused { message, .. })) => {
+                Ok(Received::SessionEvent(SessionEvent::Refused { message, .. })) => {
                     return ResumeAttempt::Lost(Error::switch_lost(format!(
                         "its controller did not let this rank go on: {message}"
                     )));
                 }
-                Ok(Received::Event(event)) => {
+                Ok(Received::SessionEvent(event)) => {
                     if let Some(failure) = failure_of(event) {
                         return ResumeAttempt::Lost(failure);
                     }
@@ -371,15 +378,15 @@ fn connect(
 }
 
 /// The end of the job, if the event is one.
-fn failure_of(event: Event) -> Option<Error> {
+fn failure_of(event: SessionEvent) -> Option<Error> {
     match event {
-        Event::Alive {}
-        | Event::Admitted(_)
-        | Event::Resumed {}
-        | Event::PeerLeft { .. }
-        | Event::Band(_) => None,
-        Event::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
-        Event::Refused { reason, message } => Some(Error::Refused { reason, message }),
-        Event::SwitchLost { message } => Some(Error::switch_lost(message)),
+        SessionEvent::Alive {}
+        | SessionEvent::Admitted(_)
+        | SessionEvent::Resumed {}
+        | SessionEvent::PeerLeft { .. }
+        | SessionEvent::Band(_) => None,
+        SessionEvent::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
+        SessionEvent::Refused { reason, message } => Some(Error::Refused { reason, message }),
+        SessionEvent::SwitchLost { message } => Some(Error::switch_lost(message)),
     }
 }

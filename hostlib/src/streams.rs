@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use netfold_control::Band;
 use netfold_proto::{
-    Instant, OpId, OpSpec, SlotShare, Worker, WorkerConfig, WorkerError, WorkerEvent, WorkerStats,
+    Instant, OpId, OpSpec, SlotShare, SubmitError, Worker, WorkerConfig, WorkerEvent, WorkerStats,
 };
 use netfold_wire::Packet;
 
@@ -178,8 +178,8 @@ impl Streams {
                 stream.tensors.push(op, starts, submission);
                 stream.order.push_back(number);
             }
-            Err(WorkerError::Aborted(reason)) => submission.buffer.finish(Err(reason.into())),
-            Err(WorkerError::Spec(error)) => submission.buffer.finish(Err(error.into())),
+            Err(SubmitError::Aborted(reason)) => submission.buffer.finish(Err(reason.into())),
+            Err(SubmitError::Spec(error)) => submission.buffer.finish(Err(error.into())),
             // Not reached: no more are submitted than there is room for.
             Err(_) => submission.buffer.finish(Err(Error::EngineFailed)),
         }

@@ -20,7 +20,7 @@ fn mirror(mut io: impl PacketIo) {
         match io.receive(&mut batch) {
             Ok(0) => drop(io.wait(Duration::from_secs(1)).unwrap()),
             Ok(_) => {}
-            Err(IoError::PeerGone) => return,
+            Err(IoError::PeerClosed) => return,
             Err(error) => panic!("{error}"),
         }
         packets.clear();
@@ -35,7 +35,7 @@ fn mirror(mut io: impl PacketIo) {
         while taken < packets.len() {
             match io.transmit(memory, &packets[taken..]) {
                 Ok(count) => taken += count,
-                Err(IoError::PeerGone) => return,
+                Err(IoError::PeerClosed) => return,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -56,7 +56,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         lane_words,
         udp_port: 0,
         bitmap,
-        share: 0,
+        own_bit: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

@@ -9,14 +9,15 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use netfold_io::{Cores, IoError, Opening, PacketIo, cores};
+use netfold_io::{Cores, IoError, OpenOptions, PacketIo, cores};
 use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
 use netfold_wire::{Dscp, header};
 
 use crate::error::EmbeddedError;
 
 pub(crate) type Program = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, EmbeddedError> + Send>;
-pub(crate) type Open = Box<dyn FnMut(usize, &[Opening], &Cores) -> Result<Box<dyn PacketIo>, IoError> + Send>;
+pub(crate) type Open =
+    Box<dyn FnMut(usize, &[OpenOptions], &Cores) -> Result<Box<dyn PacketIo>, IoError> + Send>;
 pub(crate) type Middleware = Box<dyn FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
 
 /// What every queue is made by, one after the other.
@@ -111,7 +112,7 @@ impl Makers {
         }
         let datagram_len_max = header::LEN + info.lane_words as usize * 4;
         let opening =
-            |listen: &SocketAddr| Opening { datagram_len_max, ..Opening::at(*listen).of_a_switch() };
+            |listen: &SocketAddr| OpenOptions { datagram_len_max, ..OpenOptions::at(*listen).for_switch() };
         let openings: Vec<_> = self.listen.iter().map(opening).collect();
         let mut io = (self.open)(index, &openings, &self.cores).map_err(EmbeddedError::Data)?;
         // Results may be marked in place of being dropped; jobs without congestion control take no notice.

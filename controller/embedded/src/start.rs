@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
-use netfold_io::{Choice, Cores, IoError, Opener, Opening, PacketIo};
+use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
@@ -44,7 +44,7 @@ pub struct Builder {
     /// Without one, the ports' peers.
     ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
     dscp: Dscp,
     egress: Option<QueueConfig>,
     open: Open,
@@ -145,10 +145,10 @@ impl Builder {
         self
     }
 
-    /// By what workers decide how much to have in flight. Default [`Congestion::Dctcp`]: as much as they
+    /// By what workers decide how much to have in flight. Default [`CongestionAlgorithm::Dctcp`]: as much as they
     /// have slots, less while packets are marked or lost.
     #[must_use]
-    pub fn congestion(mut self, congestion: Congestion) -> Self {
+    pub fn congestion(mut self, congestion: CongestionAlgorithm) -> Self {
         self.congestion = congestion;
         self
     }
@@ -164,13 +164,13 @@ impl Builder {
     /// What carries packets: UDP sockets unless told otherwise. Others may have an address of their own, which workers are told; the control
     /// port stays at [`listen`](Self::listen)'s. Several [threads](Self::threads) share an interface.
     #[must_use]
-    pub fn io(self, choice: Choice) -> Self {
-        self.io_from(Opener::new(vec![choice], netfold_io::open_threads))
+    pub fn io(self, choice: IoSpec) -> Self {
+        self.io_from(ThreadOpener::new(vec![choice], netfold_io::open_threads))
     }
 
     /// As [`io`](Self::io), by an opener, which may have a choice for each queue.
     #[must_use]
-    pub fn io_from(mut self, mut opener: Opener) -> Self {
+    pub fn io_from(mut self, mut opener: ThreadOpener) -> Self {
         self.open = Box::new(move |index, openings, cores| opener.open(index, openings, cores));
         self
     }
@@ -180,7 +180,7 @@ impl Builder {
     #[must_use]
     pub fn io_by(
         mut self,
-        mut open: impl FnMut(&Opening) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
+        mut open: impl FnMut(&OpenOptions) -> Result<Box<dyn PacketIo>, IoError> + Send + 'static,
     ) -> Self {
         let absent = IoError::Unsupported;
         self.open = Box::new(move |index, openings, _| {
@@ -315,7 +315,7 @@ fn port_of(first: u16, index: usize) -> u16 {
 }
 
 fn over_udp() -> Open {
-    let mut opener = Opener::new(Vec::new(), netfold_io::open_threads);
+    let mut opener = ThreadOpener::new(Vec::new(), netfold_io::open_threads);
     Box::new(move |index, openings, cores| opener.open(index, openings, cores))
 }
 
@@ -362,7 +362,7 @@ impl EmbeddedSwitch {
             controlled: true,
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
-            congestion: Congestion::Dctcp,
+            congestion: CongestionAlgorithm::Dctcp,
             dscp: Dscp::NONE,
             egress: None,
             open: over_udp(),

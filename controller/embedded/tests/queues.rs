@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, ReduceOp, Stats};
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_embedded::EmbeddedSwitch;
 use netfold_switch::SwitchCounters;
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueCounters, Rate};
@@ -27,7 +27,7 @@ fn slow() -> QueueConfig {
 }
 
 /// All-reduces tensors at a switch with these queues, checks every sum, and returns what rank 0 and the switch have counted.
-fn run(congestion: Congestion, queues: QueueConfig) -> (Stats, SwitchCounters) {
+fn run(congestion: CongestionAlgorithm, queues: QueueConfig) -> (Stats, SwitchCounters) {
     let switch =
         EmbeddedSwitch::builder().slots(SLOTS).congestion(congestion).queues(queues).start().unwrap();
     let address = switch.control();
@@ -65,11 +65,11 @@ fn total(counted: &SwitchCounters) -> QueueCounters {
 
 #[test]
 fn marks_of_a_slow_port_shrink_windows_and_change_no_result() {
-    let (stats, counted) = run(Congestion::Dctcp, slow());
+    let (stats, counted) = run(CongestionAlgorithm::Dctcp, slow());
     let dctcp = total(&counted);
     assert!(dctcp.marked > 0 && stats.worker.congested > 0, "{dctcp:?}\n{stats:?}");
     assert!(stats.worker.window < SLOTS / 2, "{stats:?}");
-    let (stats, counted) = run(Congestion::Fixed, slow());
+    let (stats, counted) = run(CongestionAlgorithm::Fixed, slow());
     let fixed = total(&counted);
     assert_eq!(stats.worker.window, SLOTS, "the same marks, and nobody heeds them");
     assert!(fixed.marked > dctcp.marked, "{} of {}", fixed.marked, dctcp.marked);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
 use netfold_controller::policy::Sharing;
@@ -49,7 +49,7 @@ pub struct JobConfig {
     /// How long a job waits for its workers, from the first.
     pub join_timeout: Duration,
     /// By what workers decide how much to have in flight.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Which classes of packets jobs have.
     pub banding: Banding,
     /// How jobs share slots that there are too few of.
@@ -63,7 +63,7 @@ impl Default for JobConfig {
     fn default() -> Self {
         Self {
             join_timeout: Duration::from_secs(30),
-            congestion: Congestion::Dctcp,
+            congestion: CongestionAlgorithm::Dctcp,
             banding: Banding::default(),
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),

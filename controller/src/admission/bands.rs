@@ -5,7 +5,7 @@ use crate::bands::{Contender, Ranking};
 use crate::jobs::{JobEvent, Phase};
 use crate::record::JobName;
 use netfold_control::Band;
-use netfold_control::Event;
+use netfold_control::SessionEvent;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -57,7 +57,7 @@ impl Coordinator {
         }
         for (session, band) in told {
             if self.sessions.get(&session).is_some_and(|session| session.banded) {
-                self.send(session, Event::Band(band));
+                self.send(session, SessionEvent::Band(band));
             }
         }
         for (name, band) in changed {
@@ -110,7 +110,7 @@ impl Coordinator {
         let band = active.band.unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.banded = true;
-            self.send(id, Event::Band(band));
+            self.send(id, SessionEvent::Band(band));
         }
     }
 }

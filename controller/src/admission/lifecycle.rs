@@ -7,7 +7,7 @@ use crate::fleet::{Placement, Ranges, Shortage, Wish};
 use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase, Presence, TreeName};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_control::{Event, Refusal};
+use netfold_control::{Refusal, SessionEvent};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Coordinator {
             admission.congestion = self.config.congestion;
             admission.band = band;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
-            self.outputs.push_back(Output::Send { session: id, event: Event::Admitted(admission) });
+            self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });
         }
         let tree = name.tree;
         self.watch_shares();
@@ -241,7 +241,8 @@ impl Coordinator {
         } else {
             active.retiring += 1;
             for other in active.members.values().filter_map(|presence| presence.session()) {
-                self.outputs.push_back(Output::Send { session: other, event: Event::PeerLeft { rank } });
+                self.outputs
+                    .push_back(Output::Send { session: other, event: SessionEvent::PeerLeft { rank } });
             }
             self.keep_place(job);
             self.log(JobEvent::Left { name, rank });
@@ -258,10 +259,10 @@ impl Coordinator {
             match &reason {
                 EndReason::PeerLost { rank, message } => {
                     let message = format!("{message}: the job is over; start all workers again");
-                    self.send(id, Event::PeerLost { rank: *rank, message });
+                    self.send(id, SessionEvent::PeerLost { rank: *rank, message });
                 }
                 EndReason::Displaced { message } | EndReason::Moved { message } => {
-                    self.send(id, Event::SwitchLost { message: message.clone() });
+                    self.send(id, SessionEvent::SwitchLost { message: message.clone() });
                 }
                 EndReason::Stopped { message } => {
                     self.send(id, Refused::new(Refusal::Unavailable, message.clone()).into());

@@ -4,7 +4,7 @@ use super::{Coordinator, Loss, SessionId, Stage};
 use crate::jobs::{EndReason, JobEvent, Phase, Presence};
 use crate::message::Refused;
 use crate::timers::Timer;
-use netfold_control::{Event, Refusal, Resume};
+use netfold_control::{Refusal, Resume, SessionEvent};
 use std::time::Duration;
 
 impl Coordinator {
@@ -77,9 +77,9 @@ impl Coordinator {
         let peer = session.peer.ip();
         self.count_greeting(peer);
         self.endpoints.insert(endpoint);
-        self.send(id, Event::Resumed {});
+        self.send(id, SessionEvent::Resumed {});
         for rank in left {
-            self.send(id, Event::PeerLeft { rank });
+            self.send(id, SessionEvent::PeerLeft { rank });
         }
         self.log(JobEvent::Back { name, rank });
     }

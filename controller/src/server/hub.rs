@@ -12,7 +12,7 @@ use crate::message::encode;
 use crate::record::{Change, Store};
 use crate::switch_status::SwitchStatus;
 use crate::view::{Occurrence, Snapshot, SnapshotScope};
-use netfold_control::Event;
+use netfold_control::SessionEvent;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;
@@ -281,7 +281,7 @@ impl Hub {
         let _ = self.occurrences.send(Arc::new(occurrence(self.occurred, at_ms, event)));
     }
 
-    fn send(&mut self, session: SessionId, event: &Event) {
+    fn send(&mut self, session: SessionId, event: &SessionEvent) {
         let Some(outbox) = self.outboxes.get(&session) else { return };
         if let Err(TrySendError::Full(_)) = outbox.try_send(encode(event)) {
             self.outboxes.remove(&session);

@@ -1,7 +1,7 @@
 //! One session: lines in, lines out, and a quiet end.
 
 use crate::message::{Lines, Refused, decode};
-use netfold_control::Request;
+use netfold_control::SessionRequest;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// A line: a request, or why it is none.
-    Line(Result<Request, Refused>),
+    Line(Result<SessionRequest, Refused>),
     /// The peer closed or broke the connection.
     Closed,
     /// The peer does not read.
@@ -154,8 +154,8 @@ mod tests {
             for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
                 far.write_all(piece).await.unwrap();
             }
-            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(Request::Alive {})));
-            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(Request::Leave {})));
+            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(SessionRequest::Alive {})));
+            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(SessionRequest::Leave {})));
             drop(outbox);
         });
         assert_eq!(rest, []);

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
-use netfold_control::{Admission, Join, Mode, Refusal, Request};
+use netfold_control::{Admission, Join, Mode, Refusal, SessionRequest};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn all_members_get_the_same_admission_once_all_are_in() {
     bench.run_tasks();
     let admission = bench.heard[&members[0]].admission().unwrap().clone();
     for (rank, id) in members.iter().enumerate() {
-        let own = Admission { share: 1 << rank, ..admission.clone() };
+        let own = Admission { own_bit: 1 << rank, ..admission.clone() };
         assert_eq!(bench.heard[id].admission(), Some(&own), "the same but for its own bit");
     }
     assert_eq!((admission.job, admission.epoch, admission.slots), (1, FLOOR, 256));
@@ -43,7 +43,7 @@ fn members_leave_in_peace_one_by_one() {
     let mut bench = bench();
     let members = bench.start("demo", 3, 5000);
     for (left, id) in members.iter().enumerate() {
-        bench.say(*id, Request::Leave {});
+        bench.say(*id, SessionRequest::Leave {});
         bench.run_tasks();
         assert!(bench.heard[id].closed && bench.heard[id].lost().is_none());
         let rest = 2 - left;
@@ -82,9 +82,9 @@ fn a_silent_member_is_lost_after_the_lease() {
     let members = bench.start("demo", 2, 5000);
     for _ in 0..10 {
         bench.pass(SECOND / 2);
-        bench.say(members[0], Request::Alive {});
+        bench.say(members[0], SessionRequest::Alive {});
         if bench.now < 7 * SECOND {
-            bench.say(members[1], Request::Alive {});
+            bench.say(members[1], SessionRequest::Alive {});
         }
     }
     assert_eq!(bench.heard[&members[0]].lost(), Some(1));
@@ -179,7 +179,7 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
         let Ask { job, rank, world, mode, slots, classes, udp_port, version } = ask;
         let id = bench.open().unwrap();
         let join = Join { version, classes, ..Join::new(job, (rank, world), mode, slots, udp_port) };
-        bench.say(id, Request::Join(join));
+        bench.say(id, SessionRequest::Join(join));
         assert_eq!(bench.heard[&id].refusal(), Some(want), "{text}");
         assert!(
             bench.heard[&id].closed && bench.heard[&id].text().contains(text),
@@ -222,7 +222,7 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
 fn requests_out_of_order_end_the_session() {
     let mut bench = bench();
     let early = bench.open().unwrap();
-    bench.say(early, Request::Alive {});
+    bench.say(early, SessionRequest::Alive {});
     assert_eq!(bench.heard[&early].refusal(), Some(Refusal::Protocol));
     let mute = bench.open().unwrap();
     bench.pass(4 * SECOND);
@@ -232,7 +232,7 @@ fn requests_out_of_order_end_the_session() {
     assert_eq!(bench.heard[&members[0]].refusal(), Some(Refusal::Protocol));
     assert_eq!(bench.heard[&members[1]].lost(), Some(0));
     let flood = bench.join("flood", 0, 2, 7000);
-    (0..300).for_each(|_| bench.say(flood, Request::Alive {}));
+    (0..300).for_each(|_| bench.say(flood, SessionRequest::Alive {}));
     assert_eq!(bench.heard[&flood].refusal(), Some(Refusal::Protocol));
     bench.finish();
 }
@@ -360,7 +360,7 @@ fn any_failing_call_of_a_withdrawal_is_made_up_for() {
             let base = bench.fake.lock().calls;
             bench.fake.lock().failing = Box::new(move |call| call - base == failing);
             if leave_first {
-                bench.say(members[0], Request::Leave {});
+                bench.say(members[0], SessionRequest::Leave {});
                 bench.run_tasks();
                 assert_eq!(bench.closed(&members).len(), 1, "the others go on");
             }

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, config, join};
 use crate::fake::Fake;
 use netfold_control::Band;
-use netfold_control::{Credentials, Event, Iteration, Join, Mode, Refusal, Request, Resume};
+use netfold_control::{Credentials, Iteration, Join, Mode, Refusal, Resume, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::command::{Command, CommandError};
@@ -57,14 +57,14 @@ fn told(bench: &Bench, id: SessionId) -> Vec<u8> {
     let events = bench.heard[&id].events.iter();
     events
         .filter_map(|event| match event {
-            Event::Band(band) => Some(band.first()),
+            SessionEvent::Band(band) => Some(band.first()),
             _ => None,
         })
         .collect()
 }
 
 fn leave(bench: &mut Bench, members: &[SessionId]) {
-    members.iter().for_each(|id| bench.say(*id, Request::Leave {}));
+    members.iter().for_each(|id| bench.say(*id, SessionRequest::Leave {}));
     bench.run_tasks();
 }
 
@@ -77,7 +77,7 @@ fn jobs_have_the_bands_that_crux_says_and_hear_when_others_come_and_go() {
     let light = bench.start("light", 2, 5000);
     let alone = admitted(&bench, &light);
     assert_eq!(alone.dscp(), &dscp());
-    bench.say(light[0], Request::Band {});
+    bench.say(light[0], SessionRequest::Band {});
     assert_eq!(told(&bench, light[0]), [alone.first()], "asked and answered");
 
     let heavy = bench.start("heavy", 2, 6000);
@@ -127,13 +127,13 @@ fn bands_by_priority_follow_the_tenant() {
         let id = bench.open().unwrap();
         let credentials = Some(Credentials { tenant: tenant.into(), token: String::new() });
         let join = Join::new("job", (0, 1), Mode::Bfp16, 256, port);
-        bench.say(id, Request::Join(Join { credentials, ..join }));
+        bench.say(id, SessionRequest::Join(Join { credentials, ..join }));
         bench.run_tasks();
         id
     };
     let (red, blue) = (start("red", 5000), start("blue", 5001));
     assert_eq!((admitted(&bench, &[red]).first(), admitted(&bench, &[blue]).first()), (0, 8));
-    bench.say(red, Request::Band {});
+    bench.say(red, SessionRequest::Band {});
     let set =
         Command::SetTenant { name: "red".into(), quota: None, weight: None, priority: Some(9), token: None };
     bench.act(|coordinator, now| coordinator.execute(now, set)).unwrap();
@@ -147,13 +147,13 @@ fn without_a_ranking_nothing_is_said() {
     let members = bench.start("job", 2, 5000);
     assert_eq!(bench.heard[&members[0]].admission().unwrap().band, None);
     // Of a control plane that had bands once.
-    bench.say(members[0], Request::Band {});
-    assert_eq!(bench.heard[&members[0]].events.last(), Some(&Event::Band(Band::ALL)));
+    bench.say(members[0], SessionRequest::Band {});
+    assert_eq!(bench.heard[&members[0]].events.last(), Some(&SessionEvent::Band(Band::ALL)));
     let early = bench.open().unwrap();
-    bench.say(early, Request::Band {});
+    bench.say(early, SessionRequest::Band {});
     assert_eq!(bench.heard[&early].refusal(), Some(Refusal::Protocol));
     let waiting = bench.join("other", 0, 2, 6000);
-    bench.say(waiting, Request::Band {});
+    bench.say(waiting, SessionRequest::Band {});
     assert_eq!(bench.heard[&waiting].refusal(), Some(Refusal::Protocol));
     bench.finish();
 }
@@ -177,7 +177,7 @@ fn a_restart_knows_the_bands_and_tells_them_again() {
     let heavy = bench.start("heavy", 2, 6000);
     let admission = bench.heard[&members[0]].admission().unwrap().clone();
     let low = {
-        bench.say(members[0], Request::Band {});
+        bench.say(members[0], SessionRequest::Band {});
         told(&bench, members[0])
     };
     assert!(low[0] < admitted(&bench, &heavy).first());
@@ -185,8 +185,8 @@ fn a_restart_knows_the_bands_and_tells_them_again() {
     bench.run_tasks();
     let id = bench.open().unwrap();
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
-    bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank: 0 }));
-    bench.say(id, Request::Band {});
+    bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank: 0 }));
+    bench.say(id, SessionRequest::Band {});
     assert_eq!(told(&bench, id), low);
     bench.finish();
 }

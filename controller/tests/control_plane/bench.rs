@@ -1,7 +1,7 @@
 //! The state machine and the executor on one bench, under a clock that the test turns.
 
 use crate::fake::Fake;
-use netfold_control::{Admission, Event, Join, Mode, Numerics, Refusal, Request};
+use netfold_control::{Admission, Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::executor::{Executor, Task};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
@@ -18,26 +18,26 @@ use std::time::Duration;
 /// Everything a session was told.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<SessionEvent>,
     pub(crate) closed: bool,
 }
 
 impl Heard {
     pub(crate) fn admission(&self) -> Option<&Admission> {
         self.events.iter().find_map(|event| match event {
-            Event::Admitted(admission) => Some(admission),
+            SessionEvent::Admitted(admission) => Some(admission),
             _ => None,
         })
     }
 
     /// Whether it was admitted, or has resumed.
     fn takes_part(&self) -> bool {
-        self.admission().is_some() || self.events.contains(&Event::Resumed {})
+        self.admission().is_some() || self.events.contains(&SessionEvent::Resumed {})
     }
 
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.events.iter().find_map(|event| match event {
-            Event::Refused { reason, .. } => Some(*reason),
+            SessionEvent::Refused { reason, .. } => Some(*reason),
             _ => None,
         })
     }
@@ -46,7 +46,9 @@ impl Heard {
         self.events
             .iter()
             .find_map(|event| match event {
-                Event::Refused { message, .. } | Event::PeerLost { message, .. } => Some(message.as_str()),
+                SessionEvent::Refused { message, .. } | SessionEvent::PeerLost { message, .. } => {
+                    Some(message.as_str())
+                }
                 _ => None,
             })
             .unwrap_or_default()
@@ -54,14 +56,17 @@ impl Heard {
 
     pub(crate) fn lost(&self) -> Option<u16> {
         self.events.iter().find_map(|event| match event {
-            Event::PeerLost { rank, .. } => Some(*rank),
+            SessionEvent::PeerLost { rank, .. } => Some(*rank),
             _ => None,
         })
     }
 
     pub(crate) fn is_untouched(&self) -> bool {
         !self.closed
-            && self.events.iter().all(|event| matches!(event, Event::Alive {} | Event::PeerLeft { .. }))
+            && self
+                .events
+                .iter()
+                .all(|event| matches!(event, SessionEvent::Alive {} | SessionEvent::PeerLeft { .. }))
     }
 }
 
@@ -87,8 +92,8 @@ pub(crate) fn config() -> Config {
     Config::new(FLOOR)
 }
 
-pub(crate) fn join(name: &str, rank: u16, world: u16, udp_port: u16) -> Request {
-    Request::Join(Join::new(name, (rank, world), Mode::Bfp16, 256, udp_port))
+pub(crate) fn join(name: &str, rank: u16, world: u16, udp_port: u16) -> SessionRequest {
+    SessionRequest::Join(Join::new(name, (rank, world), Mode::Bfp16, 256, udp_port))
 }
 
 impl Bench {
@@ -143,7 +148,7 @@ impl Bench {
         Ok(id)
     }
 
-    pub(crate) fn say(&mut self, id: SessionId, request: Request) {
+    pub(crate) fn say(&mut self, id: SessionId, request: SessionRequest) {
         self.coordinator.request(self.now, id, request);
         self.collect();
     }
@@ -263,17 +268,17 @@ impl Bench {
         self.kept.apply(change);
     }
 
-    fn hear(&mut self, session: SessionId, event: Event) {
+    fn hear(&mut self, session: SessionId, event: SessionEvent) {
         let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
         assert!(!heard.closed, "told something after it was closed");
         match &event {
-            Event::Admitted(_) => {
+            SessionEvent::Admitted(_) => {
                 assert_eq!((heard.admission(), heard.refusal()), (None, None), "answered twice");
             }
-            Event::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
-            Event::Refused { .. } => assert_eq!(heard.refusal(), None),
-            Event::PeerLeft { .. } | Event::Band(_) => assert!(heard.takes_part()),
-            Event::Alive {} | Event::Resumed {} | Event::SwitchLost { .. } => {}
+            SessionEvent::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
+            SessionEvent::Refused { .. } => assert_eq!(heard.refusal(), None),
+            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(heard.takes_part()),
+            SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
         }
         heard.events.push(event);
     }

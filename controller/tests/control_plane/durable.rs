@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, FLOOR, join};
 use crate::fake::Fake;
-use netfold_control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request, Resume};
+use netfold_control::{Credentials, Join, Mode, Numerics, Refusal, Resume, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
@@ -30,12 +30,12 @@ fn resume(bench: &mut Bench, of: SessionId, rank: u16) -> SessionId {
     let admission = bench.heard[&of].admission().expect("it was admitted").clone();
     let id = bench.open().expect("there is room");
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
-    bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+    bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
     id
 }
 
 fn has_resumed(bench: &Bench, id: SessionId) -> bool {
-    bench.heard[&id].events.contains(&Event::Resumed {})
+    bench.heard[&id].events.contains(&SessionEvent::Resumed {})
 }
 
 #[test]
@@ -44,16 +44,16 @@ fn a_session_that_breaks_can_go_on() {
     let members = bench.start("demo", 3, 5000);
     assert_eq!(bench.heard[&members[0]].admission().unwrap().grace_ms, 60_000);
     bench.drop_session(members[1]);
-    bench.say(members[2], Request::Leave {});
+    bench.say(members[2], SessionRequest::Leave {});
     bench.run_tasks();
     bench.pass(SECOND);
     assert!(bench.heard[&members[0]].lost().is_none(), "a broken session is no loss yet");
     let back = resume(&mut bench, members[1], 1);
     assert!(has_resumed(&bench, back));
-    assert!(bench.heard[&back].events.contains(&Event::PeerLeft { rank: 2 }), "what it has missed");
+    assert!(bench.heard[&back].events.contains(&SessionEvent::PeerLeft { rank: 2 }), "what it has missed");
     for _ in 0..10 {
         bench.pass(SECOND);
-        [members[0], back].into_iter().for_each(|id| bench.say(id, Request::Alive {}));
+        [members[0], back].into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
     }
     assert_eq!(bench.closed(&[members[0], back]).len(), 0);
     // A second connection of the same worker takes the place of the first.
@@ -65,10 +65,10 @@ fn a_session_that_breaks_can_go_on() {
         let id = bench.open().unwrap();
         let (version, job, epoch) = (1, admission.job, admission.epoch);
         let key = admission.key.wrapping_add(off);
-        bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+        bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
         assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Unknown));
     }
-    [members[0], again].into_iter().for_each(|id| bench.say(id, Request::Leave {}));
+    [members[0], again].into_iter().for_each(|id| bench.say(id, SessionRequest::Leave {}));
     bench.run_tasks();
     assert_eq!(bench.ends(), [&EndReason::Finished]);
     bench.finish();
@@ -84,7 +84,7 @@ fn who_stays_away_is_lost_and_who_comes_anew_replaces_the_dead() {
     assert_eq!(bench.heard[&a[0]].lost(), None);
     bench.pass(SECOND / 5);
     assert_eq!(bench.heard[&a[0]].lost(), Some(1));
-    b.iter().for_each(|id| bench.say(*id, Request::Alive {}));
+    b.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
     bench.pass(SECOND * 10);
     // All of a job are gone; those who start it again do not wait for the dead.
     let c = bench.start("c", 2, 7000);
@@ -98,7 +98,7 @@ fn who_stays_away_is_lost_and_who_comes_anew_replaces_the_dead() {
 fn a_restart_disturbs_no_running_job() {
     let mut bench = bench();
     let running = bench.start("running", 3, 5000);
-    bench.say(running[2], Request::Leave {});
+    bench.say(running[2], SessionRequest::Leave {});
     bench.run_tasks();
     let ending = bench.start("ending", 2, 7000);
     bench.drop_session(ending[0]);
@@ -113,13 +113,13 @@ fn a_restart_disturbs_no_running_job() {
     bench.run_tasks();
     let resumed: Vec<SessionId> = (0..2).map(|rank| resume_as(&mut bench, &admission, rank)).collect();
     assert!(resumed.iter().all(|id| has_resumed(&bench, *id)));
-    assert!(bench.heard[&resumed[0]].events.contains(&Event::PeerLeft { rank: 2 }));
+    assert!(bench.heard[&resumed[0]].events.contains(&SessionEvent::PeerLeft { rank: 2 }));
     let other = bench.start("other", 2, 8000);
     let new = bench.heard[&other[0]].admission().unwrap();
     assert!(new.epoch > admission.epoch && new.job != admission.job);
     for _ in 0..15 {
         bench.pass(SECOND);
-        resumed.iter().chain(&other).for_each(|id| bench.say(*id, Request::Alive {}));
+        resumed.iter().chain(&other).for_each(|id| bench.say(*id, SessionRequest::Alive {}));
     }
     assert_eq!(bench.closed(&resumed).len(), 0);
     bench.finish();
@@ -128,7 +128,7 @@ fn a_restart_disturbs_no_running_job() {
 fn resume_as(bench: &mut Bench, admission: &netfold_control::Admission, rank: u16) -> SessionId {
     let id = bench.open().expect("there is room");
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
-    bench.say(id, Request::Resume(Resume { version, job, epoch, key, rank }));
+    bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
     id
 }
 
@@ -142,12 +142,12 @@ fn who_does_not_come_back_after_a_restart_is_lost() {
     let first = resume_as(&mut bench, &admission, 0);
     for _ in 0..9 {
         bench.pass(SECOND / 2);
-        bench.say(first, Request::Alive {});
+        bench.say(first, SessionRequest::Alive {});
     }
     assert_eq!(bench.heard[&first].lost(), None, "it has ten seconds");
     for _ in 0..12 {
         bench.pass(SECOND / 2);
-        bench.say(first, Request::Alive {});
+        bench.say(first, SessionRequest::Alive {});
     }
     assert_eq!(bench.heard[&first].lost(), Some(1));
     bench.run_tasks();
@@ -165,12 +165,12 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
     bench.act(|plane, now| plane.switch_up(now, 0, SwitchUp::default()));
     bench.pass(SECOND);
     assert_eq!(bench.closed(&a).len(), 0);
-    a.iter().for_each(|id| bench.say(*id, Request::Alive {}));
+    a.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
     bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
     bench.pass(2 * SECOND);
     let told = |bench: &Bench, id| {
         let heard = &bench.heard[&id];
-        heard.closed && heard.events.iter().any(|event| matches!(event, Event::SwitchLost { .. }))
+        heard.closed && heard.events.iter().any(|event| matches!(event, SessionEvent::SwitchLost { .. }))
     };
     assert!(a.iter().all(|id| told(&bench, *id)));
     let refused = bench.join_all("b", 2, 6000);
@@ -201,7 +201,8 @@ fn join_as(
 ) -> SessionId {
     let id = bench.open().expect("there is room");
     let credentials = who.map(|(tenant, token)| Credentials { tenant: tenant.into(), token: token.into() });
-    bench.say(id, Request::Join(Join { credentials, ..Join::new(job, ranks, Mode::Bfp16, 256, port) }));
+    bench
+        .say(id, SessionRequest::Join(Join { credentials, ..Join::new(job, ranks, Mode::Bfp16, 256, port) }));
     id
 }
 
@@ -323,7 +324,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
         let address = Some([10, 0, 1 + (rank / 2) as u8, 1].into());
         let port = 5000 + 10 * u16::from(tree) + rank;
         let join = Join::new("demo", (rank, 4), Mode::Bfp16, 256, port);
-        bench.say(id, Request::Join(Join { address, tree, trees: 2, ..join }));
+        bench.say(id, SessionRequest::Join(Join { address, tree, trees: 2, ..join }));
         id
     };
     let first: Vec<SessionId> = (0..4).map(|rank| join(0, rank)).collect();
@@ -347,7 +348,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
         let id = bench.open().unwrap();
         let address = Some([10, 0, 1 + (rank / 2) as u8, 1].into());
         let join = Join::new("demo", (rank, 4), Mode::Bfp16, 256, 5100 + rank);
-        bench.say(id, Request::Join(Join { address, tree: 0, trees: 2, ..join }));
+        bench.say(id, SessionRequest::Join(Join { address, tree: 0, trees: 2, ..join }));
         again.push(id);
     }
     bench.run_tasks();
@@ -362,9 +363,9 @@ fn trees_of_a_job_agree() {
     let mut bench = bench();
     let first = bench.open().unwrap();
     let ask = Join::new("demo", (0, 2), Mode::Bfp16, 256, 5000);
-    bench.say(first, Request::Join(Join { trees: 2, ..ask.clone() }));
+    bench.say(first, SessionRequest::Join(Join { trees: 2, ..ask.clone() }));
     let other = bench.open().unwrap();
-    bench.say(other, Request::Join(Join { tree: 1, trees: 3, udp_port: 5001, ..ask.clone() }));
+    bench.say(other, SessionRequest::Join(Join { tree: 1, trees: 3, udp_port: 5001, ..ask.clone() }));
     assert_eq!(bench.heard[&other].refusal(), Some(Refusal::Argument));
     assert!(
         bench.heard[&other].text().contains("has 2 trees and this worker 3"),
@@ -372,7 +373,7 @@ fn trees_of_a_job_agree() {
         bench.heard[&other].text()
     );
     let beyond = bench.open().unwrap();
-    bench.say(beyond, Request::Join(Join { tree: 2, trees: 2, udp_port: 5001, ..ask }));
+    bench.say(beyond, SessionRequest::Join(Join { tree: 2, trees: 2, udp_port: 5001, ..ask }));
     assert_eq!(bench.heard[&beyond].refusal(), Some(Refusal::Argument));
     bench.say(first, join("again", 0, 1, 5002));
     bench.finish();

@@ -3,7 +3,7 @@
 
 use crate::bench::{Bench, FLOOR, config, join};
 use crate::fake::Fake;
-use netfold_control::{Credentials, Join, Mode, Refusal, Request};
+use netfold_control::{Credentials, Join, Mode, Refusal, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::jobs::JobEvent;
@@ -26,7 +26,8 @@ fn controller() -> Bench {
 fn join_from(bench: &mut Bench, peer: impl Into<IpAddr>, token: &str, job: &str, port: u16) -> SessionId {
     let id = bench.open_from(peer.into()).expect("there is room");
     let credentials = Some(Credentials { tenant: "red".into(), token: token.into() });
-    bench.say(id, Request::Join(Join { credentials, ..Join::new(job, (0, 1), Mode::Bfp16, 16, port) }));
+    bench
+        .say(id, SessionRequest::Join(Join { credentials, ..Join::new(job, (0, 1), Mode::Bfp16, 16, port) }));
     id
 }
 

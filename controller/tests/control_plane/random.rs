@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{Join, Mode, Request};
+use netfold_control::{Join, Mode, SessionRequest};
 use netfold_controller::admission::SessionId;
 use netfold_controller::bands::Ranking;
 use netfold_controller::policy::Sharing;
@@ -74,7 +74,7 @@ impl History {
         let (job, mode, udp_port) = (format!("job{name}"), Mode::Bfp32, 5000 + port);
         let join = Join::new(job, (rank, world), mode, slots, udp_port);
         // Half of the jobs can be moved.
-        self.bench.say(id, Request::Join(Join { movable: name.is_multiple_of(2), ..join }));
+        self.bench.say(id, SessionRequest::Join(Join { movable: name.is_multiple_of(2), ..join }));
         self.sessions.push(id);
     }
 
@@ -86,17 +86,17 @@ impl History {
             Step::One { name, rank, world, slots, port } => self.join(name, rank, world, slots, port),
             Step::Leave(index) => {
                 if let Some(id) = self.take(index) {
-                    self.bench.say(id, Request::Leave {});
+                    self.bench.say(id, SessionRequest::Leave {});
                 }
             }
             Step::Alive(index) => {
                 if let Some(id) = self.take(index) {
-                    self.bench.say(id, Request::Alive {});
+                    self.bench.say(id, SessionRequest::Alive {});
                 }
             }
             Step::Band(index) => {
                 if let Some(id) = self.take(index) {
-                    self.bench.say(id, Request::Band {});
+                    self.bench.say(id, SessionRequest::Band {});
                 }
             }
             Step::Close(index) => {
@@ -105,7 +105,7 @@ impl History {
                 }
             }
             Step::AllAlive => {
-                self.sessions.clone().into_iter().for_each(|id| self.bench.say(id, Request::Alive {}))
+                self.sessions.clone().into_iter().for_each(|id| self.bench.say(id, SessionRequest::Alive {}))
             }
             Step::RunTask => {
                 self.bench.run_task();

@@ -1,7 +1,7 @@
 //! The control port over real sockets.
 
 use crate::fake::Fake;
-use netfold_control::{Admission, Event, Join, Mode, Refusal, Request};
+use netfold_control::{Admission, Join, Mode, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::Config;
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::{Server, ServerError, ServerHandle};
@@ -43,7 +43,7 @@ impl Port {
             (0..world).map(|rank| self.join(job, rank, world, udp_port + rank)).collect();
         let admissions: Vec<_> = members.iter_mut().map(Client::admission).collect();
         let same = |(rank, admission): (usize, &Admission)| {
-            *admission == Admission { share: 1 << rank, ..admissions[0].clone() }
+            *admission == Admission { own_bit: 1 << rank, ..admissions[0].clone() }
         };
         assert!(admissions.iter().enumerate().all(same), "{admissions:?}");
         (members, admissions[0].clone())
@@ -76,23 +76,23 @@ impl Client {
         Self { reader: BufReader::new(stream.try_clone().expect("a second handle")), stream }
     }
 
-    fn say(&mut self, request: &Request) {
+    fn say(&mut self, request: &SessionRequest) {
         let mut line = serde_json::to_vec(request).expect("requests are JSON");
         line.push(b'\n');
         self.stream.write_all(&line).expect("the server reads");
     }
 
     /// The next event that is no sign of life; `None` at the end of the session.
-    fn hear(&mut self) -> Option<Event> {
+    fn hear(&mut self) -> Option<SessionEvent> {
         loop {
             match self.hear_any()? {
-                Event::Alive {} | Event::PeerLeft { .. } => {}
+                SessionEvent::Alive {} | SessionEvent::PeerLeft { .. } => {}
                 event => return Some(event),
             }
         }
     }
 
-    fn hear_any(&mut self) -> Option<Event> {
+    fn hear_any(&mut self) -> Option<SessionEvent> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
             Ok(0) => None,
@@ -103,7 +103,7 @@ impl Client {
 
     fn admission(&mut self) -> Admission {
         match self.hear() {
-            Some(Event::Admitted(admission)) => admission,
+            Some(SessionEvent::Admitted(admission)) => admission,
             other => panic!("not admitted: {other:?}"),
         }
     }
@@ -111,7 +111,7 @@ impl Client {
     /// The refusal that is the session's last word.
     fn refusal(&mut self) -> (Refusal, String) {
         match self.hear() {
-            Some(Event::Refused { reason, message }) => {
+            Some(SessionEvent::Refused { reason, message }) => {
                 assert_eq!(self.hear(), None);
                 (reason, message)
             }
@@ -122,7 +122,7 @@ impl Client {
     /// The rank whose loss is the session's last word.
     fn peer_lost(&mut self) -> u16 {
         match self.hear() {
-            Some(Event::PeerLost { rank, .. }) => {
+            Some(SessionEvent::PeerLost { rank, .. }) => {
                 assert_eq!(self.hear(), None);
                 rank
             }
@@ -131,8 +131,8 @@ impl Client {
     }
 }
 
-fn join(job: &str, rank: u16, world: u16, udp_port: u16) -> Request {
-    Request::Join(Join::new(job, (rank, world), Mode::Bfp16, 256, udp_port))
+fn join(job: &str, rank: u16, world: u16, udp_port: u16) -> SessionRequest {
+    SessionRequest::Join(Join::new(job, (rank, world), Mode::Bfp16, 256, udp_port))
 }
 
 fn config() -> Config {
@@ -155,7 +155,7 @@ fn four_workers_are_admitted_and_leave() {
         assert_eq!(peers, ["127.0.0.1:5000", "127.0.0.1:5001", "127.0.0.1:5002", "127.0.0.1:5003"]);
     }
     for member in &mut members {
-        member.say(&Request::Leave {});
+        member.say(&SessionRequest::Leave {});
         assert_eq!(member.hear(), None);
     }
     assert_eq!(port.end("demo"), EndReason::Finished);
@@ -177,9 +177,9 @@ fn a_worker_that_dies_is_told_at_once_and_the_next_job_starts() {
     assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
     let (_members, second) = port.start_job("demo", 4, 5000);
     assert!(second.epoch > first.epoch && second.job != first.job);
-    others[0].say(&Request::Leave {});
+    others[0].say(&SessionRequest::Leave {});
     assert_eq!(others[0].hear(), None, "the job beside goes on and ends in peace");
-    others[1].say(&Request::Leave {});
+    others[1].say(&SessionRequest::Leave {});
     assert_eq!(port.end("beside"), EndReason::Finished);
     port.finish();
 }
@@ -211,9 +211,9 @@ fn a_silent_member_is_lost_after_the_lease() {
     // Rank 0 shows that it lives at every sign of life; rank 1 only listens.
     let lost = loop {
         match members[0].hear_any() {
-            Some(Event::PeerLeft { .. }) => {}
-            Some(Event::Alive {}) => members[0].say(&Request::Alive {}),
-            Some(Event::PeerLost { rank, message }) => break (rank, message),
+            Some(SessionEvent::PeerLeft { .. }) => {}
+            Some(SessionEvent::Alive {}) => members[0].say(&SessionRequest::Alive {}),
+            Some(SessionEvent::PeerLost { rank, message }) => break (rank, message),
             other => panic!("{other:?}"),
         }
     };
@@ -242,7 +242,7 @@ fn garbage_is_answered_and_harms_nobody() {
     version.stream.write_all(b"{\"type\":\"join\",\"version\":9,\"more\":1}\n").expect("the server reads");
     assert_eq!(version.refusal().0, Refusal::Version);
     let mut second = port.join("demo", 1, 2, 5001);
-    assert_eq!(Admission { share: 2, ..first.admission() }, second.admission());
+    assert_eq!(Admission { own_bit: 2, ..first.admission() }, second.admission());
     // Garbage from a member ends the job.
     second.stream.write_all(b"?\n").expect("the server reads");
     assert_eq!(second.refusal().0, Refusal::Protocol);
@@ -283,7 +283,7 @@ fn too_many_sessions_are_told_so() {
     drop(second);
     // Its place is free as soon as the server has noticed.
     let start = Instant::now();
-    while port.join("demo", 1, 3, 5002).hear_any() != Some(Event::Alive {}) {
+    while port.join("demo", 1, 3, 5002).hear_any() != Some(SessionEvent::Alive {}) {
         assert!(start.elapsed() < PATIENCE, "no place gets free");
     }
     port.finish();
@@ -302,7 +302,7 @@ fn a_slow_switch_delays_no_session() {
     assert_eq!(running[0].peer_lost(), 0);
     assert_eq!(port.join("b", 0, 2, 7000).refusal().0, Refusal::JobRunning);
     drop(release);
-    assert_eq!(Admission { share: 2, ..waiting[0].admission() }, waiting[1].admission());
+    assert_eq!(Admission { own_bit: 2, ..waiting[0].admission() }, waiting[1].admission());
     port.finish();
 }
 
@@ -313,7 +313,7 @@ fn a_shutdown_tells_the_workers_and_empties_the_switch() {
     let port = Port::start(Fake::new(1024, 64, 16), config);
     let (mut members, _) = port.start_job("demo", 2, 5000);
     let mut waiting = port.join("other", 0, 2, 6000);
-    assert_eq!(waiting.hear_any(), Some(Event::Alive {}), "it has joined");
+    assert_eq!(waiting.hear_any(), Some(SessionEvent::Alive {}), "it has joined");
     assert!(!port.handle.is_finished());
     port.handle.shutdown().expect("the server did not fail");
     assert!(port.fake.lock().is_empty());

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
-use netfold_control::{Credentials, Event, Join, Mode, Numerics, Refusal, Request};
+use netfold_control::{Credentials, Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
@@ -51,7 +51,7 @@ impl Pair {
             let credentials = |tenant: &str| Credentials { tenant: tenant.into(), token: String::new() };
             let credentials = self.tenant.map(credentials);
             let address = Some(self.from[usize::from(rank)]);
-            bench.say(id, Request::Join(Join { movable: self.movable, credentials, address, ..join }));
+            bench.say(id, SessionRequest::Join(Join { movable: self.movable, credentials, address, ..join }));
             id
         })
     }
@@ -67,7 +67,7 @@ fn slots(bench: &Bench, members: [SessionId; 2]) -> Option<u32> {
 fn moved(bench: &Bench, members: [SessionId; 2]) -> Option<String> {
     let lost = members.map(|id| {
         bench.heard[&id].events.iter().find_map(|event| match event {
-            Event::SwitchLost { message } => Some(message.clone()),
+            SessionEvent::SwitchLost { message } => Some(message.clone()),
             _ => None,
         })
     });
@@ -80,14 +80,14 @@ fn pass(bench: &mut Bench, time: Duration) {
     let end = bench.now + time;
     while bench.now < end {
         let open = bench.heard.iter().filter(|(_, heard)| !heard.closed).map(|(id, _)| *id);
-        open.collect::<Vec<_>>().into_iter().for_each(|id| bench.say(id, Request::Alive {}));
+        open.collect::<Vec<_>>().into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
         bench.pass(SECOND.min(end - bench.now));
         bench.run_tasks();
     }
 }
 
 fn leave(bench: &mut Bench, members: [SessionId; 2]) {
-    members.into_iter().for_each(|id| bench.say(id, Request::Leave {}));
+    members.into_iter().for_each(|id| bench.say(id, SessionRequest::Leave {}));
     bench.run_tasks();
 }
 

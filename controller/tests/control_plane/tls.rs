@@ -3,7 +3,7 @@
 
 use crate::bench::join;
 use crate::fake::Fake;
-use netfold_control::{Event, Refusal, Request};
+use netfold_control::{Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::Config;
 use netfold_controller::{Server, ServerHandle};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -78,7 +78,7 @@ fn secured(address: SocketAddr, authority: &Authority) -> StreamOwned<ClientConn
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), connect(address))
 }
 
-fn say(stream: &mut impl Write, request: &Request) -> std::io::Result<()> {
+fn say(stream: &mut impl Write, request: &SessionRequest) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(request).unwrap();
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -86,13 +86,13 @@ fn say(stream: &mut impl Write, request: &Request) -> std::io::Result<()> {
 }
 
 /// The next event that is no sign of life.
-fn hear(stream: impl Read) -> Event {
+fn hear(stream: impl Read) -> SessionEvent {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
         match serde_json::from_str(&line).unwrap() {
-            Event::Alive {} => {}
+            SessionEvent::Alive {} => {}
             event => return event,
         }
     }
@@ -101,7 +101,7 @@ fn hear(stream: impl Read) -> Event {
 fn is_admitted(address: SocketAddr, authority: &Authority, job: &str, udp_port: u16) {
     let mut worker = secured(address, authority);
     say(&mut worker, &join(job, 0, 1, udp_port)).unwrap();
-    assert!(matches!(hear(&mut worker), Event::Admitted(_)));
+    assert!(matches!(hear(&mut worker), SessionEvent::Admitted(_)));
 }
 
 #[test]
@@ -123,7 +123,9 @@ fn plain_text_at_a_tls_port_is_told_so() {
     let port = port(Some(authority.acceptor()));
     let mut plain = connect(port.local_addr());
     say(&mut plain, &join("a", 0, 1, 5000)).unwrap();
-    let Event::Refused { reason: Refusal::Protocol, message } = hear(&plain) else { panic!("not refused") };
+    let SessionEvent::Refused { reason: Refusal::Protocol, message } = hear(&plain) else {
+        panic!("not refused")
+    };
     assert!(message.contains("speaks TLS") && message.contains("NETFOLD_CA"), "{message}");
     assert_eq!(plain.read(&mut [0]).unwrap(), 0, "and that was all");
     is_admitted(port.local_addr(), &authority, "a", 5001);
@@ -138,7 +140,9 @@ fn tls_at_a_plain_port_is_answered_at_once() {
     // In its own words, for whoever looks at the packets.
     let mut raw = connect(port.local_addr());
     raw.write_all(&[0x16, 3, 1]).unwrap();
-    let Event::Refused { reason: Refusal::Protocol, message } = hear(&raw) else { panic!("not refused") };
+    let SessionEvent::Refused { reason: Refusal::Protocol, message } = hear(&raw) else {
+        panic!("not refused")
+    };
     assert!(message.contains("does not speak TLS"), "{message}");
 }
 

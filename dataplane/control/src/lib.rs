@@ -1,9 +1,9 @@
 //! Admission messages between a worker and the switch's control port: one JSON object a line over TCP.
 //!
-//! The session lives as long as the worker takes part in the job. A worker sends [`Request::Join`], is answered by
-//! [`Event::Admitted`] once every rank has joined (or by [`Event::Refused`]), then sends [`Request::Alive`] every
-//! [`HEARTBEAT_MS`]; the server does the same with [`Event::Alive`]. A session that closes or is silent for
-//! [`LEASE_MS`] counts as dead and every other member is told [`Event::PeerLost`].
+//! The session lives as long as the worker takes part in the job. A worker sends [`SessionRequest::Join`], is answered by
+//! [`SessionEvent::Admitted`] once every rank has joined (or by [`SessionEvent::Refused`]), then sends [`SessionRequest::Alive`] every
+//! [`HEARTBEAT_MS`]; the server does the same with [`SessionEvent::Alive`]. A session that closes or is silent for
+//! [`LEASE_MS`] counts as dead and every other member is told [`SessionEvent::PeerLost`].
 #![forbid(unsafe_code)]
 
 mod band;
@@ -31,7 +31,7 @@ pub const LINE_LEN_MAX: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Congestion {
+pub enum CongestionAlgorithm {
     /// As much as there are slots.
     #[default]
     Fixed,
@@ -57,7 +57,7 @@ pub enum Congestion {
     MltcpDcqcn,
 }
 
-impl Congestion {
+impl CongestionAlgorithm {
     /// Every value.
     pub const ALL: &'static [Self] = &[
         Self::Fixed,
@@ -284,14 +284,14 @@ impl std::str::FromStr for Mode {
 /// What a worker says to the control port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
+pub enum SessionRequest {
     /// Take part in a job. The first to join creates it; all must agree on everything but the rank, and where they are.
     Join(Join),
-    /// Go on with a session that broke, in a job that runs. Answered by [`Event::Resumed`] or [`Event::Refused`].
+    /// Go on with a session that broke, in a job that runs. Answered by [`SessionEvent::Resumed`] or [`SessionEvent::Refused`].
     Resume(Resume),
     /// A sign of life.
     Alive {},
-    /// Asks for the job's classes of packets, now and whenever they change: answered by [`Event::Band`], any number of times. Of an
+    /// Asks for the job's classes of packets, now and whenever they change: answered by [`SessionEvent::Band`], any number of times. Of an
     /// admission that names a [`band`](Admission::band) alone; others are of a server that does not know it.
     Band {},
     /// The worker has finished and goes in peace; the job goes on until its last member has left.
@@ -406,7 +406,7 @@ const fn one() -> u8 {
 /// What the control port says to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Event {
+pub enum SessionEvent {
     /// All ranks have joined; the job may start.
     Admitted(Admission),
     /// The worker may not join.
@@ -462,8 +462,8 @@ pub struct Admission {
     /// Contributor bitmap of a complete RESULT: the children of the worker's switch, lowest bits first.
     pub bitmap: u32,
     /// The worker's own bit in the bitmaps of RESULTs, where every switch of the tree can leave shares out of a sum; else 0.
-    #[serde(default)]
-    pub share: u32,
+    #[serde(default, rename = "share")]
+    pub own_bit: u32,
     /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
     #[serde(default)]
     pub shift: u8,
@@ -471,12 +471,12 @@ pub struct Admission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<IpAddr>,
     /// How long the job goes on without this session, in milliseconds: a worker whose session breaks has so long for a
-    /// [`Request::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
+    /// [`SessionRequest::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
     #[serde(default)]
     pub grace_ms: u32,
     /// By what to decide how much of the slots to use.
     #[serde(default)]
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Which classes of packets are the job's, and what their IP headers say. Without it all are, and these say nothing; and the server
     /// does not tell of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -558,34 +558,34 @@ mod tests {
 
     #[test]
     fn messages_are_one_json_object_each() {
-        let join = Request::Join(Join::new("demo", (1, 4), Mode::Bfp16, 256, 9));
+        let join = SessionRequest::Join(Join::new("demo", (1, 4), Mode::Bfp16, 256, 9));
         let text = serde_json::to_string(&join).unwrap();
         assert!(text.len() < LINE_LEN_MAX && !text.contains('\n'));
-        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), join);
+        assert_eq!(serde_json::from_str::<SessionRequest>(&text).unwrap(), join);
         let older = text.replace(r#""classes":1,"#, "").replace(r#","tree":0,"trees":1"#, "");
         assert!(older.len() < text.len());
         assert_eq!(
-            serde_json::from_str::<Request>(&older).unwrap(),
+            serde_json::from_str::<SessionRequest>(&older).unwrap(),
             join,
             "one stream and one tree where nothing is said"
         );
-        for law in Congestion::ALL {
+        for law in CongestionAlgorithm::ALL {
             assert_eq!(serde_json::to_string(law).unwrap(), format!("\"{}\"", law.name()));
-            assert_eq!(Congestion::from_name(law.name()), Some(*law));
+            assert_eq!(CongestionAlgorithm::from_name(law.name()), Some(*law));
         }
         for reason in [Refusal::Protocol, Refusal::JobRunning, Refusal::Unavailable] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
         }
-        let event = Event::Refused { reason: Refusal::RankTaken, message: "x".into() };
+        let event = SessionEvent::Refused { reason: Refusal::RankTaken, message: "x".into() };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);
-        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
-        let event = Event::Band(Band::new(8, 4).unwrap());
+        assert_eq!(serde_json::from_str::<SessionEvent>(&text).unwrap(), event);
+        let event = SessionEvent::Band(Band::new(8, 4).unwrap());
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"band","first":8,"classes":4}"#);
-        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
-        assert!(serde_json::from_str::<Event>(r#"{"type":"band","first":15,"classes":4}"#).is_err());
-        assert!(serde_json::from_str::<Request>(r#"{"type":"join"}"#).is_err());
-        assert!(serde_json::from_str::<Request>(r#"{"type":"alive","x":1}"#).is_err());
+        assert_eq!(serde_json::from_str::<SessionEvent>(&text).unwrap(), event);
+        assert!(serde_json::from_str::<SessionEvent>(r#"{"type":"band","first":15,"classes":4}"#).is_err());
+        assert!(serde_json::from_str::<SessionRequest>(r#"{"type":"join"}"#).is_err());
+        assert!(serde_json::from_str::<SessionRequest>(r#"{"type":"alive","x":1}"#).is_err());
     }
 }

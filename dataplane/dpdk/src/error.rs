@@ -152,7 +152,7 @@ impl From<DpdkError> for IoError {
             DpdkError::Io(error) => error,
             DpdkError::NotBuilt => {
                 let remedy = "build it with `--features dpdk`, or choose af-xdp, packet-ring or udp";
-                Self::Absent { choice: "dpdk".into(), remedy }
+                Self::NotIncluded { spec: "dpdk".into(), remedy }
             }
             other => Self::Os { call: "opening a DPDK device", source: io::Error::other(other) },
         }

@@ -1,12 +1,12 @@
 //! From words to packet I/O.
 
-use netfold_io::choice::{Choice, Opening};
+use netfold_io::spec::{IoSpec, OpenOptions};
 use netfold_io::{Cores, IoError, PacketIo};
 
 use crate::{DpdkError, Spec};
 
 /// Opens what stands behind `--io`, DPDK's devices included: DPDK is started if it does not run, the device is attached and started,
-/// and Ethernet, ARP, IPv4 and UDP are spoken on its queues. All other kinds are [`netfold_io::choice::open`]'s.
+/// and Ethernet, ARP, IPv4 and UDP are spoken on its queues. All other kinds are [`netfold_io::spec::open`]'s.
 ///
 /// Interfaces of the kernel are looked up in the network namespace of the calling thread.
 ///
@@ -14,31 +14,31 @@ use crate::{DpdkError, Spec};
 ///
 /// [`DpdkError`]; [`DpdkError::NotBuilt`] for a device of DPDK without the feature `dpdk`; [`DpdkError::Spec`] for words that make no
 /// sense.
-pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, DpdkError> {
-    let Choice::Dpdk(words) = choice else { return Ok(netfold_io::choice::open(choice, opening)?) };
+pub fn open(spec: &IoSpec, opening: &OpenOptions) -> Result<Box<dyn PacketIo>, DpdkError> {
+    let IoSpec::Dpdk(words) = spec else { return Ok(netfold_io::spec::open(spec, opening)?) };
     let mut opened = device(&words.parse()?, std::slice::from_ref(opening))?;
     opened.pop().ok_or(DpdkError::Io(IoError::Unsupported("a device for nobody")))
 }
 
-/// Opens what several packet threads have, one each, as [`netfold_io::choice::open_threads`] does. A device of DPDK is shared:
+/// Opens what several packet threads have, one each, as [`netfold_io::spec::open_threads`] does. A device of DPDK is shared:
 /// each thread has the datagrams to its own port, by whichever queue they arrive.
 ///
 /// # Errors
 ///
 /// As [`open`]; [`IoError::Address`] when the threads are not at one IP address.
 pub fn open_threads(
-    choice: &Choice,
-    openings: &[Opening],
+    spec: &IoSpec,
+    openings: &[OpenOptions],
     cores: &Cores,
 ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
-    match choice {
-        Choice::Dpdk(words) => Ok(device(&words.parse::<Spec>()?, openings)?),
-        _ => netfold_io::choice::open_threads(choice, openings, cores),
+    match spec {
+        IoSpec::Dpdk(words) => Ok(device(&words.parse::<Spec>()?, openings)?),
+        _ => netfold_io::spec::open_threads(spec, openings, cores),
     }
 }
 
 #[cfg(feature = "dpdk")]
-fn device(spec: &Spec, openings: &[Opening]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
+fn device(spec: &Spec, openings: &[OpenOptions]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
     use netfold_io::ethernet::Ethernet;
 
     let configs = openings.iter().map(|opening| config(spec, opening)).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +62,7 @@ fn device(spec: &Spec, openings: &[Opening]) -> Result<Vec<Box<dyn PacketIo>>, D
 #[cfg(feature = "dpdk")]
 fn config(
     spec: &Spec,
-    opening: &Opening,
+    opening: &OpenOptions,
 ) -> Result<netfold_io::ethernet::EthernetConfig, netfold_io::IoError> {
     use std::net::{IpAddr, SocketAddrV4};
 
@@ -85,7 +85,7 @@ fn config(
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn device(_: &Spec, _: &[Opening]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
+fn device(_: &Spec, _: &[OpenOptions]) -> Result<Vec<Box<dyn PacketIo>>, DpdkError> {
     Err(DpdkError::NotBuilt)
 }
 
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn without_dpdk_everything_else_opens() {
-        let opening = Opening::at(([127, 0, 0, 1], 0).into());
-        let device = open(&Choice::Dpdk("net_ring0".into()), &opening);
+        let opening = OpenOptions::at(([127, 0, 0, 1], 0).into());
+        let device = open(&IoSpec::Dpdk("net_ring0".into()), &opening);
         assert!(matches!(device, Err(DpdkError::NotBuilt)));
-        let nonsense = open(&Choice::Dpdk("net_ring0 colour=red".into()), &opening);
+        let nonsense = open(&IoSpec::Dpdk("net_ring0 colour=red".into()), &opening);
         assert!(matches!(nonsense, Err(DpdkError::Spec { .. })));
-        assert!(open(&Choice::Udp, &opening).is_ok());
+        assert!(open(&IoSpec::Udp, &opening).is_ok());
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Huge, Options, Port, PortConfig, Spec, rings};
 use netfold_io::ethernet::Ethernet;
 use netfold_io::link::{Link, LinkProperties};
-use netfold_io::{Cores, IoCounters, IoError, Opening, PacketIo, RxBatch};
+use netfold_io::{Cores, IoCounters, IoError, OpenOptions, PacketIo, RxBatch};
 use netfold_io_conformance::segment::{HUB, MTU, Segment, hub_config, spoke_config};
 use netfold_io_conformance::{Backend, Beside, DATAGRAM_LEN_MAX, Rig, SPOKES, run};
 
@@ -75,8 +75,10 @@ fn of_two_threads(queues: u16) -> Result<Rig, String> {
             // Whoever is first says how DPDK starts.
             let _eal = Eal::start(&options(), false);
             let at = hub_config().address;
-            let opening =
-                |port| Opening { datagram_len_max: DATAGRAM_LEN_MAX, ..Opening::at((*at.ip(), port).into()) };
+            let opening = |port| OpenOptions {
+                datagram_len_max: DATAGRAM_LEN_MAX,
+                ..OpenOptions::at((*at.ip(), port).into())
+            };
             let words = format!("dpdk:net_af_packet,iface={HUB} mtu={MTU} queues={queues} --no-huge");
             let both = [opening(at.port() + 1), opening(at.port())];
             let choice = words.parse().expect("a choice");

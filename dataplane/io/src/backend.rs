@@ -47,7 +47,7 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// [`IoError::PeerGone`] when nothing is left and nothing can ever arrive; [`IoError::Os`] when the backend is
+    /// [`IoError::PeerClosed`] when nothing is left and nothing can ever arrive; [`IoError::Os`] when the backend is
     /// broken for good.
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError>;
 
@@ -60,7 +60,7 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// [`IoError::Oversize`], [`IoError::Range`] and [`IoError::PeerGone`]: none of the packets was taken.
+    /// [`IoError::Oversize`], [`IoError::Range`] and [`IoError::PeerClosed`]: none of the packets was taken.
     /// [`IoError::Os`] when the backend is broken for good; some may have left.
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError>;
 

@@ -17,7 +17,7 @@ pub struct Cores(Vec<usize>);
 /// Words that are no [`Cores`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is no list of cores: {problem}; expected numbers and ranges, as in 0,4-7")]
-pub struct NoCores {
+pub struct CoresParseError {
     text: String,
     problem: &'static str,
 }
@@ -87,10 +87,10 @@ impl FromIterator<usize> for Cores {
 }
 
 impl FromStr for Cores {
-    type Err = NoCores;
+    type Err = CoresParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoCores> {
-        let wrong = |problem| NoCores { text: text.to_owned(), problem };
+    fn from_str(text: &str) -> Result<Self, CoresParseError> {
+        let wrong = |problem| CoresParseError { text: text.to_owned(), problem };
         let number =
             |word: &str| word.trim().parse::<usize>().map_err(|_| wrong("there is something else in it"));
         let mut cores = Vec::new();

@@ -63,10 +63,10 @@ pub enum IoError {
         source: io::Error,
     },
     /// The kind of packet I/O is known, and not part of this program.
-    #[error("{choice} is not part of this program; {remedy}")]
-    Absent {
+    #[error("{spec} is not part of this program; {remedy}")]
+    NotIncluded {
         /// What was asked for.
-        choice: String,
+        spec: String,
         /// What to do.
         remedy: &'static str,
     },
@@ -83,7 +83,7 @@ pub enum IoError {
     UnknownPort(PortId),
     /// The only peer is gone for good (its end was dropped); close this end.
     #[error("the peer has closed its end")]
-    PeerGone,
+    PeerClosed,
     /// The address to listen on is taken or is none of this machine. Choose another, or end whoever uses it.
     #[error("cannot listen on {address}; choose another address or port, or end the process that uses it")]
     Bind {

@@ -50,7 +50,7 @@ impl<B: PacketIo> Forwarder<B> {
     ///
     /// # Errors
     ///
-    /// Those of the backend, other than [`IoError::PeerGone`].
+    /// Those of the backend, other than [`IoError::PeerClosed`].
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), IoError> {
         while !stop.load(Ordering::Acquire) {
             match self.poll() {
@@ -58,7 +58,7 @@ impl<B: PacketIo> Forwarder<B> {
                     self.io.wait(Duration::from_secs(1))?;
                 }
                 Ok(_) => {}
-                Err(IoError::PeerGone) => return Ok(()),
+                Err(IoError::PeerClosed) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }

@@ -36,20 +36,18 @@
 //! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
 //! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`], [`link::XdpQueues`] (Linux). DPDK's are in a package of their own.
 //!
-//! [`choice`] opens any of them by what stands behind `--io`; [`cores`] keeps the thread that runs one on a core.
+//! [`spec`] opens any of them by what stands behind `--io`; [`cores`] keeps the thread that runs one on a core.
 //!
 //! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] says otherwise.
 
 mod backend;
 mod batch;
-mod bell;
-pub mod choice;
 pub mod cores;
 mod counters;
 mod error;
 pub mod ethernet;
 #[cfg(target_os = "linux")]
-mod event;
+mod event_waker;
 pub mod fault;
 pub mod forward;
 pub mod link;
@@ -60,19 +58,21 @@ mod null;
 pub mod pcap;
 #[cfg(target_os = "linux")]
 pub mod shm;
+pub mod spec;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg(target_os = "linux")]
 pub mod udp;
 mod vacant;
+mod waker;
 
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
-pub use choice::{Choice, Opener, Opening, open, open_threads};
 pub use cores::{CoreError, Cores};
 pub use counters::IoCounters;
 pub use error::IoError;
 pub use loopback::Loopback;
 pub use middleware::Middleware;
 pub use null::Null;
+pub use spec::{IoSpec, OpenOptions, ThreadOpener, open, open_threads};
 pub use vacant::vacant_address;

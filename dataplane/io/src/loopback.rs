@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::bell::Bell;
+use crate::waker::ThreadWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 
 /// Bytes of the length in front of each datagram in a ring.
@@ -27,8 +27,8 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// shorter.
 ///
 /// When one end is dropped, the other still receives what is in the ring. After that a spoke gets
-/// [`IoError::PeerGone`]; the hub goes on with the other spokes, counts what it sends to the missing one in
-/// [`IoCounters::unbound_port`], and gets [`IoError::PeerGone`] when no spoke is left.
+/// [`IoError::PeerClosed`]; the hub goes on with the other spokes, counts what it sends to the missing one in
+/// [`IoCounters::unbound_port`], and gets [`IoError::PeerClosed`] when no spoke is left.
 ///
 /// # Panics
 ///
@@ -55,24 +55,24 @@ pub fn mesh(
     ring_len: usize,
     datagram_len_max: usize,
 ) -> Vec<Loopback> {
-    let bells: Vec<Arc<Bell>> = (0..nodes).map(|_| Arc::default()).collect();
+    let wakers: Vec<Arc<ThreadWaker>> = (0..nodes).map(|_| Arc::default()).collect();
     let mut links: Vec<Vec<Link>> = (0..nodes).map(|_| Vec::new()).collect();
     for &(a, b) in edges {
         let (up_tx, up_rx) = ring(ring_len, datagram_len_max);
         let (down_tx, down_rx) = ring(ring_len, datagram_len_max);
-        links[a].push(Link::new(down_tx, up_rx, Arc::clone(&bells[b])));
-        links[b].push(Link::new(up_tx, down_rx, Arc::clone(&bells[a])));
+        links[a].push(Link::new(down_tx, up_rx, Arc::clone(&wakers[b])));
+        links[b].push(Link::new(up_tx, down_rx, Arc::clone(&wakers[a])));
         assert!(links[a].len().max(links[b].len()) <= 1 << 16, "a port number has 16 bits");
     }
-    let node = |(links, bell)| Loopback::new(links, bell, ring_len, datagram_len_max);
-    links.into_iter().zip(bells).map(node).collect()
+    let node = |(links, waker)| Loopback::new(links, waker, ring_len, datagram_len_max);
+    links.into_iter().zip(wakers).map(node).collect()
 }
 
 /// One end of a [`star`], the hub or a spoke, or one node of a [`mesh`].
 #[derive(Debug)]
 pub struct Loopback {
     links: Vec<Link>,
-    bell: Arc<Bell>,
+    waker: Arc<ThreadWaker>,
     /// The link that the next `receive` serves first, so that a busy peer cannot starve the others.
     first: usize,
     datagram_len_max: usize,
@@ -85,7 +85,7 @@ pub struct Loopback {
 struct Link {
     outgoing: Outgoing,
     incoming: Incoming,
-    peer_bell: Arc<Bell>,
+    peer_waker: Arc<ThreadWaker>,
     /// The peer's end was dropped, and this side knows.
     gone: bool,
     /// Something was sent in this call.
@@ -153,8 +153,8 @@ impl Incoming {
 }
 
 impl Link {
-    fn new(outgoing: Outgoing, incoming: Incoming, peer_bell: Arc<Bell>) -> Self {
-        Self { outgoing, incoming, peer_bell, gone: false, touched: false }
+    fn new(outgoing: Outgoing, incoming: Incoming, peer_waker: Arc<ThreadWaker>) -> Self {
+        Self { outgoing, incoming, peer_waker, gone: false, touched: false }
     }
 
     /// Moves datagrams into the batch until the ring is empty or the batch is full.
@@ -193,7 +193,7 @@ impl Link {
         let ring = &self.incoming.ring;
         if self.incoming.starved.load(Ordering::Relaxed) && ring.slots() <= ring.buffer().capacity() / 2 {
             self.incoming.starved.store(false, Ordering::Relaxed);
-            self.peer_bell.ring();
+            self.peer_waker.notify();
         }
     }
 
@@ -209,9 +209,9 @@ impl Link {
 }
 
 impl Loopback {
-    fn new(links: Vec<Link>, bell: Arc<Bell>, ring_len: usize, datagram_len_max: usize) -> Self {
+    fn new(links: Vec<Link>, waker: Arc<ThreadWaker>, ring_len: usize, datagram_len_max: usize) -> Self {
         let burst_max = (ring_len.max(2) * links.len().max(1)).min(1024);
-        Self { links, bell, first: 0, datagram_len_max, burst_max, counters: IoCounters::default() }
+        Self { links, waker, first: 0, datagram_len_max, burst_max, counters: IoCounters::default() }
     }
 
     fn all_gone(&self) -> bool {
@@ -240,7 +240,7 @@ impl PacketIo for Loopback {
             self.links[index].receive(PortId(index as u16), batch, &mut self.counters);
         }
         if batch.is_empty() && self.all_gone() {
-            return Err(IoError::PeerGone);
+            return Err(IoError::PeerClosed);
         }
         Ok(batch.len())
     }
@@ -249,7 +249,7 @@ impl PacketIo for Loopback {
         check_transmit(memory, packets, self.datagram_len_max)?;
         // A spoke says at once that the hub is gone; what still lies in its own ring is for `receive`.
         if self.all_gone() || (self.links.len() == 1 && self.links[0].outgoing.ring.is_abandoned()) {
-            return Err(IoError::PeerGone);
+            return Err(IoError::PeerClosed);
         }
         let mut taken = 0;
         for packet in packets {
@@ -272,7 +272,7 @@ impl PacketIo for Loopback {
         }
         for link in &mut self.links {
             if std::mem::take(&mut link.touched) {
-                link.peer_bell.nudge();
+                link.peer_waker.notify_if_sleeping();
             }
         }
         Ok(taken)
@@ -283,7 +283,7 @@ impl PacketIo for Loopback {
             return Ok(true);
         }
         let links = &self.links;
-        let woken = self.bell.wait(timeout, &mut self.counters.sleeps, || links.iter().any(Link::ready));
+        let woken = self.waker.wait(timeout, &mut self.counters.sleeps, || links.iter().any(Link::ready));
         for outgoing in links.iter().map(|link| &link.outgoing) {
             // Told once; a sender that finds the ring full again asks again.
             if outgoing.starved.load(Ordering::Relaxed) && outgoing.eased() {
@@ -294,7 +294,7 @@ impl PacketIo for Loopback {
     }
 
     fn waker(&self) -> Waker {
-        self.bell.waker()
+        self.waker.waker()
     }
 
     fn counters(&self) -> IoCounters {
@@ -305,9 +305,9 @@ impl PacketIo for Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         for link in self.links.drain(..) {
-            let bell = Arc::clone(&link.peer_bell);
+            let waker = Arc::clone(&link.peer_waker);
             drop(link); // first, so that the peer finds the rings abandoned when it wakes
-            bell.ring();
+            waker.notify();
         }
     }
 }

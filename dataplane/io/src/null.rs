@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::bell::Bell;
+use crate::waker::ThreadWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit, check_transmit};
 
 /// Receives nothing and swallows everything that is sent, to any port. For tests, and to measure what a caller costs
@@ -13,14 +13,14 @@ use crate::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit, chec
 pub struct Null {
     datagram_len_max: usize,
     counters: IoCounters,
-    bell: Arc<Bell>,
+    waker: Arc<ThreadWaker>,
 }
 
 impl Null {
     /// A null backend that refuses datagrams longer than `datagram_len_max` bytes, as any backend does.
     #[must_use]
     pub fn new(datagram_len_max: usize) -> Self {
-        Self { datagram_len_max, counters: IoCounters::default(), bell: Arc::default() }
+        Self { datagram_len_max, counters: IoCounters::default(), waker: Arc::default() }
     }
 }
 
@@ -48,11 +48,11 @@ impl PacketIo for Null {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        Ok(self.bell.wait(timeout, &mut self.counters.sleeps, || false))
+        Ok(self.waker.wait(timeout, &mut self.counters.sleeps, || false))
     }
 
     fn waker(&self) -> Waker {
-        self.bell.waker()
+        self.waker.waker()
     }
 
     fn counters(&self) -> IoCounters {

@@ -161,17 +161,17 @@ fn links() {
 fn threads_of_one_interface() {
     use netfold_io::ethernet::{Ethernet, EthernetConfig};
     use netfold_io::link::{XdpConfig, XdpQueues};
-    use netfold_io::{Cores, Opening, open_threads};
+    use netfold_io::{Cores, OpenOptions, open_threads};
     use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let made = Segment::pair_with_queues(1500, 2).and_then(|segment| {
         let ends = segment.namespace().run(|| -> Result<_, netfold_io::IoError> {
             let at = address(HUB);
-            let opening = |port| Opening::at((*at.ip(), port).into());
+            let opening = |port| OpenOptions::at((*at.ip(), port).into());
             let both = [opening(at.port() + 1), opening(at.port())];
-            let choice = format!("af-xdp:{HUB}").parse().expect("a choice");
-            let hubs = open_threads(&choice, &both, &Cores::default())?;
+            let spec = format!("af-xdp:{HUB}").parse().expect("a spec");
+            let hubs = open_threads(&spec, &both, &Cores::default())?;
             // The hub's thread answers by its own queue, which is the second.
             let link = XdpQueues::open(&spoke(0), XdpConfig::new(address(&spoke(0))), 2)?;
             Ok((Ethernet::connect(link, at.into(), EthernetConfig::new(address(&spoke(0))))?, hubs))

@@ -87,17 +87,19 @@ fn raw() -> Vec<Backend> {
 #[cfg(target_os = "linux")]
 fn of_two_threads() -> Result<Rig, String> {
     use netfold_io::link::PacketRing;
-    use netfold_io::{Cores, Opening, open_threads};
+    use netfold_io::{Cores, OpenOptions, open_threads};
     use netfold_io_conformance::Beside;
     use netfold_io_conformance::segment::{HUB, Segment};
     Segment::with_queues(2)?.around(
         || {
             let at = hub_config().address;
-            let opening =
-                |port| Opening { datagram_len_max: DATAGRAM_LEN_MAX, ..Opening::at((*at.ip(), port).into()) };
-            let choice = format!("af-xdp:{HUB}").parse().expect("a choice");
+            let opening = |port| OpenOptions {
+                datagram_len_max: DATAGRAM_LEN_MAX,
+                ..OpenOptions::at((*at.ip(), port).into())
+            };
+            let spec = format!("af-xdp:{HUB}").parse().expect("a spec");
             let both = [opening(at.port() + 1), opening(at.port())];
-            let mut ends = open_threads(&choice, &both, &Cores::default())?;
+            let mut ends = open_threads(&spec, &both, &Cores::default())?;
             let hub = ends.pop().expect("two threads");
             Ok((hub, Beside::start(ends.pop().expect("two threads"))))
         },

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use netfold_io::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, XdpMode};
 use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{Choice, IoError, Opening, PacketIo, PortId, RxBatch, Transmit, open};
+use netfold_io::{IoError, IoSpec, OpenOptions, PacketIo, PortId, RxBatch, Transmit, open};
 use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
 use netfold_wire::frame::{Endpoint, EthernetAddress, OUTER_LEN, Outer};
 
@@ -28,9 +28,9 @@ fn to(port: u16, len: u32) -> Transmit {
 
 /// Opens the hub's end as `kind`.
 fn hub(segment: &Segment, kind: &str, more: &str) -> Box<dyn PacketIo> {
-    let choice: Choice = format!("{kind}:{HUB}{more}").parse().expect("works on a healthy pair");
-    let opening = Opening::at(SocketAddr::V4(address(HUB)));
-    segment.namespace().run(move || open(&choice, &opening)).expect("works on a healthy pair")
+    let spec: IoSpec = format!("{kind}:{HUB}{more}").parse().expect("works on a healthy pair");
+    let opening = OpenOptions::at(SocketAddr::V4(address(HUB)));
+    segment.namespace().run(move || open(&spec, &opening)).expect("works on a healthy pair")
 }
 
 /// Gives an end of the pair its address in the kernel.
@@ -410,10 +410,10 @@ fn a_link_of_several_queues_hears_all_of_them() {
         namespace.command(&format!("ip link set {interface} gso_max_segs 1 up")).unwrap();
     }
     give_address(&segment, &spoke(0));
-    let opening = Opening::at(SocketAddr::V4(address(HUB)));
+    let opening = OpenOptions::at(SocketAddr::V4(address(HUB)));
     let open = |words: &str| {
-        let choice: Choice = words.parse().unwrap();
-        namespace.run(move || open(&choice, &opening)).inspect_err(|error| println!("skipped: {error}")).ok()
+        let spec: IoSpec = words.parse().unwrap();
+        namespace.run(move || open(&spec, &opening)).inspect_err(|error| println!("skipped: {error}")).ok()
     };
     let config = UdpConfig { gso: false, ..UdpConfig::default() };
     let (own, at) = (*address(&spoke(0)).ip(), SocketAddr::V4(address(HUB)));

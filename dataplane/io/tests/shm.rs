@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use netfold_io::shm::{Hub, LOCAL_PORTS, Name, Spoke, WORKERS_MAX};
 use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{IoError, Opening, PacketIo, PortId, RxBatch, Transmit, open};
+use netfold_io::{IoError, OpenOptions, PacketIo, PortId, RxBatch, Transmit, open};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -91,9 +91,12 @@ fn errors_say_what_to_do() {
 #[test]
 fn words_open_either_end() {
     let words = format!("shm:{}", name("words"));
-    let at = |address: &str| Opening { datagram_len_max: LEN_MAX, ..Opening::at(address.parse().unwrap()) };
+    let at = |address: &str| OpenOptions {
+        datagram_len_max: LEN_MAX,
+        ..OpenOptions::at(address.parse().unwrap())
+    };
     let mut hub =
-        open(&format!("{words},uplink=udp").parse().unwrap(), &at("127.0.0.1:0").of_a_switch()).unwrap();
+        open(&format!("{words},uplink=udp").parse().unwrap(), &at("127.0.0.1:0").for_switch()).unwrap();
     let worker = open(&words.parse().unwrap(), &at("127.0.0.7:0")).unwrap();
     let local = worker.local_addr().unwrap();
     assert!(local.ip() == IpAddr::from([127, 0, 0, 7]) && (1..LOCAL_PORTS).contains(&local.port()));
@@ -236,7 +239,7 @@ fn echo(io: &mut dyn PacketIo) {
     loop {
         let count = match io.receive(&mut batch) {
             Ok(count) => count,
-            Err(IoError::PeerGone) => return,
+            Err(IoError::PeerClosed) => return,
             Err(error) => panic!("{error}"),
         };
         let echo: Vec<_> = batch.packets().iter().map(|packet| packet.to(packet.port)).collect();
@@ -244,7 +247,7 @@ fn echo(io: &mut dyn PacketIo) {
         while taken < count {
             match io.transmit(batch.memory(), &echo[taken..]) {
                 Ok(more) => taken += more,
-                Err(IoError::PeerGone) => return,
+                Err(IoError::PeerClosed) => return,
                 Err(error) => panic!("{error}"),
             }
             if taken < count {
@@ -363,8 +366,8 @@ fn a_killed_switch_is_missed_and_followed() {
         child.kill().unwrap(); // SIGKILL
         child.wait().unwrap();
         let gone = next(&mut worker, &mut RxBatch::new(4, 9000));
-        assert!(matches!(gone, Err(IoError::PeerGone)), "{gone:?}");
-        assert!(matches!(worker.transmit(b"word", &[to(0, 4)]), Err(IoError::PeerGone)));
+        assert!(matches!(gone, Err(IoError::PeerClosed)), "{gone:?}");
+        assert!(matches!(worker.transmit(b"word", &[to(0, 4)]), Err(IoError::PeerClosed)));
     }
     if let Ok(left) = files() {
         assert_eq!(left, 0, "files are left");
@@ -384,6 +387,6 @@ fn a_switch_that_ends_frees_its_name() {
         // What it had sent is received first.
         let mut batch = RxBatch::new(4, 9000);
         assert_eq!(next(&mut worker, &mut batch).unwrap(), 1);
-        assert!(matches!(next(&mut worker, &mut batch), Err(IoError::PeerGone)));
+        assert!(matches!(next(&mut worker, &mut batch), Err(IoError::PeerClosed)));
     }
 }

@@ -331,8 +331,8 @@ fn dropped_ends_are_noticed() {
     });
     drop(hub);
     let (received, error, mut spoke) = waiting.join().unwrap();
-    assert!(received == 1 && matches!(error, IoError::PeerGone), "{error}");
-    assert!(matches!(spoke.transmit(b"x", &[to(0, 1)]), Err(IoError::PeerGone)));
+    assert!(received == 1 && matches!(error, IoError::PeerClosed), "{error}");
+    assert!(matches!(spoke.transmit(b"x", &[to(0, 1)]), Err(IoError::PeerClosed)));
     assert!(spoke.wait(PATIENCE).unwrap(), "no sleep without hope");
 }
 

@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold_io::link::{AfPacket, Link, Xdp, XdpConfig, XdpQueues};
-use netfold_io::{Choice, Cores, IoError, Opener, Opening, PacketIo, PortId, RxBatch, open_threads};
+use netfold_io::{
+    Cores, IoError, IoSpec, OpenOptions, PacketIo, PortId, RxBatch, ThreadOpener, open_threads,
+};
 use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
 use netfold_wire::frame::{
     ArpOperation, ArpPacket, Endpoint, EthernetAddress, EthernetFrame, EthernetProtocol, OUTER_LEN, Outer,
@@ -23,16 +25,16 @@ fn pair(queues: usize) -> Option<Segment> {
 }
 
 /// Where `count` threads are: one port after the other at the hub's address.
-fn openings(count: u16) -> Vec<Opening> {
+fn openings(count: u16) -> Vec<OpenOptions> {
     let at = address(HUB);
-    (0..count).map(|thread| Opening::at((*at.ip(), at.port() + thread).into())).collect()
+    (0..count).map(|thread| OpenOptions::at((*at.ip(), at.port() + thread).into())).collect()
 }
 
 /// The hub's threads on XDP sockets, whose peer at port 0 is the spoke. `None` where there are no XDP sockets.
 fn hubs(segment: &Segment, words: &'static str, count: u16) -> Option<Vec<Box<dyn PacketIo>>> {
     let open = move || {
-        let choice: Choice = words.parse().expect("a choice");
-        let mut hubs = open_threads(&choice, &openings(count), &Cores::default())?;
+        let spec: IoSpec = words.parse().expect("a spec");
+        let mut hubs = open_threads(&spec, &openings(count), &Cores::default())?;
         for hub in &mut hubs {
             hub.bind_port(PortId(0), SocketAddr::V4(address(&spoke(0))))?;
         }
@@ -249,9 +251,9 @@ fn who_has_the_address_is_answered_once() {
     const ASKED: usize = 5;
     for kind in ["af-packet", "packet-ring", "af-xdp"] {
         let Some(segment) = pair(3) else { return };
-        let choice: Choice = format!("{kind}:{HUB}").parse().unwrap();
+        let spec: IoSpec = format!("{kind}:{HUB}").parse().unwrap();
         let opened = segment.namespace().run(move || {
-            let (mut opener, openings) = (Opener::new(vec![choice], open_threads), openings(3));
+            let (mut opener, openings) = (ThreadOpener::new(vec![spec], open_threads), openings(3));
             let open = |thread| opener.open(thread, &openings, &Cores::default());
             (0..3).map(open).collect::<Result<Vec<_>, _>>()
         });
@@ -311,8 +313,8 @@ fn the_program_goes_with_the_last_thread_and_too_few_queues_are_an_error() {
     drop(both);
     assert!(!shown(&segment).contains("xdp"));
     let refused = segment.namespace().run(|| {
-        let choice = format!("af-xdp:{HUB}").parse().unwrap();
-        open_threads(&choice, &openings(3), &Cores::default()).map(drop)
+        let spec = format!("af-xdp:{HUB}").parse().unwrap();
+        open_threads(&spec, &openings(3), &Cores::default()).map(drop)
     });
     let Err(error @ IoError::Link { .. }) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("ethtool -L"), "{error}");
@@ -322,9 +324,9 @@ fn the_program_goes_with_the_last_thread_and_too_few_queues_are_an_error() {
         .run(move || XdpQueues::open_threads(HUB, config, 4, &[1, 2], &Cores::default()).map(drop));
     assert!(matches!(beyond, Err(IoError::Link { .. })), "there are no queues 2 and 3");
     let twice = segment.namespace().run(|| {
-        let (choice, at) = (format!("af-xdp:{HUB}").parse().unwrap(), openings(1)[0]);
-        let elsewhere = Opening::at(([198, 18, 0, 77], at.local.port()).into());
-        open_threads(&choice, &[at, elsewhere], &Cores::default()).map(drop)
+        let (spec, at) = (format!("af-xdp:{HUB}").parse().unwrap(), openings(1)[0]);
+        let elsewhere = OpenOptions::at(([198, 18, 0, 77], at.local.port()).into());
+        open_threads(&spec, &[at, elsewhere], &Cores::default()).map(drop)
     });
     assert!(matches!(twice, Err(IoError::Address { .. })), "{twice:?}");
     assert!(!shown(&segment).contains("xdp"), "what is refused leaves nothing");

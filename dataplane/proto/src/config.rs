@@ -1,11 +1,11 @@
-//! What a worker needs to know.
+//! The configuration of a worker.
 
 use core::time::Duration;
 
 use netfold_control::{Admission, Numerics};
 use netfold_wire::{WORLD_MAX, header};
 
-use crate::error::ConfigError;
+use crate::error::WorkerConfigError;
 
 /// Most slots of a job: the header has 15 bits for a slot.
 pub const SLOTS_MAX: u32 = 1 << 15;
@@ -26,7 +26,7 @@ pub struct SlotShare {
     pub count: u32,
 }
 
-/// Place in the job and timer bounds of one worker.
+/// Membership in the job and timer bounds of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerConfig {
     /// What the control port granted.
@@ -36,15 +36,15 @@ pub struct WorkerConfig {
     /// Workers of the job, 1 to 32,768.
     pub world: u16,
     /// The part of the job's slots that this worker's stream uses. Default all of them. Streams of one job, each with a worker of its
-    /// own, share its slots; all ranks must share them out alike.
+    /// own, share its slots; all ranks must divide them alike.
     pub share: SlotShare,
     /// How the switch folds lanes. Default [`Numerics::Word`].
     pub numerics: Numerics,
-    /// Shortest retransmission time-out. Default 5 ms.
+    /// Shortest retransmission timeout. Default 5 ms.
     pub rto_min: Duration,
-    /// Longest retransmission time-out, back-off included. Default 200 ms.
+    /// Longest retransmission timeout, back-off included. Default 200 ms.
     pub rto_max: Duration,
-    /// Retransmission time-out before the first measurement. Default 20 ms.
+    /// Retransmission timeout before the first measurement. Default 20 ms.
     pub rto_initial: Duration,
     /// Time without progress, with chunks outstanding, after which the job is given up. Must exceed the longest time
     /// by which ranks may be apart. Default 60 s.
@@ -54,7 +54,7 @@ pub struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// The defaults for a place in a job.
+    /// The defaults for a member of a job.
     pub fn new(admission: Admission, rank: u16, world: u16) -> Self {
         Self {
             rank,
@@ -79,35 +79,35 @@ impl WorkerConfig {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the first field that is out of range.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// [`WorkerConfigError`] with the first field that is out of range.
+    pub fn check(&self) -> Result<(), WorkerConfigError> {
         if self.world == 0 || self.world > WORLD_MAX {
-            return Err(ConfigError::World(self.world));
+            return Err(WorkerConfigError::World(self.world));
         }
         if self.rank >= self.world {
-            return Err(ConfigError::Rank { rank: self.rank, world: self.world });
+            return Err(WorkerConfigError::Rank { rank: self.rank, world: self.world });
         }
         if !self.admission.slots.is_power_of_two() || self.admission.slots > SLOTS_MAX {
-            return Err(ConfigError::Slots(self.admission.slots));
+            return Err(WorkerConfigError::Slots(self.admission.slots));
         }
         let SlotShare { first, count } = self.share;
         let end = first.checked_add(count).filter(|end| *end <= self.admission.slots);
         if !count.is_power_of_two() || end.is_none() {
-            return Err(ConfigError::Share(self.share));
+            return Err(WorkerConfigError::Share(self.share));
         }
         if !(LANE_WORDS_MIN..=LANE_WORDS_MAX).contains(&self.admission.lane_words) {
-            return Err(ConfigError::LaneWords(self.admission.lane_words));
+            return Err(WorkerConfigError::LaneWords(self.admission.lane_words));
         }
         if self.admission.bitmap == 0 {
-            return Err(ConfigError::Bitmap);
+            return Err(WorkerConfigError::Bitmap);
         }
         let timers =
             [Duration::from_nanos(1), self.rto_min, self.rto_initial, self.rto_max, self.stall_timeout];
         if !timers.is_sorted() {
-            return Err(ConfigError::Timers);
+            return Err(WorkerConfigError::Timers);
         }
         if self.ops_max == 0 {
-            return Err(ConfigError::OpsMax);
+            return Err(WorkerConfigError::OpsMax);
         }
         Ok(())
     }

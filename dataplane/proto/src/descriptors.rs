@@ -1,10 +1,10 @@
-//! How ranks find out, in one chunk, that all of them submitted the same operation.
+//! How ranks verify, in one chunk, that all of them submitted the same operation.
 //!
 //! Where two words for each rank fit, every rank writes its own and zeros elsewhere: the fold is the table of all ranks'
 //! descriptors, and the first row that differs names its rank. In larger worlds every rank writes the same words:
 //!
 //! - Where words are summed as they are, [`DIGEST_WORDS`] hashes of its descriptor. If all are the same, each word of the
-//!   sum is the world size times a rank's own; a difference shows in at least one of them but by a chance of less than
+//!   sum is the world size times a rank's own; a difference shows in at least one of them except with a probability of less than
 //!   2^-100.
 //! - At a switch with other numerics, its descriptor and that with all bits inverted, of which the switch keeps the largest:
 //!   lane by lane, all are the same if the largest is a rank's own in both.
@@ -42,14 +42,14 @@ pub(crate) struct Descriptors {
     lane_op: LaneOp,
 }
 
-/// What the fold of a descriptor chunk says.
+/// The outcome of comparing descriptors.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every rank submitted this operation.
     Same,
     /// Some rank submitted another.
     Differs {
-        /// The first such rank, where the chunk tells.
+        /// The first such rank, where the chunk identifies it.
         rank: Option<u16>,
         /// What it submitted, where that can be read.
         theirs: Option<Descriptor>,
@@ -72,7 +72,7 @@ impl Descriptors {
         self.lane_op
     }
 
-    /// Writes a rank's share of a descriptor chunk over all of `lanes`.
+    /// Writes a rank's contribution to a descriptor chunk over all of `lanes`.
     pub(crate) fn write(&self, rank: u16, descriptor: Descriptor, lanes: &mut [u8]) {
         lanes.fill(0);
         let own = |lanes: &mut [u8], words: &[u32]| {
@@ -91,7 +91,7 @@ impl Descriptors {
         }
     }
 
-    /// Judges the fold of all ranks' shares by this rank's descriptor.
+    /// Compares the fold of all ranks' contributions with this rank's descriptor.
     pub(crate) fn compare(&self, mine: Descriptor, lanes: &[u8]) -> Verdict {
         let mut words =
             lanes.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// What a switch makes of ranks' shares, by the rules of its numerics (docs/numerics.md).
+    /// The switch's fold of the ranks' contributions, by the rules of its numerics (docs/numerics.md).
     fn folded(numerics: Numerics, form: Descriptors, shares: &[Descriptor]) -> Vec<u8> {
         let mut fold = vec![0_u8; 64];
         let mut lanes = vec![0xa5; 64];
@@ -202,7 +202,7 @@ mod tests {
                         old.cast_signed().saturating_add(new.cast_signed()).cast_unsigned()
                     }
                     (LaneOp::Max, Numerics::Saturating) => {
-                        // The first share takes the slot's place.
+                        // The first contribution overwrites the slot.
                         let old = if rank == 0 { i32::MIN } else { old.cast_signed() };
                         old.max(new.cast_signed()).cast_unsigned()
                     }

@@ -1,4 +1,4 @@
-//! Errors: what the caller asked that cannot be done, and why a job ended.
+//! Errors: requests of the caller that cannot be met, and why a job ended.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX};
 /// A [`WorkerConfig`](crate::WorkerConfig) that no worker can run by: the admission is damaged or an argument is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum WorkerConfigError {
     /// World size out of range.
     #[error("world size {0} is not in 1 to 32768")]
     World(u16),
@@ -22,7 +22,7 @@ pub enum ConfigError {
         /// World size given.
         world: u16,
     },
-    /// Slots not a power of two that the header can say.
+    /// Slots not a power of two that the header can express.
     #[error("{0} slots: expected a power of two, at most 32768")]
     Slots(u32),
     /// A share of slots that is not a power of two, or reaches beyond the job's slots.
@@ -45,7 +45,7 @@ pub enum ConfigError {
 /// An [`OpSpec`](crate::OpSpec) that the protocol cannot carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SpecError {
+pub enum OpSpecError {
     /// Too many chunks.
     #[error("{0} data chunks: at most {DATA_CHUNKS_MAX}; split the tensor")]
     Chunks(u32),
@@ -66,7 +66,7 @@ pub enum SpecError {
 /// Why [`Worker::submit`](crate::Worker::submit) took no operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WorkerError {
+pub enum SubmitError {
     /// The queue is full: wait for an [`OpDone`](crate::WorkerEvent::OpDone) and submit again.
     #[error("{ops_max} operations are pending; wait for one to finish")]
     QueueFull {
@@ -75,7 +75,7 @@ pub enum WorkerError {
     },
     /// The operation cannot be carried as it is.
     #[error("the operation cannot be carried")]
-    Spec(#[from] SpecError),
+    Spec(#[from] OpSpecError),
     /// The job is over.
     #[error("the job is over")]
     Aborted(#[source] AbortReason),
@@ -85,16 +85,16 @@ pub enum WorkerError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AbortReason {
-    /// A member is gone, as told by the control session.
-    #[error("rank {rank} is gone; start a new job without it")]
+    /// A member is lost, as reported by the control session.
+    #[error("rank {rank} is lost; start a new job without it")]
     PeerLost {
-        /// The rank that is gone.
+        /// The lost rank.
         rank: u16,
     },
-    /// The switch or its control port is gone, as told by the control session.
+    /// The switch or its control port is unreachable, as reported by the control session.
     #[error("the switch is unreachable; check that it runs, then start a new job")]
     SwitchUnreachable,
-    /// No chunk finished for too long: the switch, the path to it or a peer is gone, or a peer is late.
+    /// No chunk finished for too long: the switch, the path to it or a peer is lost, or a peer is a straggler.
     #[error(
         "no progress for {silent:?} with {outstanding} chunks outstanding (last packet from the switch {heard:?} ago); \
          check the switch and the other ranks"

@@ -1,4 +1,4 @@
-//! The Netfold worker as a sans-IO machine: it decides what to send, when to send it again and what an incoming packet
+//! The Netfold worker as a sans-IO machine: it decides what to send, when to retransmit it and what an incoming packet
 //! means, and leaves clock, sockets and tensors to its caller.
 //!
 //! [`Worker`] cuts a sequence of operations into one stream of chunks and steps it through the slots of a switch (see
@@ -14,7 +14,7 @@
 //!    [`Worker::poll_event`] until it returns `None`.
 //!
 //! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
-//! the tensor in place: it arrives only after this rank's share was folded, and is delivered once.
+//! the tensor in place: it arrives only after this rank's contribution was folded, and is delivered once.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -31,7 +31,7 @@ mod time;
 mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
-pub use error::{AbortReason, ConfigError, SpecError, WorkerError};
+pub use error::{AbortReason, OpSpecError, SubmitError, WorkerConfigError};
 pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec, Tolerance};
 pub use stats::{Ignored, WorkerStats};
 pub use time::Instant;

@@ -1,11 +1,11 @@
-//! Operations: what a rank submits, and the descriptor by which all ranks find out that they submitted the same.
+//! Operations: what a rank submits, and the descriptor with which all ranks verify that they submitted the same.
 
 use core::fmt;
 
 use netfold_control::Mode;
 use netfold_wire::LaneOp;
 
-use crate::error::SpecError;
+use crate::error::OpSpecError;
 
 /// Most data chunks in one operation.
 pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
@@ -13,24 +13,24 @@ pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
 /// Most elements that a descriptor can announce: 36 bits.
 pub const ELEMENTS_MAX: u64 = (1 << 36) - 1;
 
-/// How many of each rank's shares may be left out of the sums of an operation, and what becomes of sums that lack some.
+/// How many of each rank's contributions may be left out of the sums of an operation, and how sums that lack some are treated.
 ///
-/// On the wire 15 bits of the descriptor, the low 13 for the number; the next is set where late shares may be left out, the highest where
-/// sums are left as they are.
+/// On the wire 15 bits of the descriptor, the low 13 for the number; the next is set where stragglers' contributions may be left out, the highest where
+/// sums are not rescaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tolerance {
     /// Eightieths of a percent of a rank's chunks, at most [`Self::PARTS`].
     pub parts: u16,
-    /// Sums that lack shares are multiplied by the number of ranks and divided by that of the shares: then they are right on
-    /// average, if shares are lost by chance. Else what is missing counts as zero.
+    /// Sums that lack contributions are multiplied by the number of ranks and divided by that of the contributors, which makes them unbiased
+    /// if contributions are lost at random. Otherwise missing contributions count as zero.
     pub rescale: bool,
-    /// Shares that are late may be left out, too: ranks that have waited long enough close a slot without them. Three quarters of the
-    /// number are for those, one for what queues trim.
+    /// Stragglers' contributions may be left out, too: ranks whose timers expire close a slot without them. Three quarters of the
+    /// number are for those, one quarter for contributions that queues trim.
     pub late: bool,
 }
 
 impl Tolerance {
-    /// Every share is in every sum.
+    /// Every contribution is in every sum.
     pub const NONE: Self = Self { parts: 0, rescale: true, late: false };
 
     /// Parts that a tolerance is counted in.
@@ -39,30 +39,30 @@ impl Tolerance {
     const LATE: u16 = 1 << 13;
     const AS_IT_IS: u16 = 1 << 14;
 
-    /// Up to this fraction of each rank's shares, rescaled: to the nearest eightieth of a percent. `None` when it is not from
+    /// Up to this fraction of each rank's contributions, rescaled: to the nearest eightieth of a percent. `None` when it is not from
     /// 0 to 1.
     pub fn fraction(fraction: f64) -> Option<Self> {
         let parts = (fraction * f64::from(Self::PARTS)).round();
         (0.0..=1.0).contains(&fraction).then_some(Self { parts: parts as u16, ..Self::NONE })
     }
 
-    /// The same, with shares left out that are late, too.
+    /// The same, with stragglers' contributions left out, too.
     #[must_use]
     pub const fn without_late(self) -> Self {
         Self { late: true, ..self }
     }
 
-    /// The part of a rank's shares that may be missing, 0 to 1.
+    /// The fraction of a rank's contributions that may be missing, 0 to 1.
     pub fn as_fraction(self) -> f64 {
         f64::from(self.parts) / f64::from(Self::PARTS)
     }
 
-    /// Whether any share may be left out.
+    /// Whether any contribution may be left out.
     pub const fn any(self) -> bool {
         self.parts > 0
     }
 
-    /// The bits of the descriptor: 0 where no share may be left out.
+    /// The bits of the descriptor: 0 where no contribution may be left out.
     pub const fn to_word(self) -> u16 {
         if self.parts == 0 {
             return 0;
@@ -221,7 +221,7 @@ impl Descriptor {
         elements: 0,
     };
 
-    /// How many of each rank's shares may be left out of the sums, and what becomes of such sums.
+    /// How many of each rank's contributions may be left out of the sums, and how such sums are treated.
     pub const fn tolerance(&self) -> Tolerance {
         match self.kind {
             OpKind::AllReduce | OpKind::ReduceScatter => Tolerance::from_word(self.root),
@@ -312,14 +312,14 @@ impl OpSpec {
         lane_op: LaneOp::Sum,
     };
 
-    /// How many of its own shares a rank may have left out.
+    /// How many of its own contributions a rank may have left out.
     pub fn shares_to_spare(&self) -> u32 {
         let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance().parts);
         (parts / u64::from(Tolerance::PARTS)) as u32
     }
 
-    /// How many slots may be closed without a rank: each time its share of that chunk is missing, and where blocks have exponents perhaps
-    /// another, because the exponent that it proposed was not heard.
+    /// How many slots may be closed without a rank: each closing costs its contribution to that chunk, and where blocks have exponents
+    /// perhaps another, because the exponent that it proposed was not received.
     pub(crate) fn closings(&self) -> u32 {
         match self.descriptor.tolerance().late {
             true => self.shares_to_spare() * 3 / 4 / self.shares_of_a_closing(),
@@ -327,7 +327,7 @@ impl OpSpec {
         }
     }
 
-    /// How many of its own shares a rank may have trimmed.
+    /// How many of its own contributions a rank may have trimmed.
     pub(crate) fn shares_to_trim(&self) -> u32 {
         self.shares_to_spare() - self.closings() * self.shares_of_a_closing()
     }
@@ -336,22 +336,22 @@ impl OpSpec {
         1 + u32::from(self.exponents)
     }
 
-    pub(crate) fn check(&self) -> Result<(), SpecError> {
+    pub(crate) fn check(&self) -> Result<(), OpSpecError> {
         if self.data_chunks > DATA_CHUNKS_MAX {
-            return Err(SpecError::Chunks(self.data_chunks));
+            return Err(OpSpecError::Chunks(self.data_chunks));
         }
         if self.descriptor.elements > ELEMENTS_MAX {
-            return Err(SpecError::Elements(self.descriptor.elements));
+            return Err(OpSpecError::Elements(self.descriptor.elements));
         }
         if self.descriptor.root >= netfold_wire::WORLD_MAX {
-            return Err(SpecError::Root(self.descriptor.root));
+            return Err(OpSpecError::Root(self.descriptor.root));
         }
         let Tolerance { parts, .. } = self.descriptor.tolerance();
         if parts > Tolerance::PARTS {
-            return Err(SpecError::Tolerance(parts));
+            return Err(OpSpecError::Tolerance(parts));
         }
         if self.class > 15 {
-            return Err(SpecError::Class(self.class));
+            return Err(OpSpecError::Class(self.class));
         }
         Ok(())
     }

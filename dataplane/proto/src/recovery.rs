@@ -1,14 +1,14 @@
-//! Which chunks count as lost, and when: by what was answered since, in RACK's manner (RFC 8985), or by the timer.
+//! Which chunks count as lost, and when: by later acknowledgements, as in RACK (RFC 8985), or by the timer.
 //!
 //! RFC 8985 section 3.1: an endpoint "keeps track of the transmission time of each segment" and deems one lost "if
 //! another segment sent later has been delivered", give or take a reordering window. Here chunks are segments and
-//! results are acknowledgements. A chunk may also be unanswered because *another* rank's share was lost; then the resend
-//! is a duplicate that the switch drops, and the price is that packet.
+//! results are acknowledgements. A chunk may also be unacknowledged because *another* rank's contribution was lost; then the
+//! retransmission is a duplicate that the switch drops, and its cost is that packet.
 //!
-//! Unlike RFC 8985 no short timer is started for what was sent just before the newest answered chunk: on hosts that
+//! Unlike RFC 8985 no short timer is started for chunks sent just before the newest acknowledged one: on hosts that
 //! share processors, a peer or a switch that does not run for some milliseconds would look like loss every time.
-//! Silence costs one packet instead: the oldest outstanding chunk is sent again as a probe (RFC 8985 section 7), and its
-//! answer shows what else was lost. A peer that is merely late costs a packet for each doubling of the wait.
+//! Silence costs one packet instead: the oldest outstanding chunk is retransmitted as a probe (RFC 8985 section 7), and its
+//! acknowledgement shows what else was lost. A straggler costs a packet for each doubling of the wait.
 
 use core::time::Duration;
 
@@ -19,40 +19,40 @@ use crate::slot::{Loss, Slot, Slots, State};
 /// Least reordering window: below it, batching by hosts and switches looks like loss.
 const REORDER_FLOOR: Duration = Duration::from_micros(20);
 
-/// What answers have shown so far.
+/// The evidence from acknowledgements so far.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// Latest send time of a chunk that was answered: what was sent until then met a path, a switch and peers alive.
+    /// Latest send time of an acknowledged chunk: path, switch and peers were reachable for what was sent until then.
     newest: Option<Instant>,
-    /// What finds losses: a send time as in `newest`, taken a while ago.
+    /// Losses are detected against this send time: `newest` as of a while ago.
     settled: Option<Instant>,
-    /// What will be `settled`, and when. A rank that got an exponent late sends that chunk behind later operations'
-    /// first chunks, so answers may come out of order by as long as such a burst takes.
+    /// What will be `settled`, and when. A rank that received an exponent with a delay sends that chunk behind later operations'
+    /// first chunks, so acknowledgements may be out of order by the duration of such a burst.
     settling: Option<(Instant, Instant)>,
-    /// When something was last answered, sent for the first time, or probed.
+    /// When a chunk was last acknowledged, sent for the first time, or probed.
     quiet_since: Instant,
-    /// Probes since the last answer.
+    /// Probes since the last acknowledgement.
     probes: u32,
 }
 
-/// The probe time-out stops doubling here.
+/// The probe timeout stops doubling here.
 const PROBES_MAX: u32 = 8;
 
 impl Recovery {
-    /// Takes note of a chunk sent for the first time.
+    /// Records that a chunk was sent for the first time.
     pub(crate) fn sent(&mut self, now: Instant) {
         self.quiet_since = now;
     }
 
-    /// When the oldest flying chunk is sent again as a probe: after two low round trips of silence, at least a quarter
-    /// of the shortest time-out, doubled for each probe that was not answered. Not while anything waits to be resent.
+    /// When the oldest chunk in flight is retransmitted as a probe: after two low round trips of silence, at least a quarter
+    /// of the shortest timeout, doubled for each unacknowledged probe. Not while a retransmission is pending.
     fn probe_at(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
         let low = rtt.low().filter(|_| slots.len(State::Lost) == 0)?;
         slots.front(State::Flying)?;
         Some(self.quiet_since + (low * 2).max(rtt.min() / 4).saturating_mul(1 << self.probes))
     }
 
-    /// Moves the oldest flying chunk to the lost list when the silence has lasted long enough.
+    /// Moves the oldest chunk in flight to the lost list when the silence has lasted long enough.
     pub(crate) fn probe(&mut self, now: Instant, slots: &mut Slots, rtt: &Rtt) {
         if self.probe_at(slots, rtt).is_none_or(|at| at > now) {
             return;
@@ -65,14 +65,14 @@ impl Recovery {
         }
     }
 
-    /// Takes note that `slot`, as last sent, was answered at `now`.
+    /// Records that `slot`, as last sent, was acknowledged at `now`.
     pub(crate) fn answered(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
-        // RFC 8985 section 6.2 step 2: an answer that comes sooner than any round trip after a resend must be to an
-        // earlier transmission, and says nothing about the time of the last.
+        // RFC 8985 section 6.2 step 2: an acknowledgement that arrives sooner than any round trip after a retransmission is for
+        // an earlier transmission, and is no evidence about the last.
         self.quiet_since = now;
         self.probes = 0;
         let (took, low) = (now - slot.sent_at, rtt.low().unwrap_or_default());
-        // The answer to a probe is the answer to any peer that was late, unless it comes as soon as an answer can.
+        // The acknowledgement of a probe may only show that a straggler has contributed, unless it arrives after one round trip.
         let late = slot.loss == Loss::Probed && took > low * 2 + REORDER_FLOOR;
         if slot.sends > 1 && (took < low || late) {
             return;
@@ -83,8 +83,8 @@ impl Recovery {
         }
     }
 
-    /// How much later than a chunk another must have been sent for its answer to mean anything: 1.25 times the low
-    /// round trip, plus a floor.
+    /// The reordering window: how much later than a chunk another must have been sent for its acknowledgement to be evidence of loss.
+    /// 1.25 times the low round trip, plus a floor.
     fn window(rtt: &Rtt) -> Option<Duration> {
         rtt.low().map(|low| low + low / 4 + REORDER_FLOOR)
     }
@@ -96,7 +96,7 @@ impl Recovery {
         (sent_at + Self::window(rtt)? < answered).then_some(at)
     }
 
-    /// Moves to the lost list what was sent more than the window before a chunk that was answered a low round trip
+    /// Moves to the lost list what was sent more than the window before a chunk that was acknowledged a low round trip
     /// ago. Costs O(1) and O(1) more for each chunk found lost.
     pub(crate) fn detect(&mut self, now: Instant, slots: &mut Slots, rtt: &Rtt) {
         if let Some((answered, _)) = self.settling.take_if(|(_, at)| *at <= now) {
@@ -123,14 +123,14 @@ impl Recovery {
         )
     }
 
-    /// When the timer of the oldest flying chunk expires. A back-off is for a path, switch or peer that may be gone: it
-    /// does not apply to chunks sent no later than one that was answered.
+    /// When the timer of the oldest chunk in flight expires. A back-off is for a path, switch or peer that may be lost: it
+    /// does not apply to chunks sent no later than an acknowledged one.
     fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
         let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
         Some(sent_at + if self.vouches_for(sent_at) { rtt.rto_without_backoff() } else { rtt.rto() })
     }
 
-    /// Moves to the lost list what has passed its deadline, and backs the timer off when nothing vouches for it.
+    /// Moves to the lost list what has passed its deadline, and backs the timer off for chunks sent after the newest acknowledged one.
     pub(crate) fn expire(&self, now: Instant, slots: &mut Slots, rtt: &mut Rtt) {
         let backed_off = rtt.rto();
         while let Some(index) = slots.front(State::Flying) {

@@ -1,4 +1,4 @@
-//! Round-trip times and the retransmission time-out, by RFC 6298.
+//! Round-trip times and the retransmission timeout, by RFC 6298.
 
 use core::time::Duration;
 
@@ -71,15 +71,15 @@ impl Rtt {
     }
 
     /// Takes the time since the *last* transmission of a chunk that was sent several times. Whether it is a round trip
-    /// is not known: the answer may be to an earlier transmission, or brought about by another rank's.
+    /// is not known: the acknowledgement may be for an earlier transmission, or caused by another rank's.
     ///
-    /// RFC 6298 section 5.7 lets a back-off stand until there is a measurement. Where many ranks' shares make a chunk
-    /// and losses are common, few chunks are ever sent once and that may be never, so a back-off also ends when an
-    /// answer comes as soon after a resend as the estimate says: then loss made the timer expire, not a longer path.
-    /// If the path did become longer, answers come at other times, the back-off stands and yields a measurement.
+    /// RFC 6298 section 5.7 lets a back-off stand until there is a measurement. Where a chunk needs many ranks' contributions
+    /// and losses are common, few chunks are sent only once and there may never be one, so a back-off also ends when an
+    /// acknowledgement arrives as soon after a retransmission as the estimate predicts: then loss made the timer expire, not a longer path.
+    /// If the path did become longer, acknowledgements arrive at other times, the back-off stands and yields a measurement.
     ///
     /// Before the first measurement there is no such estimate, and each doubling stands (section 5.5), so that a path slower
-    /// than the first time-out comes to be measured; but for answers that come within an eighth of it, which halve it once
+    /// than the first timeout is eventually measured; except that acknowledgements within an eighth of it halve it once
     /// a flight.
     pub(crate) fn answered_again(&mut self, now: Instant, last_sent: Instant) {
         let since_last = now - last_sent;
@@ -105,7 +105,7 @@ impl Rtt {
         });
     }
 
-    /// RFC 6298 section 5.5: doubles the time-out because a chunk sent at `sent_at` was not answered. At most once a
+    /// RFC 6298 section 5.5: doubles the timeout because a chunk sent at `sent_at` was not acknowledged. At most once a
     /// flight: chunks sent before the last doubling do not count again.
     pub(crate) fn expired(&mut self, now: Instant, sent_at: Instant) {
         if (self.backoff > 0 || self.base > self.initial) && sent_at < self.backed_off_at {

@@ -2,7 +2,7 @@
 
 use crate::Instant;
 
-/// Where a slot stands. A slot steps through positions `p`, `p + W`, `p + 2W` and so on.
+/// The state of a slot. A slot steps through positions `p`, `p + W`, `p + 2W` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// The stream does not reach the slot's position yet.
@@ -11,9 +11,9 @@ pub(crate) enum State {
     Blocked,
     /// May be sent for the first time.
     Ready,
-    /// Sent; neither answered nor given up.
+    /// Sent; neither acknowledged nor deemed lost.
     Flying,
-    /// Sent and thought lost; to be sent again.
+    /// Sent and deemed lost; to be retransmitted.
     Lost,
 }
 
@@ -22,28 +22,28 @@ pub(crate) enum State {
 pub(crate) enum Loss {
     /// The retransmission timer expired.
     Timeout,
-    /// Chunks sent later were answered first.
+    /// Chunks sent later were acknowledged first.
     Overtaken,
-    /// Nothing was answered for a while, and this was the oldest chunk.
+    /// Nothing was acknowledged for a while, and this was the oldest chunk.
     Probed,
-    /// Its sum saturated: it is not lost, but sent again at once, as another chunk.
+    /// Its sum saturated: it is not lost, but repeated at once, as another chunk.
     Saturated,
-    /// The switch says that it has not heard it.
+    /// The switch reports that it has not received it.
     Unheard,
-    /// The switch has heard enough ranks: the slot is to be closed.
+    /// Enough ranks have contributed: the slot is to be closed.
     Quorum,
 }
 
-/// What a rank has done to have a slot closed without those who are late.
+/// What a rank has done to close a slot without stragglers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// The last packet was a CLOSE, and the switch has not told whom it has heard since.
+    /// The last packet was a CLOSE, and the switch has not reported its contributors since.
     pub(crate) asked: bool,
-    /// How often it was asked about.
+    /// How many CLOSE packets were sent.
     pub(crate) asks: u32,
     /// The position is counted among those that this rank closed.
     pub(crate) counted: bool,
-    /// Children whom the switch has heard, enough to close; 0 while it has not told.
+    /// Contributors that the switch reported, enough to close; 0 before its report.
     pub(crate) quorum: u32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Slot {
     pub(crate) sent_at: Instant,
     /// How often the position was sent.
     pub(crate) sends: u32,
-    /// It was sent then behind another packet, in the same moment.
+    /// It was sent then behind another packet, at the same time.
     pub(crate) together: bool,
     /// The exponent proposed in that packet.
     pub(crate) proposed: u8,
@@ -70,7 +70,7 @@ pub(crate) struct Slot {
     pub(crate) loss: Loss,
     /// The position was sent as one that may be trimmed.
     pub(crate) droppable: bool,
-    /// How far this rank is with closing it.
+    /// This rank's progress in closing it.
     pub(crate) closing: Closing,
     state: State,
     prev: u16,
@@ -83,7 +83,7 @@ impl Slot {
     }
 }
 
-/// No neighbour. Slots are numbered below 2^15.
+/// End of a list. Slots are numbered below 2^15.
 const NIL: u16 = u16::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -93,8 +93,8 @@ struct List {
     len: u32,
 }
 
-/// All slots, and three lists over them: ready, flying and lost. The lists are threaded through the slots, so every
-/// change is O(1) and nothing is allocated; the flying list is in order of send time because slots enter it only when
+/// All slots, and three lists over them: ready, in flight and lost. The lists are threaded through the slots, so every
+/// change is O(1) and nothing is allocated; the in-flight list is in order of send time because slots enter it only when
 /// sent.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -131,7 +131,7 @@ impl Slots {
         self.slots.len() as u32
     }
 
-    /// The slot that comes to `position`.
+    /// The slot that holds or will hold `position`.
     pub(crate) fn at(&self, position: u64) -> u16 {
         self.index(self.first_chunk.wrapping_add(position as u32))
     }
@@ -142,7 +142,7 @@ impl Slots {
         self.first_chunk.wrapping_add(slot.position as u32).wrapping_add(slot.ahead)
     }
 
-    /// Has the slot's position sent once more, under the slot's next chunk number, with `exp_next` agreed already.
+    /// Schedules the slot's position to be sent once more, under the slot's next chunk number, with `exp_next` agreed already.
     pub(crate) fn again(&mut self, index: u16, exp_next: u8) {
         let window = self.count();
         let slot = self.slot_mut(index);

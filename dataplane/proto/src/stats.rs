@@ -1,4 +1,4 @@
-//! What a worker counts.
+//! A worker's counters.
 
 use core::fmt;
 use core::time::Duration;
@@ -35,15 +35,15 @@ causes! {
     Key "key",
     /// Slot, set and chunk do not belong together.
     Slot "slot",
-    /// The chunk was finished before: a duplicate or a late packet.
+    /// The chunk was finished before: a duplicate or a delayed packet.
     Late "late",
     /// The chunk was never sent.
     Unsent "unsent",
     /// Length, flags, operation or exponent differ from those of the chunk that was sent.
     Shape "shape",
-    /// Not every worker's share is in it.
+    /// It lacks a worker's contribution.
     Incomplete "incomplete",
-    /// The switch has this rank's share, and waits for others.
+    /// The switch has this rank's contribution, and waits for others.
     Waiting "waiting",
     /// The job is over.
     Closed "closed",
@@ -58,19 +58,19 @@ impl fmt::Display for Ignored {
 /// Counters of one worker, since it was made. Packets and bytes are datagrams: Netfold header and lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkerStats {
-    /// Datagrams handed out for sending, first transmissions and resends.
+    /// Datagrams handed out for sending, first transmissions and retransmissions.
     pub sent: u64,
     /// Bytes handed out for sending.
     pub sent_bytes: u64,
-    /// Resends: the sum of the next three.
+    /// Retransmissions: the sum of the next three.
     pub resent: u64,
-    /// Resends because the retransmission timer expired.
+    /// Retransmissions because the retransmission timer expired.
     pub resent_timeout: u64,
-    /// Resends because chunks sent later were answered first.
+    /// Retransmissions because chunks sent later were acknowledged first.
     pub resent_early: u64,
-    /// Resends of the oldest chunk in a silence, to find out whether what was sent is lost or late.
+    /// Retransmissions of the oldest chunk during a silence, to determine whether chunks are lost or delayed.
     pub resent_probe: u64,
-    /// Datagrams handed out in the same moment as the one before, unless [parted](crate::Worker::part): a transport may send them as one.
+    /// Datagrams handed out at the same time as the one before, unless [separated](crate::Worker::part): a transport may send them as one.
     pub sent_together: u64,
     /// Results taken.
     pub results: u64,
@@ -82,15 +82,15 @@ pub struct WorkerStats {
     pub congested: u64,
     /// Data chunks whose block held a NaN or an infinity on some rank.
     pub non_finite: u64,
-    /// Data chunks whose first sum saturated, and which were sent once more with all headroom.
+    /// Data chunks whose first sum saturated, and which were repeated with full headroom.
     pub saturated: u64,
-    /// Data chunks whose result lacks some rank's share, in operations that tolerate it.
+    /// Data chunks whose result lacks some rank's contribution, in operations that tolerate it.
     pub partial: u64,
-    /// Data chunks whose result lacks this rank's share.
+    /// Data chunks whose result lacks this rank's contribution.
     pub left_out: u64,
-    /// Data chunks whose slot was closed before all ranks were heard.
+    /// Data chunks whose slot was closed before all ranks had contributed.
     pub closed: u64,
-    /// Packets sent to ask whom a slot has heard, or to close it.
+    /// CLOSE packets sent: to query a slot's contributors, or to close it.
     pub asked: u64,
     /// Operations finished.
     pub ops_done: u64,
@@ -102,7 +102,7 @@ pub struct WorkerStats {
     pub rtt_variation: Duration,
     /// Its recent low.
     pub rtt_low: Duration,
-    /// Retransmission time-out, back-off included.
+    /// Retransmission timeout, back-off included.
     pub rto: Duration,
     /// Chunks that may be in flight.
     pub window: u32,

@@ -1,4 +1,4 @@
-//! The stream: operations laid end to end over positions, and what of each has been received.
+//! The stream: operations laid end to end over positions, and which positions of each have been received.
 
 use std::collections::VecDeque;
 
@@ -43,15 +43,15 @@ pub(crate) struct Op {
     /// One bit a position: its result was taken.
     received: BitVec<u64>,
     /// Agreed exponents, of data chunk `j` at `j % lead`. A look-ahead longer than the window would not be needed: data
-    /// chunk `j` has been answered before position `lead + j`, which proposes the next exponent in the same place, is.
+    /// chunk `j` is acknowledged before position `lead + j`, which proposes the next exponent in the same entry.
     exponents: Box<[u8]>,
     /// Every rank submitted this operation.
     verified: bool,
-    /// Shares of this rank that may still be trimmed, without those that are at risk.
+    /// Contributions of this rank that may still be put at risk of trimming.
     spare: u32,
     /// Slots that this rank may still have closed.
     closings: u32,
-    /// Of data chunk `j` at `j % lead`: its exponent was agreed without this rank, whose block does not fit. Empty where that cannot be.
+    /// Of data chunk `j` at `j % lead`: its exponent was agreed without this rank, whose block does not fit. Empty where that cannot occur.
     unfit: BitVec<u64>,
 }
 
@@ -77,12 +77,12 @@ impl Op {
         }
     }
 
-    /// Has this rank close so many slots at most.
+    /// Sets how many slots this rank may close at most.
     pub(crate) fn allow_closings(&mut self, closings: u32) {
         self.closings = closings;
     }
 
-    /// One slot more is closed by this rank; false when it may close no more.
+    /// Counts a slot that this rank closes; false when it may close no more.
     pub(crate) fn close(&mut self) -> bool {
         let left = self.closings.checked_sub(1);
         self.closings = left.unwrap_or_default();
@@ -105,14 +105,14 @@ impl Op {
         self.spare > 0
     }
 
-    /// One share more may go missing on its way; false when no more may.
+    /// Marks a contribution as one that may be trimmed; false when no more may.
     pub(crate) fn put_at_risk(&mut self) -> bool {
         let left = self.spare.checked_sub(1);
         self.spare = left.unwrap_or_default();
         left.is_some()
     }
 
-    /// A share that was at risk has arrived.
+    /// A contribution that was at risk has arrived.
     pub(crate) fn spared(&mut self) {
         self.spare += 1;
     }

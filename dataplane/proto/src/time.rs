@@ -1,4 +1,4 @@
-//! Time as the caller tells it: this crate has no clock.
+//! Time as passed in by the caller: this crate has no clock.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;

@@ -19,13 +19,13 @@ use crate::rtt::Rtt;
 use crate::slot::{Closing, Loss, Slot, Slots, State};
 use crate::stream::{Piece, Stream};
 use crate::{
-    AbortReason, ConfigError, Ignored, Instant, OpId, OpSpec, WorkerConfig, WorkerError, WorkerStats,
+    AbortReason, Ignored, Instant, OpId, OpSpec, SubmitError, WorkerConfig, WorkerConfigError, WorkerStats,
 };
 
 /// How a worker reads and writes the caller's tensors. Called from inside [`Worker::poll_transmit`] and
 /// [`Worker::handle_packet`], on data chunks only: `chunk` counts from 0 within the operation.
 ///
-/// A chunk may be packed several times (resends) and must then yield the same bytes; it is unpacked exactly once, and
+/// A chunk may be packed several times (retransmissions) and must then yield the same bytes; it is unpacked exactly once, and
 /// never packed or asked for its exponent after that.
 pub trait Codec {
     /// This rank's block exponent of `chunk`: 0 to 254, or 255 when the block holds a NaN or an infinity. Asked for
@@ -42,20 +42,20 @@ pub trait Codec {
     /// where it is 0.
     fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]);
 
-    /// Whether this rank's share of `chunk`, of an operation that tolerates loss, may go missing rather than others. Asked once,
+    /// Whether this rank's contribution to `chunk`, of an operation that tolerates loss, may be lost rather than others. Called once,
     /// before the chunk is first packed.
     fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
         let _ = (op, chunk);
         true
     }
 
-    /// This rank's share is not in the result of `chunk`, which [`Self::unpack`] gets next: what a later operation may make up for.
+    /// This rank's contribution is not in the result of `chunk`, which [`Self::unpack`] gets next: a later operation may make up for it.
     fn left_out(&mut self, op: OpId, chunk: u32) {
         let _ = (op, chunk);
     }
 
     /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_control::Numerics::Saturating): with so much
-    /// headroom that the sum of all ranks' shares cannot leave the range. Same input, same exponent.
+    /// headroom that the sum of all ranks' contributions cannot leave the range. Same input, same exponent.
     fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
         self.pack(op, chunk, exp, lanes);
     }
@@ -66,13 +66,13 @@ pub trait Codec {
     }
 }
 
-/// What became of an incoming datagram.
+/// The effect of an incoming datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handled {
     /// A result was taken: there may be more to send, and an event.
     Result,
-    /// The switch waits for others, and what that means was noted: there may be more to send.
+    /// The switch reported its contributors, and waits for others: there may be more to send.
     Heard,
     /// Nothing changed but a counter.
     Ignored(Ignored),
@@ -121,12 +121,12 @@ pub enum WorkerEvent {
 ///       RESULT after all                   +---------+  RESULT after all
 /// ```
 ///
-/// An abort, from whichever state, ends it all.
+/// An abort ends the job from any state.
 ///
 /// At a switch whose sums saturate, ranks may pack data chunks with less headroom than the worst case needs. A RESULT of
 /// exponent-coded data that carries the flag `saturated` is not delivered: the slot goes back to `Ready` with the same
 /// position, under its next chunk number (a window later), and the chunk is packed again with all headroom. All ranks get
-/// the same bytes, so all do so. That result is delivered whatever its flag says: its sums cannot leave the range, and one
+/// the same bytes, so all do so. That result is delivered whether or not its flag is set: its sums cannot leave the range, and one
 /// that ends exactly at an end of it is right. From then on the slot's chunk numbers are a window ahead of its positions.
 #[derive(Debug)]
 pub struct Worker {
@@ -135,7 +135,7 @@ pub struct Worker {
     stream: Stream,
     rtt: Rtt,
     recovery: Recovery,
-    /// Lets chunks out by a law of congestion control; without one each slot steps on by itself.
+    /// Releases chunks by a congestion-control algorithm; without one each slot advances independently.
     gate: Option<Gate>,
     /// The network marked the packet that comes next.
     marked: bool,
@@ -143,7 +143,7 @@ pub struct Worker {
     proof: Proof,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
-    /// When a packet of this job last came.
+    /// When a packet of this job was last received.
     heard_at: Option<Instant>,
     /// When a packet was last handed out.
     handed_out_at: Option<Instant>,
@@ -160,8 +160,8 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when the configuration (part of which came over the network) is out of range.
-    pub fn new(config: WorkerConfig) -> Result<Self, ConfigError> {
+    /// [`WorkerConfigError`] when the configuration (part of which came over the network) is out of range.
+    pub fn new(config: WorkerConfig) -> Result<Self, WorkerConfigError> {
         config.check()?;
         let slots = config.share.count;
         let rtt = Rtt::new(config.rto_min, config.rto_initial, config.rto_max);
@@ -185,12 +185,12 @@ impl Worker {
         })
     }
 
-    /// Says that what is handed out next does not go together with what was handed out before, though it be in the same moment.
+    /// Separates the next datagram from the previous ones: it does not count as sent together with them, even at the same time.
     pub fn part(&mut self) {
         self.handed_out_at = None;
     }
 
-    /// Has a law of the caller's own decide how much is in flight, in place of that of the admission.
+    /// Uses the caller's congestion-control algorithm instead of that of the admission.
     #[must_use]
     pub fn with_congestion_control(mut self, law: Box<dyn CongestionControl>) -> Self {
         self.gate = Some(Gate::new(law));
@@ -203,14 +203,14 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`WorkerError::QueueFull`], [`WorkerError::Spec`] or [`WorkerError::Aborted`]; nothing was submitted then.
-    pub fn submit(&mut self, spec: OpSpec) -> Result<OpId, WorkerError> {
+    /// [`SubmitError::QueueFull`], [`SubmitError::Spec`] or [`SubmitError::Aborted`]; nothing was submitted then.
+    pub fn submit(&mut self, spec: OpSpec) -> Result<OpId, SubmitError> {
         if let Some(reason) = self.aborted {
-            return Err(WorkerError::Aborted(reason));
+            return Err(SubmitError::Aborted(reason));
         }
         spec.check()?;
         if self.stream.pending() >= self.config.ops_max {
-            return Err(WorkerError::QueueFull { ops_max: self.config.ops_max });
+            return Err(SubmitError::QueueFull { ops_max: self.config.ops_max });
         }
         let start = self.stream.end();
         let id = self.stream.submit(spec);
@@ -228,7 +228,7 @@ impl Worker {
     }
 
     /// Writes the next datagram to send to the front of `buffer` and returns its length; `None` when there is nothing
-    /// to send now. Resends come first. Call it until it returns `None` after each [`Self::submit`],
+    /// to send now. Retransmissions come first. Call it until it returns `None` after each [`Self::submit`],
     /// [`Self::handle_packet`] and [`Self::handle_timeout`]; calls with nothing to do are cheap.
     ///
     /// # Panics
@@ -257,7 +257,7 @@ impl Worker {
         Some(len)
     }
 
-    /// Marks what has waited too long for a resend, or gives the job up. Harmless when called early.
+    /// Schedules chunks whose timers have expired for retransmission, or aborts a stalled job. Harmless when called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.aborted.is_some() || self.outstanding() == 0 {
             return;
@@ -282,7 +282,7 @@ impl Worker {
         self.tell_lost(now, before);
     }
 
-    /// Chunks found lost, without those of which the switch is asked first whether somebody is late.
+    /// Lost chunks, without those for which the switch is first queried about stragglers.
     fn lost(&self) -> u32 {
         let lost = self.slots.len(State::Lost);
         if self.gate.is_none() || lost == 0 {
@@ -292,7 +292,7 @@ impl Worker {
         lost - asked.count() as u32
     }
 
-    /// Tells the law that there are more lost chunks than before.
+    /// Reports to the congestion control that there are more lost chunks than before.
     fn tell_lost(&mut self, now: Instant, before: u32) {
         let lost = self.lost();
         if let Some(gate) = &mut self.gate
@@ -343,12 +343,12 @@ impl Worker {
         self.stream.pending()
     }
 
-    /// Chunks sent whose results have not come.
+    /// Chunks sent whose results have not arrived.
     pub fn outstanding(&self) -> u32 {
         self.slots.len(State::Flying) + self.slots.len(State::Lost)
     }
 
-    /// Brings a slot whose position is new into the state that fits; `op` is the operation that holds the position.
+    /// Puts a slot whose position is new into its initial state; `op` is the operation that holds the position.
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
         (slot.sends, slot.redo, slot.droppable) = (0, None, false);
@@ -426,7 +426,7 @@ impl Worker {
     }
 
     /// Whether the slot's chunk is sent as one that may be trimmed. What an operation tolerates is bounded here, by the rank
-    /// whose share it is: never is more at risk than may still go missing.
+    /// whose contribution it is: never are more at risk than may still be lost.
     fn put_at_risk(&mut self, index: u16, piece: &Piece, exp: u8, codec: &mut impl Codec) -> bool {
         let slot = *self.slots.slot(index);
         if slot.sends > 0 {
@@ -444,13 +444,13 @@ impl Worker {
         droppable
     }
 
-    /// Whether a result of what the slot holds may lack shares.
+    /// Whether the result of the slot's chunk may lack contributions.
     fn may_lack_shares(&self, slot: &Slot, piece: &Piece) -> bool {
         let tolerant = self.stream.op(slot.op).spec.descriptor.tolerance().any();
-        tolerant && piece.data.is_some() && slot.redo.is_none() && self.config.admission.share != 0
+        tolerant && piece.data.is_some() && slot.redo.is_none() && self.config.admission.own_bit != 0
     }
 
-    /// What the slot's packet carries, and by which exponent. What was proposed once is not proposed again.
+    /// What the slot's packet carries, and by which exponent. An exponent is proposed only once.
     fn piece(&self, slot: &Slot) -> (Piece, u8) {
         let op = self.stream.op(slot.op);
         let mut piece = op.piece(slot.position);

@@ -36,7 +36,7 @@ fn nothing_is_allocated_per_packet() {
         lane_words,
         udp_port: 1,
         bitmap,
-        share: 0,
+        own_bit: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

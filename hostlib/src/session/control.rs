@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netfold_control::Request;
+use netfold_control::SessionRequest;
 
 use super::connection::Connection;
 
@@ -50,7 +50,7 @@ impl ControlConnection {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn send(&self, request: &Request) -> io::Result<()> {
+    pub(super) fn send(&self, request: &SessionRequest) -> io::Result<()> {
         self.lock().send(request)
     }
 
@@ -126,7 +126,7 @@ impl ControlConnection {
 }
 
 impl ConnectionState {
-    fn send(&mut self, request: &Request) -> io::Result<()> {
+    fn send(&mut self, request: &SessionRequest) -> io::Result<()> {
         match &self.stream {
             Some(stream) => write(stream, request),
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -135,7 +135,7 @@ impl ConnectionState {
 
     fn send_leave(&mut self) {
         // When it fails the connection is broken, and the session's thread has noticed or will.
-        self.leave_sent = !self.is_closed_by_peer() && self.send(&Request::Leave {}).is_ok();
+        self.leave_sent = !self.is_closed_by_peer() && self.send(&SessionRequest::Leave {}).is_ok();
         if let Some(stream) = &self.stream {
             stream.finish();
         }
@@ -148,7 +148,7 @@ impl ConnectionState {
 }
 
 /// Sends one request.
-pub(super) fn write(stream: &Connection, request: &Request) -> io::Result<()> {
+pub(super) fn write(stream: &Connection, request: &SessionRequest) -> io::Result<()> {
     let mut control = serde_json::to_vec(request)?;
     control.push(b'\n');
     stream.write_all(&control)

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use netfold_control::{Event, LINE_LEN_MAX};
+use netfold_control::{LINE_LEN_MAX, SessionEvent};
 
 use super::connection::Connection;
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub(super) struct EventReader {
 
 /// What reading brought.
 pub(super) enum Received {
-    Event(Event),
+    SessionEvent(SessionEvent),
     /// Nothing within the time given.
     Timeout,
     /// The port has closed the connection.
@@ -40,7 +40,9 @@ impl EventReader {
                 let event = serde_json::from_slice(&self.buffer[..end]);
                 self.buffer.copy_within(end + 1..self.filled, 0);
                 self.filled -= end + 1;
-                return event.map(Received::Event).map_err(|_| Error::Control { what: "an unknown event" });
+                return event
+                    .map(Received::SessionEvent)
+                    .map_err(|_| Error::Control { what: "an unknown event" });
             }
             if self.filled == self.buffer.len() {
                 return Err(Error::Control { what: "a line without end" });

@@ -348,7 +348,7 @@ impl netfold_io::Middleware for Cut {
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
         if self.gone.load(Ordering::SeqCst) {
-            return Err(IoError::PeerGone);
+            return Err(IoError::PeerClosed);
         }
         let count = self.inner_mut().receive(batch)?;
         let before = self

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
-use netfold_control::{Event, Join, Refusal, Request, Resume};
+use netfold_control::{Join, Refusal, Resume, SessionEvent, SessionRequest};
 use netfold_io::vacant_address;
 
 use crate::support;
@@ -20,7 +20,7 @@ struct Port {
 }
 
 impl Port {
-    fn read(&mut self) -> Option<Request> {
+    fn read(&mut self) -> Option<SessionRequest> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
             Ok(0) | Err(_) => None,
@@ -28,7 +28,7 @@ impl Port {
         }
     }
 
-    fn say(&mut self, event: &Event) {
+    fn say(&mut self, event: &SessionEvent) {
         let mut line = serde_json::to_vec(event).unwrap();
         line.push(b'\n');
         self.stream.write_all(&line).unwrap();
@@ -37,7 +37,7 @@ impl Port {
     fn admit(&mut self) {
         let mut admission = support::admission(1, 16, 5);
         admission.udp_port = self.udp.local_addr().unwrap().port();
-        self.say(&Event::Admitted(admission));
+        self.say(&SessionEvent::Admitted(admission));
     }
 }
 
@@ -48,7 +48,7 @@ impl Port {
 }
 
 /// Plays the port in a thread, after it has read the join request; returns what the worker is to connect with.
-fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::JoinHandle<()>) {
+fn port(play: impl FnOnce(Port, SessionRequest) + Send + 'static) -> (Builder, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let builder = Communicator::builder()
         .job("test")
@@ -71,19 +71,19 @@ fn port(play: impl FnOnce(Port, Request) + Send + 'static) -> (Builder, thread::
 #[test]
 fn joins_gives_signs_of_life_and_leaves_in_peace() {
     let (builder, port) = port(|mut port, join| {
-        let Request::Join(join) = join else { panic!("{join:?}") };
+        let SessionRequest::Join(join) = join else { panic!("{join:?}") };
         let udp_port = join.udp_port;
         assert_ne!(udp_port, 0);
         assert_eq!(join, Join::new("test", (1, 2), Mode::Bfp16, 64, udp_port));
-        port.say(&Event::Alive {}); // while the others are awaited
+        port.say(&SessionEvent::Alive {}); // while the others are awaited
         port.admit();
-        assert_eq!(port.read(), Some(Request::Alive {}));
-        port.say(&Event::Alive {});
+        assert_eq!(port.read(), Some(SessionRequest::Alive {}));
+        port.say(&SessionEvent::Alive {});
         // The worker's packets come from the announced port.
         let mut bytes = [0; 2048];
         let (_, from) = port.udp.recv_from(&mut bytes).unwrap();
         assert_eq!(from.port(), udp_port);
-        port.say(&Event::Refused { reason: Refusal::Busy, message: "shutting down".into() });
+        port.say(&SessionEvent::Refused { reason: Refusal::Busy, message: "shutting down".into() });
         while port.read().is_some() {}
     });
     let comm = builder.connect().unwrap();
@@ -99,13 +99,13 @@ fn the_farewell_arrives_before_the_connection_ends() {
         port.admit();
         let mut last = None;
         while let Some(request) = port.read() {
-            port.say(&Event::Alive {}); // unread bytes at the closing side must not destroy the farewell
+            port.say(&SessionEvent::Alive {}); // unread bytes at the closing side must not destroy the farewell
             last = Some(request);
-            if last == Some(Request::Leave {}) {
+            if last == Some(SessionRequest::Leave {}) {
                 break;
             }
         }
-        assert_eq!(last, Some(Request::Leave {}));
+        assert_eq!(last, Some(SessionRequest::Leave {}));
     });
     let start = Instant::now();
     builder.connect().unwrap().leave().unwrap();
@@ -119,7 +119,7 @@ fn a_worker_that_is_dropped_with_work_undone_is_lost_to_the_others() {
         port.admit();
         let mut left = false;
         while let Some(request) = port.read() {
-            left |= request == Request::Leave {};
+            left |= request == SessionRequest::Leave {};
         }
         assert!(!left, "closed without a farewell");
     });
@@ -152,7 +152,7 @@ fn lost(end: impl FnOnce(&mut Port) + Send + 'static) -> (Error, Duration) {
 #[test]
 fn a_lost_peer_is_reported_with_its_rank() {
     let (error, took) = lost(|port| {
-        port.say(&Event::PeerLost { rank: 0, message: "its session closed".into() });
+        port.say(&SessionEvent::PeerLost { rank: 0, message: "its session closed".into() });
         while port.read().is_some() {}
     });
     assert!(
@@ -194,7 +194,7 @@ fn nonsense_from_the_port_ends_the_job() {
 #[test]
 fn refusals_and_closed_doors_are_told_at_connect() {
     let (builder, thread) = port(|mut port, _| {
-        port.say(&Event::Refused {
+        port.say(&SessionEvent::Refused {
             reason: Refusal::RankTaken,
             message: "rank 1 is taken: choose another".into(),
         });
@@ -217,7 +217,7 @@ fn refusals_and_closed_doors_are_told_at_connect() {
     let (builder, thread) = port(|mut port, _| {
         let mut admission = support::admission(1, 16, 5);
         admission.lane_words = 1;
-        port.say(&Event::Admitted(admission));
+        port.say(&SessionEvent::Admitted(admission));
     });
     let error = builder.connect().unwrap_err();
     assert!(matches!(error, Error::Config(_)), "an admission that makes no sense: {error}");
@@ -234,7 +234,7 @@ fn refusals_and_closed_doors_are_told_at_connect() {
 
 /// A controller that gives a grace time; after it has admitted, `play` gets every connection but the first, which ends.
 fn away(
-    play: impl FnMut(usize, Port, Request) -> bool + Send + 'static,
+    play: impl FnMut(usize, Port, SessionRequest) -> bool + Send + 'static,
 ) -> (Builder, thread::JoinHandle<Join>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let builder = Communicator::builder()
@@ -250,11 +250,11 @@ fn away(
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let accept = || Port::over(listener.accept().unwrap().0, udp.try_clone().unwrap());
         let mut first = accept();
-        let Some(Request::Join(join)) = first.read() else { panic!("a join comes first") };
+        let Some(SessionRequest::Join(join)) = first.read() else { panic!("a join comes first") };
         let mut admission = support::admission(2, 16, 5);
         (admission.udp_port, admission.grace_ms) = (first.udp.local_addr().unwrap().port(), 10_000);
         admission.switch = Some([127, 0, 0, 1].into());
-        first.say(&Event::Admitted(admission));
+        first.say(&SessionEvent::Admitted(admission));
         drop(first);
         for attempt in 0.. {
             let mut port = accept();
@@ -268,9 +268,15 @@ fn away(
     (builder, thread)
 }
 
-fn resume() -> Request {
+fn resume() -> SessionRequest {
     let (version, support) = (netfold_wire::VERSION, support::admission(2, 16, 5));
-    Request::Resume(Resume { version, job: support.job, epoch: support.epoch, key: support.key, rank: 1 })
+    SessionRequest::Resume(Resume {
+        version,
+        job: support.job,
+        epoch: support.epoch,
+        key: support.key,
+        rank: 1,
+    })
 }
 
 #[test]
@@ -279,11 +285,13 @@ fn a_session_that_broke_is_resumed_and_hears_what_it_missed() {
         assert_eq!(request, resume());
         match attempt {
             0 => {} // closes without a word
-            1 => port.say(&Event::Refused { reason: Refusal::Unavailable, message: "starting".into() }),
+            1 => {
+                port.say(&SessionEvent::Refused { reason: Refusal::Unavailable, message: "starting".into() })
+            }
             _ => {
-                port.say(&Event::Resumed {});
-                assert_eq!(port.read(), Some(Request::Alive {}));
-                port.say(&Event::PeerLost { rank: 0, message: "it stayed away".into() });
+                port.say(&SessionEvent::Resumed {});
+                assert_eq!(port.read(), Some(SessionRequest::Alive {}));
+                port.say(&SessionEvent::PeerLost { rank: 0, message: "it stayed away".into() });
                 while port.read().is_some() {}
             }
         }
@@ -308,7 +316,7 @@ fn a_session_that_broke_is_resumed_and_hears_what_it_missed() {
 fn a_controller_that_knows_the_job_no_longer_is_the_loss_of_the_switch() {
     let (builder, port) = away(|_, mut port, request| {
         assert_eq!(request, resume());
-        port.say(&Event::Refused { reason: Refusal::Unknown, message: "this job is over".into() });
+        port.say(&SessionEvent::Refused { reason: Refusal::Unknown, message: "this job is over".into() });
         true
     });
     let error = builder.connect().unwrap().barrier().unwrap_err();
@@ -321,9 +329,9 @@ fn a_controller_that_knows_the_job_no_longer_is_the_loss_of_the_switch() {
 fn a_farewell_is_said_when_the_controller_is_back() {
     let (builder, port) = away(|_, mut port, request| {
         assert_eq!(request, resume());
-        port.say(&Event::Resumed {});
+        port.say(&SessionEvent::Resumed {});
         while let Some(request) = port.read() {
-            if request == (Request::Leave {}) {
+            if request == (SessionRequest::Leave {}) {
                 return true;
             }
         }

@@ -37,7 +37,7 @@ impl ReferenceSwitch {
             match io.receive(&mut batch) {
                 Ok(0) => drop(io.wait(Duration::from_secs(1)).unwrap()),
                 Ok(_) => {}
-                Err(IoError::PeerGone) => return,
+                Err(IoError::PeerClosed) => return,
                 Err(error) => panic!("{error}"),
             }
             for packet in batch.packets() {
@@ -48,7 +48,7 @@ impl ReferenceSwitch {
                         match io.transmit(&bytes, &[packet]) {
                             Ok(0) => drop(io.wait(Duration::from_millis(10)).unwrap()),
                             // A worker that has left may have left packets on their way, which are answered.
-                            Ok(_) | Err(IoError::PeerGone) => break,
+                            Ok(_) | Err(IoError::PeerClosed) => break,
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -121,7 +121,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         lane_words,
         udp_port: 0,
         bitmap,
-        share: 0,
+        own_bit: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use netfold_control::{Event, Join, LINE_LEN_MAX, Mode, Numerics, Request};
+use netfold_control::{SessionEvent, Join, LINE_LEN_MAX, Mode, Numerics, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
@@ -74,9 +74,9 @@ fn read(line: &[u8]) {
             assert!(said.len() <= LINE_LEN_MAX && said.ends_with(b"\n"));
         }
     }
-    if let Ok(event) = serde_json::from_slice::<Event>(line) {
+    if let Ok(event) = serde_json::from_slice::<SessionEvent>(line) {
         let text = serde_json::to_string(&event).expect("events are plain values");
-        assert_eq!(serde_json::from_str::<Event>(&text).expect("what was written is read"), event);
+        assert_eq!(serde_json::from_str::<SessionEvent>(&text).expect("what was written is read"), event);
     }
 }
 
@@ -143,10 +143,10 @@ impl Scene {
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
         let request = match input.below(8) {
-            0 => Request::Alive {},
-            1 => Request::Leave {},
-            2 => Request::Band {},
-            _ => Request::Join(Join {
+            0 => SessionRequest::Alive {},
+            1 => SessionRequest::Leave {},
+            2 => SessionRequest::Band {},
+            _ => SessionRequest::Join(Join {
                 version: if input.below(32) == 0 { input.byte() } else { 1 },
                 credentials: None,
                 job: ["a", "b", "c", ""][input.below(4)].into(),
@@ -185,12 +185,12 @@ impl Scene {
                     assert!(encode(&event).len() <= LINE_LEN_MAX);
                     let answers =
                         self.sessions.get_mut(&session).expect("an event for a session that is closed");
-                    if let Event::Admitted(admission) = &event {
+                    if let SessionEvent::Admitted(admission) = &event {
                         *answers += 1;
                         assert_eq!(*answers, 1, "admitted twice");
                         assert!(admission.slots.is_power_of_two());
                     }
-                    assert!(!matches!(event, Event::Band(_)) || *answers == 1, "a band and no place");
+                    assert!(!matches!(event, SessionEvent::Band(_)) || *answers == 1, "a band and no place");
                 }
                 Output::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");

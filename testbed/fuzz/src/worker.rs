@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use netfold_control::{Admission, Congestion, Mode};
+use netfold_control::{Admission, CongestionAlgorithm, Mode};
 use netfold_proto::{
     Codec, DType, Descriptor, Handled, Ignored, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig,
 };
@@ -83,8 +83,8 @@ impl Scene {
             shift: 0,
             switch: None,
             grace_ms: 0,
-            share: 0,
-            congestion: Congestion::ALL[input.below(Congestion::ALL.len())],
+            own_bit: 0,
+            congestion: CongestionAlgorithm::ALL[input.below(CongestionAlgorithm::ALL.len())],
             band: None,
         };
         let rank = input.below(world.into()) as u16;

@@ -25,7 +25,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Mode};
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
 use netfold_controller::tree::{InstallError, Installed, Plan, Shape, TreeError, install};
 use netfold_io::IoError;
@@ -114,7 +114,7 @@ pub struct RunConfig {
     /// only.
     pub uplink: Option<PortConfig>,
     /// By what workers decide how much to have in flight.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
 }
 
 /// Why there was no run, or no end of it.

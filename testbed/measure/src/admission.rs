@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use netfold_control::{Credentials, Event, Join, Mode, Request};
+use netfold_control::{Credentials, Join, Mode, SessionEvent, SessionRequest};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -268,7 +268,7 @@ impl Sessions {
     }
 
     /// Joins with all, and returns how long it took and the slots that were granted.
-    fn admit(&mut self, requests: &[Request]) -> Result<(Duration, u32), AdmissionError> {
+    fn admit(&mut self, requests: &[SessionRequest]) -> Result<(Duration, u32), AdmissionError> {
         let mut lines = Vec::with_capacity(requests.len());
         for request in requests {
             let line = serde_json::to_string(request).map_err(|error| cannot("write JSON")(error.into()))?;
@@ -285,11 +285,11 @@ impl Sessions {
                 line.clear();
                 session.read_line(&mut line).map_err(cannot("hear from a control port"))?;
                 match serde_json::from_str(&line) {
-                    Ok(Event::Admitted(admission)) => {
+                    Ok(SessionEvent::Admitted(admission)) => {
                         slots = admission.slots;
                         break;
                     }
-                    Ok(Event::Alive {}) => {}
+                    Ok(SessionEvent::Alive {}) => {}
                     _ => return Err(AdmissionError::Refused { rank, reply: line }),
                 }
             }
@@ -299,7 +299,7 @@ impl Sessions {
 
     /// Leaves with all, and waits until every connection is closed.
     fn leave(mut self) -> Result<(), AdmissionError> {
-        let mut line = serde_json::to_vec(&Request::Leave {}).unwrap_or_default();
+        let mut line = serde_json::to_vec(&SessionRequest::Leave {}).unwrap_or_default();
         line.push(b'\n');
         for session in &mut self.0 {
             session.get_mut().write_all(&line).map_err(cannot("leave"))?;
@@ -314,13 +314,13 @@ impl Sessions {
 }
 
 /// The ranks' requests.
-fn requests(config: &AdmissionConfig, job: &str, credentials: Option<&Credentials>) -> Vec<Request> {
+fn requests(config: &AdmissionConfig, job: &str, credentials: Option<&Credentials>) -> Vec<SessionRequest> {
     let request = |rank: u16| {
         let mut join = Join::new(job, (rank, config.workers), Mode::Bfp16, config.slots, 40_000 + rank);
         join.credentials = credentials.cloned();
         // A switch of its own knows workers by where they come from.
         join.address = credentials.map(|_| address(rank).into());
-        Request::Join(join)
+        SessionRequest::Join(join)
     };
     (0..config.workers).map(request).collect()
 }

@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Mode, Path, ReduceOp, SwitchAttachment};
-use netfold_control::{Congestion, Numerics};
+use netfold_control::{CongestionAlgorithm, Numerics};
 use netfold_io::IoError;
 use netfold_p4::entry::EntryError;
 use serde::Serialize;
@@ -56,7 +56,7 @@ pub struct AllReduceConfig {
     /// Slots of the job, a power of two: packets in flight.
     pub slots: u32,
     /// By what workers decide how much to have in flight, at a switch of this process.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Probability that a packet is lost at the switch, each way.
     pub loss: f64,
     /// Seed of losses and tensors.
@@ -78,7 +78,7 @@ impl Default for AllReduceConfig {
             transport: Transport::Loopback,
             payload_bytes: 1408,
             slots: Builder::SLOTS_DEFAULT,
-            congestion: Congestion::default(),
+            congestion: CongestionAlgorithm::default(),
             loss: 0.0,
             seed: 1,
             warmup: 1,

@@ -6,7 +6,7 @@
 //! that others use changes more from round to round than within one. Every element is checked, as [`all_reduce`](super::all_reduce) has it.
 
 use netfold::Mode;
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use serde::Serialize;
 
 use netfold_testkit::sample::Sample;
@@ -22,8 +22,8 @@ pub struct CongestionConfig {
     pub transport: Transport,
     /// Slots of each job, a power of two.
     pub slots: u32,
-    /// Laws to compare with [`Congestion::Fixed`].
-    pub algorithms: Vec<Congestion>,
+    /// Laws to compare with [`CongestionAlgorithm::Fixed`].
+    pub algorithms: Vec<CongestionAlgorithm>,
     /// Turns of each algorithm.
     pub rounds: u32,
     /// All-reduces of a turn, of which the median counts; by the amount of data if not given.
@@ -59,7 +59,7 @@ pub struct CongestionRow {
 
 /// An algorithm with its switch and workers, and the results of its turns.
 struct Side {
-    algorithm: Congestion,
+    algorithm: CongestionAlgorithm,
     bench: AllReduceBench,
     times_us: Vec<f64>,
     bounds: Vec<f64>,
@@ -68,7 +68,7 @@ struct Side {
 }
 
 impl Side {
-    fn start(config: &CongestionConfig, algorithm: Congestion) -> Result<Self, BenchError> {
+    fn start(config: &CongestionConfig, algorithm: CongestionAlgorithm) -> Result<Self, BenchError> {
         let job = Job {
             workers: config.workers,
             mode: Mode::Bfp16,
@@ -120,8 +120,9 @@ pub fn run(
     bytes: u64,
     mut on_round: impl FnMut(u32),
 ) -> Result<Vec<CongestionRow>, BenchError> {
-    let others = config.algorithms.iter().copied().filter(|algorithm| *algorithm != Congestion::Fixed);
-    let algorithms = std::iter::once(Congestion::Fixed).chain(others);
+    let others =
+        config.algorithms.iter().copied().filter(|algorithm| *algorithm != CongestionAlgorithm::Fixed);
+    let algorithms = std::iter::once(CongestionAlgorithm::Fixed).chain(others);
     let mut sides =
         algorithms.map(|algorithm| Side::start(config, algorithm)).collect::<Result<Vec<_>, _>>()?;
     for round in 0..config.rounds {
@@ -145,7 +146,11 @@ mod tests {
             workers: 2,
             transport: Transport::Loopback,
             slots: 64,
-            algorithms: vec![Congestion::Dctcp, Congestion::Fixed, Congestion::Swift],
+            algorithms: vec![
+                CongestionAlgorithm::Dctcp,
+                CongestionAlgorithm::Fixed,
+                CongestionAlgorithm::Swift,
+            ],
             rounds: 3,
             iterations: Some(2),
         };

@@ -16,7 +16,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use netfold::quantize::Lanes;
-use netfold_control::{Admission, Congestion};
+use netfold_control::{Admission, CongestionAlgorithm};
 use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
 use netfold_wire::{Flags, Kind, Packet, header};
@@ -68,7 +68,7 @@ pub struct RacksConfig {
     /// What sums may lack.
     pub tolerance: Tolerance,
     /// By what ranks decide how much to have in flight.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// A rank that delays some of its chunks.
     pub straggler: Option<Straggler>,
     /// Seed of the other traffic, and of the straggler's delays.
@@ -91,7 +91,7 @@ impl Default for RacksConfig {
             loss: 0.0,
             slots: 64,
             tolerance: Tolerance::NONE,
-            congestion: Congestion::Fixed,
+            congestion: CongestionAlgorithm::Fixed,
             straggler: None,
             seed: 1,
         }
@@ -196,7 +196,7 @@ impl Racks {
             lane_words: LANE_WORDS,
             udp_port: netfold_wire::UDP_PORT,
             bitmap: job.full(),
-            share: 0,
+            own_bit: 0,
             shift: 0,
             switch: None,
             grace_ms: 0,
@@ -204,7 +204,8 @@ impl Racks {
             band: None,
         };
         let rank = |rank: u16| {
-            let mut own = WorkerConfig::new(Admission { share: 1 << rank, ..admission.clone() }, rank, world);
+            let mut own =
+                WorkerConfig::new(Admission { own_bit: 1 << rank, ..admission.clone() }, rank, world);
             // What fits round trips of a tenth of a millisecond.
             (own.rto_min, own.rto_initial) = (Duration::from_millis(1), Duration::from_millis(4));
             Rank {

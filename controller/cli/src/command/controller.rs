@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_controller::ServerError;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
@@ -94,7 +94,7 @@ pub(crate) struct ControllerCommand {
     /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
     #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
     /// Which jobs' packets go first at queues that tell classes apart: alike (no job's), priority (by the priority of its tenant), crux (by
     /// GPU intensity, of jobs that are declared with an iteration: `netfold job declare --work`).
     #[arg(long, value_name = "HOW", default_value = "alike", value_parser = ranking)]

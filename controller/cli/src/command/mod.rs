@@ -15,7 +15,7 @@ mod top;
 mod worker;
 
 use clap::{Parser, Subcommand};
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_wire::dscp::DSCP_MAX;
 use netfold_wire::{CLASSES_MAX, Dscp};
 
@@ -61,9 +61,9 @@ pub(crate) enum Command {
 }
 
 /// A congestion-control algorithm by its name.
-fn congestion(name: &str) -> Result<Congestion, String> {
-    let names: Vec<&str> = Congestion::ALL.iter().map(|algorithm| algorithm.name()).collect();
-    Congestion::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
+fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
+    let names: Vec<&str> = CongestionAlgorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+    CongestionAlgorithm::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
 /// One code point for each class, from a list of which each is for as many.

@@ -14,12 +14,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use netfold_control::{Congestion, Numerics, Refusal};
+use netfold_control::{CongestionAlgorithm, Numerics, Refusal};
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueuePlace};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
-use netfold_io::{Choice, Cores, IoError, Opener, PacketIo};
+use netfold_io::{Cores, IoError, IoSpec, PacketIo, ThreadOpener};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
@@ -86,8 +86,8 @@ pub(crate) struct SwitchCommand {
     /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
     /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
     /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several times: one for each queue in turn.
-    #[arg(long, value_name = "IO", default_values_t = [Choice::default()])]
-    io: Vec<Choice>,
+    #[arg(long, value_name = "IO", default_values_t = [IoSpec::default()])]
+    io: Vec<IoSpec>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
     #[arg(long)]
     payload: Option<u32>,
@@ -122,7 +122,7 @@ pub(crate) struct SwitchCommand {
     /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
     /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
     #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
     /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
     /// the 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
@@ -208,7 +208,7 @@ impl SwitchCommand {
             .listen(self.listen)
             .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
-            .io_from(Opener::new(self.io.clone(), netfold_dpdk::open_threads))
+            .io_from(ThreadOpener::new(self.io.clone(), netfold_dpdk::open_threads))
             .pipeline_by(make)
             .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))
@@ -329,8 +329,8 @@ impl SwitchCommand {
     /// Where packets go, for people.
     fn data_path(&self, address: SocketAddr) -> String {
         match self.io.first() {
-            Some(Choice::Shm(name, None)) => format!("shared memory '{name}', for workers on this host"),
-            Some(Choice::Shm(name, Some(_))) => {
+            Some(IoSpec::Shm(name, None)) => format!("shared memory '{name}', for workers on this host"),
+            Some(IoSpec::Shm(name, Some(_))) => {
                 format!("shared memory '{name}', and UDP {address} for all others")
             }
             _ => format!("UDP {address}"),

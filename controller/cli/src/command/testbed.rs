@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use netfold::Mode;
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
 use netfold_lab::run::{Carrier, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture};
@@ -107,7 +107,7 @@ struct RunOptions {
     uplink_rate: Option<Bits>,
     /// By what workers decide how much to have in flight: fixed, aimd, dctcp or swift.
     #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
 }
 
 fn faults(text: &str) -> Result<Faults, String> {

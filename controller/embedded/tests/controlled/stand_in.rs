@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Credentials, Event, Join, Refusal, Request};
+use netfold_control::{Credentials, Join, Refusal, SessionEvent, SessionRequest};
 
 const TICK: Duration = Duration::from_millis(50);
 
@@ -53,7 +53,7 @@ struct Seat {
     /// Since when nobody is there.
     away: Option<Instant>,
     /// What happened meanwhile.
-    unheard: Vec<Event>,
+    unheard: Vec<SessionEvent>,
 }
 
 impl StandIn {
@@ -130,7 +130,7 @@ impl StandIn {
         }
         // All are told before any session with the switch ends: of each that ends, the switch says that a rank is gone.
         for (_, seat) in &lost {
-            seat.lock().unwrap().tell(Event::SwitchLost { message: message.into() });
+            seat.lock().unwrap().tell(SessionEvent::SwitchLost { message: message.into() });
         }
         for (_, seat) in &lost {
             if let Some(up) = seat.lock().unwrap().up.take() {
@@ -158,7 +158,7 @@ impl Drop for StandIn {
 }
 
 impl Seat {
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: SessionEvent) {
         let told = self.down.as_mut().is_some_and(|down| say(down, &event));
         if !told {
             self.unheard.push(event);
@@ -231,24 +231,24 @@ impl Shared {
     fn greet(self: &Arc<Self>, mut down: TcpStream) {
         let mut lines = Lines::new(&down);
         let first = loop {
-            match lines.next::<Request>() {
+            match lines.next::<SessionRequest>() {
                 Ok(Some(request)) => break request,
                 Ok(None) => {}
                 Err(()) => return,
             }
         };
         match first {
-            Request::Join(join) => self.join(down, lines, join),
-            Request::Resume(resume) => {
+            SessionRequest::Join(join) => self.join(down, lines, join),
+            SessionRequest::Resume(resume) => {
                 let member = (resume.job, resume.epoch, resume.key, resume.rank);
                 let seat = self.lock().members.get(&member).cloned();
                 let Some(seat) = seat else {
                     let message = "that job is over".into();
-                    say(&mut down, &Event::Refused { reason: Refusal::Unknown, message });
+                    say(&mut down, &SessionEvent::Refused { reason: Refusal::Unknown, message });
                     return;
                 };
                 let mut held = seat.lock().unwrap();
-                if !say(&mut down, &Event::Resumed {}) {
+                if !say(&mut down, &SessionEvent::Resumed {}) {
                     return;
                 }
                 self.resumed.fetch_add(1, Ordering::Relaxed);
@@ -263,13 +263,13 @@ impl Shared {
         }
     }
 
-    fn refusal(&self, join: &Join) -> Option<Event> {
+    fn refusal(&self, join: &Join) -> Option<SessionEvent> {
         let given = join.credentials.as_ref().map(|Credentials { token, .. }| token);
         if self.token.is_some() && given != self.token.as_ref() {
             let message = "no such tenant, or not its token: ask the administrator".into();
-            return Some(Event::Refused { reason: Refusal::Credentials, message });
+            return Some(SessionEvent::Refused { reason: Refusal::Credentials, message });
         }
-        self.lock().closed.then(|| Event::Refused {
+        self.lock().closed.then(|| SessionEvent::Refused {
             reason: Refusal::Unavailable,
             message: "no places at the moment".into(),
         })
@@ -285,18 +285,18 @@ impl Shared {
         let switch = self.switches.lock().unwrap()[tree];
         let Ok(mut up) = TcpStream::connect(switch) else {
             let message = "the switch is not there".into();
-            say(&mut down, &Event::Refused { reason: Refusal::Unavailable, message });
+            say(&mut down, &SessionEvent::Refused { reason: Refusal::Unavailable, message });
             return;
         };
         let job = format!("{}-{tree}", join.job);
-        say(&mut up, &Request::Join(Join { job, tree: 0, trees: 1, ..join }));
+        say(&mut up, &SessionRequest::Join(Join { job, tree: 0, trees: 1, ..join }));
         let mut events = Lines::new(&up);
         let mut admission = loop {
-            match events.next::<Event>() {
-                Ok(Some(Event::Admitted(admission))) => break admission,
-                Ok(Some(Event::Alive {}) | None) => {
+            match events.next::<SessionEvent>() {
+                Ok(Some(SessionEvent::Admitted(admission))) => break admission,
+                Ok(Some(SessionEvent::Alive {}) | None) => {
                     // Whoever gives up waiting is gone for the switch as well.
-                    if lines.next::<Request>().is_err() || self.over.load(Ordering::Relaxed) {
+                    if lines.next::<SessionRequest>().is_err() || self.over.load(Ordering::Relaxed) {
                         return;
                     }
                 }
@@ -321,7 +321,7 @@ impl Shared {
         self.admitted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self);
         let upper = Arc::clone(&seat);
-        seat.lock().unwrap().tell(Event::Admitted(admission));
+        seat.lock().unwrap().tell(SessionEvent::Admitted(admission));
         thread::spawn(move || shared.attend_switch(&upper, up, events, member));
         self.attend(&seat, down, lines, member);
     }
@@ -330,13 +330,13 @@ impl Shared {
     fn attend(&self, seat: &Mutex<Seat>, mut down: TcpStream, mut lines: Lines, member: Member) {
         let from = down.peer_addr().ok();
         loop {
-            match lines.next::<Request>() {
+            match lines.next::<SessionRequest>() {
                 Ok(None) => {}
-                Ok(Some(Request::Alive {})) => drop(say(&mut down, &Event::Alive {})),
-                Ok(Some(Request::Leave {})) => {
+                Ok(Some(SessionRequest::Alive {})) => drop(say(&mut down, &SessionEvent::Alive {})),
+                Ok(Some(SessionRequest::Leave {})) => {
                     self.lock().members.remove(&member);
                     if let Some(up) = &mut seat.lock().unwrap().up {
-                        say(up, &Request::Leave {});
+                        say(up, &SessionRequest::Leave {});
                         let _ = up.shutdown(Shutdown::Write);
                     }
                     let _ = down.shutdown(Shutdown::Both);
@@ -362,15 +362,15 @@ impl Shared {
         loop {
             if beat.elapsed() > Duration::from_millis(500) {
                 beat = Instant::now();
-                say(&mut up, &Request::Alive {});
+                say(&mut up, &SessionRequest::Alive {});
             }
-            match events.next::<Event>() {
-                Ok(Some(Event::Alive {}) | None) => {}
+            match events.next::<SessionEvent>() {
+                Ok(Some(SessionEvent::Alive {}) | None) => {}
                 Ok(Some(event)) => seat.lock().unwrap().tell(event),
                 Err(()) => {
                     let mut seat = seat.lock().unwrap();
                     if seat.up.take().is_some() && self.lock().members.remove(&member).is_some() {
-                        seat.tell(Event::SwitchLost { message: "its switch is gone".into() });
+                        seat.tell(SessionEvent::SwitchLost { message: "its switch is gone".into() });
                     }
                     return;
                 }

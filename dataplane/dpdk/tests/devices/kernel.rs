@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use netfold_io::link::Link;
-use netfold_io::{IoError, Opening, PortId, RxBatch, Transmit};
+use netfold_io::{IoError, OpenOptions, PortId, RxBatch, Transmit};
 
 use crate::network::{alone, ip, pair};
 use crate::{PATIENCE, both_ways, eal, numbered, open, receive, send};
@@ -75,12 +75,12 @@ fn datagrams_pass_between_what_stands_behind_io() {
         // Whoever is first says how DPDK starts.
         let _eal = eal();
         let choice = |words: &str| words.parse().expect("a device of DPDK");
-        let any = Opening::at(([0, 0, 0, 0], 20038).into());
+        let any = OpenOptions::at(([0, 0, 0, 0], 20038).into());
         let hub = choice("dpdk:net_af_packet,iface=va address=10.1.1.1 --no-huge");
         let mut hub = netfold_dpdk::open(&hub, &any).expect("opens");
         let at = hub.local_addr().expect("the address that was said");
         assert_eq!(at, ([10, 1, 1, 1], 20038).into());
-        let peer = Opening { local: ([10, 1, 1, 2], 4000).into(), peer: Some(at), ..any };
+        let peer = OpenOptions { local: ([10, 1, 1, 2], 4000).into(), peer: Some(at), ..any };
         let spoke = choice("dpdk:net_af_packet,iface=vb --no-huge");
         let mut spoke = netfold_dpdk::open(&spoke, &peer).expect("opens");
         hub.bind_port(PortId(3), peer.local).expect("a port");

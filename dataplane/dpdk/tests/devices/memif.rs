@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use netfold_dpdk::Dpdk;
 use netfold_io::link::Link;
-use netfold_io::{Choice, Opening, PortId, RxBatch, Transmit};
+use netfold_io::{IoSpec, OpenOptions, PortId, RxBatch, Transmit};
 
 use crate::{PATIENCE, eal, is_ours, numbered, open, receive, send};
 
@@ -75,14 +75,14 @@ fn datagrams_pass_through_memory_and_no_file_is_left() {
     .into_iter()
     .enumerate()
     {
-        let choice = |role: &str, host: u8| -> Choice {
+        let choice = |role: &str, host: u8| -> IoSpec {
             let words = format!("dpdk:net_memif,role={role},socket={socket} address=10.3.0.{host} --no-huge");
             words.parse().expect("a device of DPDK")
         };
-        let any = Opening::at(([0, 0, 0, 0], 20038).into());
+        let any = OpenOptions::at(([0, 0, 0, 0], 20038).into());
         let mut hub = netfold_dpdk::open(&choice("server", 1), &any).expect("a server");
         let at = hub.local_addr().expect("the address that was said");
-        let peer = Opening { local: ([0, 0, 0, 0], 4000).into(), peer: Some(at), ..any };
+        let peer = OpenOptions { local: ([0, 0, 0, 0], 4000).into(), peer: Some(at), ..any };
         let mut spoke = netfold_dpdk::open(&choice("client", 2), &peer).expect("a client");
         hub.bind_port(PortId(0), ([10, 3, 0, 2], 4000).into()).expect("a port");
         assert_eq!(file.exists(), round > 0);

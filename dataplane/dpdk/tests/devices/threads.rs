@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netfold_dpdk::{Dpdk, DpdkError, Port, PortConfig, Spec, open_threads, ring_queues};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::link::Link;
-use netfold_io::{Cores, IoError, Opening, PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Cores, IoError, OpenOptions, PacketIo, PortId, RxBatch, Transmit};
 use netfold_wire::frame::{Endpoint, EthernetAddress, OUTER_LEN, Outer};
 
 use crate::network::{alone, ip, pair};
@@ -285,12 +285,12 @@ fn who_is_late_holds_nobody_up() {
     assert!(at_home >= before - 64, "{before} buffers were there before, {at_home} are now");
 }
 
-fn openings(count: u16) -> Vec<Opening> {
-    (0..count).map(|thread| Opening { answers: thread == 0, ..at(PORT + thread) }).collect()
+fn openings(count: u16) -> Vec<OpenOptions> {
+    (0..count).map(|thread| OpenOptions { answers: thread == 0, ..at(PORT + thread) }).collect()
 }
 
-fn at(port: u16) -> Opening {
-    Opening::at((HUB, port).into())
+fn at(port: u16) -> OpenOptions {
+    OpenOptions::at((HUB, port).into())
 }
 
 fn open(words: &str, count: u16) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
@@ -422,7 +422,7 @@ fn what_cannot_be_shared_is_told() {
     let choice = format!("dpdk:{null}").parse().expect("a choice");
     let twice = said(open_threads(&choice, &[at(7), at(7)], &Cores::default()));
     assert!(twice.contains("another packet thread has this port"), "{twice}");
-    let elsewhere = Opening::at(([198, 18, 0, 9], 8).into());
+    let elsewhere = OpenOptions::at(([198, 18, 0, 9], 8).into());
     let choice = "dpdk:net_null".parse().expect("a choice");
     let apart = said(open_threads(&choice, &[at(7), elsewhere], &Cores::default()));
     assert!(apart.contains("have one address"), "{apart}");

@@ -289,7 +289,7 @@ fn traffic_both_ways_between_threads(rig: Rig) {
             while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 let count = match hub.receive(&mut batch) {
                     Ok(count) => count,
-                    Err(IoError::PeerGone) => break,
+                    Err(IoError::PeerClosed) => break,
                     Err(error) => panic!("{error}"),
                 };
                 let echo: Vec<_> = batch.packets().iter().map(|packet| packet.to(packet.port)).collect();

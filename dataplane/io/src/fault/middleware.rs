@@ -119,7 +119,7 @@ impl<B: PacketIo> Faulty<B> {
     /// As [`flush`](Self::flush), for callers that learn from `receive` that the peer is gone.
     fn flush_aside(&mut self, now: Duration) -> Result<bool, IoError> {
         match self.flush(now) {
-            Err(IoError::PeerGone) => Ok(false),
+            Err(IoError::PeerClosed) => Ok(false),
             result => result,
         }
     }

@@ -12,7 +12,7 @@ use super::device::{Device, Hitch, hitch, refused};
 use super::socket;
 use super::staging::Staging;
 use super::{Link, LinkProperties, Lost};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 
 const NAME: &str = "af-packet";
@@ -30,7 +30,7 @@ pub struct AfPacket {
     sender: Box<dyn DataLinkSender>,
     receiver: Box<dyn DataLinkReceiver>,
     staging: Staging,
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     /// A frame for which the last batch had no room.
     kept: Vec<u8>,
     counters: IoCounters,
@@ -74,7 +74,7 @@ impl AfPacket {
             fd,
             sender,
             receiver,
-            bell: Arc::new(EventBell::new()?),
+            waker: Arc::new(EventWaker::new()?),
             kept: Vec::with_capacity(longest),
             counters: IoCounters::default(),
             lost: Lost::default(),
@@ -168,13 +168,13 @@ impl Link for AfPacket {
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
         self.device.check()?;
-        if !self.kept.is_empty() || !self.bell.fall_asleep() {
+        if !self.kept.is_empty() || !self.waker.announce_sleep() {
             return Ok(true);
         }
         let unsent = !self.staging.is_empty();
-        let Self { device, fd, bell, counters, .. } = self;
-        let ready =
-            device.sleep(fd.as_fd(), timeout, |nap| super::sleep(fd.as_fd(), unsent, bell, nap, counters))?;
+        let Self { device, fd, waker, counters, .. } = self;
+        let ready = device
+            .sleep(fd.as_fd(), timeout, |nap| super::sleep(fd.as_fd(), unsent, waker, nap, counters))?;
         if unsent && ready {
             self.flush()?;
         }
@@ -182,11 +182,11 @@ impl Link for AfPacket {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.fd())
+        Some(self.waker.fd())
     }
 
     fn counters(&self) -> IoCounters {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::ARRIVALS;
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{IoCounters, IoError, sys};
 
 /// Bytes asked for each of a socket's two buffers.
@@ -83,18 +83,18 @@ impl Lost {
     }
 }
 
-/// Sleeps until the socket has something (or room, when `unsent`), the bell rings, or time is over.
+/// Sleeps until the socket has something (or room, when `unsent`), the waker rings, or time is over.
 pub(super) fn sleep(
     fd: BorrowedFd<'_>,
     unsent: bool,
-    bell: &EventBell,
+    waker: &EventWaker,
     timeout: Duration,
     counters: &mut IoCounters,
 ) -> Result<bool, IoError> {
     let events = libc::POLLIN | if unsent { libc::POLLOUT } else { 0 };
     counters.sleeps += u64::from(!timeout.is_zero());
-    let ready = sys::poll([(fd, events), (bell.fd().as_fd(), libc::POLLIN)], timeout);
-    bell.wake_up(matches!(ready, Ok([_, true])));
+    let ready = sys::poll([(fd, events), (waker.fd().as_fd(), libc::POLLIN)], timeout);
+    waker.end_sleep(matches!(ready, Ok([_, true])));
     let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
     Ok(ready != [false; 2])
 }

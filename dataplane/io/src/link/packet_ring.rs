@@ -11,7 +11,7 @@ use super::device::{Device, Hitch, hitch, refused};
 use super::socket::{self, FrameSender, MESSAGES_MAX};
 use super::staging::Staging;
 use super::{Link, LinkProperties, Lost};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 
 mod ring;
@@ -43,7 +43,7 @@ pub struct PacketRing {
     fd: OwnedFd,
     sender: FrameSender,
     staging: Staging,
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     idle: u32,
     counters: IoCounters,
     lost: Lost,
@@ -80,7 +80,7 @@ impl PacketRing {
             device,
             fd,
             sender: FrameSender::new(),
-            bell: Arc::new(EventBell::new()?),
+            waker: Arc::new(EventWaker::new()?),
             idle: 0,
             counters: IoCounters::default(),
             lost: Lost::default(),
@@ -171,13 +171,13 @@ impl Link for PacketRing {
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
         self.device.check()?;
-        if self.ring.front().is_some() || !self.bell.fall_asleep() {
+        if self.ring.front().is_some() || !self.waker.announce_sleep() {
             return Ok(true);
         }
         let unsent = !self.staging.is_empty();
-        let Self { device, fd, bell, counters, .. } = self;
-        let ready =
-            device.sleep(fd.as_fd(), timeout, |nap| super::sleep(fd.as_fd(), unsent, bell, nap, counters))?;
+        let Self { device, fd, waker, counters, .. } = self;
+        let ready = device
+            .sleep(fd.as_fd(), timeout, |nap| super::sleep(fd.as_fd(), unsent, waker, nap, counters))?;
         if ready && self.ring.front().is_none() {
             self.look()?;
         }
@@ -188,11 +188,11 @@ impl Link for PacketRing {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.fd())
+        Some(self.waker.fd())
     }
 
     fn counters(&self) -> IoCounters {

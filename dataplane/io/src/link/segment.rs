@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::{Link, LinkProperties};
-use crate::bell::Bell;
+use crate::waker::ThreadWaker;
 use crate::{IoCounters, IoError, PortId, RxBatch};
 
 /// `stations` links on one segment. Each hears frames to its own Ethernet address (02:00:00:00:00:01 and so on), to groups, and to all;
@@ -19,7 +19,7 @@ pub fn segment(stations: usize, frames: usize, frame_len_max: usize) -> Vec<Stat
     let places = (0..stations).map(|index| Place {
         mac: mac(index),
         queue: Mutex::new(Queue::new(frames, frame_len_max)),
-        bell: Arc::default(),
+        waker: Arc::default(),
     });
     let places: Arc<[Place]> = places.collect();
     let station = |index| Station {
@@ -69,7 +69,7 @@ impl Queue {
 struct Place {
     mac: [u8; 6],
     queue: Mutex<Queue>,
-    bell: Arc<Bell>,
+    waker: Arc<ThreadWaker>,
 }
 
 impl Place {
@@ -97,7 +97,7 @@ impl Station {
         for (_, place) in others.filter(|(_, place)| group || to == Some(&place.mac[..])) {
             let taken = place.queue().push(frame);
             if taken {
-                place.bell.nudge();
+                place.waker.notify_if_sleeping();
             } else if !group {
                 return false;
             }
@@ -132,7 +132,7 @@ impl Link for Station {
         drop(queue);
         if freed {
             // Whoever waits for room here looks again.
-            self.places.iter().for_each(|place| place.bell.nudge());
+            self.places.iter().for_each(|place| place.waker.notify_if_sleeping());
         }
         Ok(batch.len())
     }
@@ -172,13 +172,13 @@ impl Link for Station {
             before > 0 && to.is_none_or(|place| !place.queue().free.is_empty())
         };
         let ready = || !own.queue().frames.is_empty() || room();
-        let woken = own.bell.wait(timeout, &mut self.counters.sleeps, ready);
+        let woken = own.waker.wait(timeout, &mut self.counters.sleeps, ready);
         self.flush()?;
         Ok(woken)
     }
 
     fn waker(&self) -> Waker {
-        self.places[self.index].bell.waker()
+        self.places[self.index].waker.waker()
     }
 
     fn counters(&self) -> IoCounters {

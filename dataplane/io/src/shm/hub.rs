@@ -12,7 +12,7 @@ use netfold_wire::Dscp;
 use super::meet::{self, Terms};
 use super::meeting::{self, Guest, Meeting};
 use super::{DATAGRAM_LEN_MAX, LOCAL_PORTS, NAME, Name};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit, sys};
 
 /// Datagrams a call beyond which more gain nothing.
@@ -37,7 +37,7 @@ pub struct Hub {
     /// Where it is without an uplink.
     own: SocketAddr,
     /// Of whoever sleeps without an uplink.
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     meeting: Meeting,
     /// Whether the uplink is looked at first, so that neither side starves the other.
     uplink_first: bool,
@@ -81,12 +81,12 @@ impl Hub {
     ) -> Result<Self, IoError> {
         let longest = uplink.as_ref().map_or(DATAGRAM_LEN_MAX, |io| io.capabilities().datagram_len_max);
         let datagram_len_max = datagram_len_max.clamp(1, DATAGRAM_LEN_MAX).min(longest);
-        let bell = Arc::new(EventBell::new()?);
+        let waker = Arc::new(EventWaker::new()?);
         let wake = match &uplink {
             Some(io) => {
                 io.wake_fd().ok_or(IoError::Unsupported("being woken by other processes, as an uplink is"))?
             }
-            None => bell.fd(),
+            None => waker.fd(),
         };
         let wake = wake.try_clone_to_owned().map_err(|source| IoError::os("dup", source))?;
         let lossless = uplink.as_ref().is_none_or(|io| io.capabilities().lossless);
@@ -97,7 +97,7 @@ impl Hub {
             ports: Vec::new(),
             uplink,
             own,
-            bell,
+            waker,
             meeting,
             uplink_first: false,
             first: 0,
@@ -175,7 +175,7 @@ impl Hub {
             more |= batch.len() - before == most;
             if rings.give_back() {
                 self.counters.rx_calls += 1;
-                meeting::ring(seat.guest.bell.as_fd());
+                meeting::ring(seat.guest.waker.as_fd());
             }
             if received.is_err() {
                 self.send_away(index);
@@ -208,7 +208,7 @@ impl Hub {
         for seat in self.guests.iter_mut().flatten() {
             if std::mem::take(&mut seat.touched) && seat.guest.rings.tell() {
                 self.counters.tx_calls += 1;
-                meeting::ring(seat.guest.bell.as_fd());
+                meeting::ring(seat.guest.waker.as_fd());
             }
         }
     }
@@ -265,12 +265,12 @@ impl Hub {
         if let Some(uplink) = &mut self.uplink {
             return uplink.wait(timeout);
         }
-        if !self.bell.fall_asleep() {
+        if !self.waker.announce_sleep() {
             return Ok(true);
         }
         self.counters.sleeps += u64::from(!timeout.is_zero());
-        let ready = sys::poll([(self.bell.fd(), libc::POLLIN)], timeout);
-        self.bell.wake_up(matches!(ready, Ok([true])));
+        let ready = sys::poll([(self.waker.fd(), libc::POLLIN)], timeout);
+        self.waker.end_sleep(matches!(ready, Ok([true])));
         Ok(ready.map_err(|source| IoError::os("ppoll", source))?[0])
     }
 
@@ -368,14 +368,14 @@ impl PacketIo for Hub {
     fn waker(&self) -> Waker {
         match &self.uplink {
             Some(uplink) => uplink.waker(),
-            None => Waker::from(Arc::clone(&self.bell)),
+            None => Waker::from(Arc::clone(&self.waker)),
         }
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.uplink {
             Some(uplink) => uplink.wake_fd(),
-            None => Some(self.bell.fd()),
+            None => Some(self.waker.fd()),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Guest {
     pub(super) number: u16,
     pub(super) rings: Rings,
     /// Written to wake it.
-    pub(super) bell: OwnedFd,
+    pub(super) waker: OwnedFd,
     /// Set when it has gone.
     pub(super) gone: Arc<AtomicBool>,
     /// Shut down to send it away.
@@ -161,19 +161,19 @@ impl Door {
 
     fn welcome(&mut self, line: UnixStream) -> io::Result<()> {
         let number = self.number();
-        let bell = event()?;
+        let waker = event()?;
         let terms = Terms { port: number, ..self.terms };
         // It is there before it is told so.
         let (rings, message) = meet::invite(&terms)?;
         let (line, gone) = (Arc::new(line), Arc::<AtomicBool>::default());
-        let guest_bell = bell.try_clone()?;
+        let guest_bell = waker.try_clone()?;
         let guest =
-            Guest { number, rings, bell: guest_bell, gone: Arc::clone(&gone), line: Arc::clone(&line) };
+            Guest { number, rings, waker: guest_bell, gone: Arc::clone(&gone), line: Arc::clone(&line) };
         if self.arrive.try_send(guest).is_err() {
             return meet::refuse(&line, Verdict::Full);
         }
         self.news.store(true, Ordering::Release);
-        let sent = message.send(&line, [self.wake.as_fd(), bell.as_fd()]);
+        let sent = message.send(&line, [self.wake.as_fd(), waker.as_fd()]);
         if sent.is_err() {
             gone.store(true, Ordering::Release);
             self.tell();

@@ -55,15 +55,15 @@ pub struct Name(String);
 /// Words that are no [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a switch's name on its host has 1 to 64 letters, digits, '-', '_' or '.'")]
-pub struct NoName;
+pub struct ShmNameError;
 
 impl FromStr for Name {
-    type Err = NoName;
+    type Err = ShmNameError;
 
-    fn from_str(text: &str) -> Result<Self, NoName> {
+    fn from_str(text: &str) -> Result<Self, ShmNameError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let is_name = (1..=64).contains(&text.len()) && text.bytes().all(fits);
-        if is_name { Ok(Self(text.to_owned())) } else { Err(NoName) }
+        if is_name { Ok(Self(text.to_owned())) } else { Err(ShmNameError) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::ring::{Broken, Rings};
 use super::{DATAGRAM_LEN_MAX, NAME, Name, meet, meeting};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit, sys};
 
 /// Datagrams a call beyond which more gain nothing.
@@ -18,7 +18,7 @@ const BURST: usize = 256;
 
 /// A worker beside a switch: its only peer is the switch, `PortId(0)`.
 ///
-/// A switch that ends, however it ends, is [`IoError::PeerGone`] once what it had sent is received.
+/// A switch that ends, however it ends, is [`IoError::PeerClosed`] once what it had sent is received.
 #[derive(Debug)]
 pub struct Spoke {
     rings: Rings,
@@ -29,7 +29,7 @@ pub struct Spoke {
     hub: OwnedFd,
     line: UnixStream,
     gone: bool,
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     datagram_len_max: usize,
     lossless: bool,
     counters: IoCounters,
@@ -51,7 +51,7 @@ impl Spoke {
             hub: attached.hub,
             line: attached.line,
             gone: false,
-            bell: Arc::new(EventBell::over(attached.own.into())),
+            waker: Arc::new(EventWaker::over(attached.own.into())),
             datagram_len_max: datagram_len_max.clamp(1, DATAGRAM_LEN_MAX).min(terms.datagram_len_max),
             lossless: terms.lossless,
             counters: IoCounters::default(),
@@ -67,14 +67,14 @@ impl Spoke {
     fn give_up(&mut self, _: Broken) -> IoError {
         self.counters.malformed += 1;
         self.gone = true;
-        IoError::PeerGone
+        IoError::PeerClosed
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        let fds = [(self.bell.fd(), libc::POLLIN), (self.line.as_fd(), libc::POLLIN)];
+        let fds = [(self.waker.fd(), libc::POLLIN), (self.line.as_fd(), libc::POLLIN)];
         self.counters.sleeps += u64::from(!timeout.is_zero());
         let ready = sys::poll(fds, timeout);
-        self.bell.wake_up(matches!(ready, Ok([true, _])));
+        self.waker.end_sleep(matches!(ready, Ok([true, _])));
         let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
         // The switch says nothing there but that it ends.
         self.gone |= ready[1];
@@ -101,7 +101,7 @@ impl PacketIo for Spoke {
         }
         match received {
             Err(broken) => Err(self.give_up(broken)),
-            Ok(()) if batch.is_empty() && self.gone => Err(IoError::PeerGone),
+            Ok(()) if batch.is_empty() && self.gone => Err(IoError::PeerClosed),
             Ok(()) => Ok(batch.len()),
         }
     }
@@ -109,7 +109,7 @@ impl PacketIo for Spoke {
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
         check_transmit(memory, packets, self.datagram_len_max)?;
         if self.gone {
-            return Err(IoError::PeerGone);
+            return Err(IoError::PeerClosed);
         }
         let mut taken = 0;
         for packet in packets {
@@ -138,7 +138,7 @@ impl PacketIo for Spoke {
         }
         self.rings.set_sleeping(true);
         fence(Ordering::SeqCst);
-        let woken = self.rings.ready() || !self.bell.fall_asleep() || {
+        let woken = self.rings.ready() || !self.waker.announce_sleep() || {
             let slept = self.sleep(timeout);
             self.rings.set_sleeping(false);
             slept?
@@ -149,11 +149,11 @@ impl PacketIo for Spoke {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.fd())
+        Some(self.waker.fd())
     }
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {

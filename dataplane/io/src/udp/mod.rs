@@ -28,7 +28,7 @@ use netfold_wire::Dscp;
 
 use self::address::Peers;
 use self::marks::Marks;
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, sys};
 
 /// Longest datagram that IPv4 carries, in bytes: 65535 less its header and UDP's.
@@ -63,7 +63,7 @@ pub struct UdpIo {
     datagram_len_max: usize,
     sending: transmit::Sending,
     receiving: receive::Receiving,
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     counters: IoCounters,
     marks: Marks,
 }
@@ -128,7 +128,7 @@ impl UdpIo {
             datagram_len_max,
             sending: transmit::Sending::new(if gso { datagram_len_max } else { 0 }),
             receiving: receive::Receiving::new(datagram_len_max, gro),
-            bell: Arc::new(EventBell::new()?),
+            waker: Arc::new(EventWaker::new()?),
             counters: IoCounters::default(),
             marks: Marks::default(),
             socket,
@@ -200,14 +200,14 @@ impl PacketIo for UdpIo {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        if self.receiving.has_kept() || !self.bell.fall_asleep() {
+        if self.receiving.has_kept() || !self.waker.announce_sleep() {
             return Ok(true);
         }
         let unsent = if self.sending.has_unsent() { libc::POLLOUT } else { 0 };
-        let fds = [(self.socket.as_fd(), libc::POLLIN | unsent), (self.bell.fd(), libc::POLLIN)];
+        let fds = [(self.socket.as_fd(), libc::POLLIN | unsent), (self.waker.fd(), libc::POLLIN)];
         self.counters.sleeps += u64::from(!timeout.is_zero());
         let ready = syscall::poll(fds, timeout);
-        self.bell.wake_up(matches!(ready, Ok([_, true])));
+        self.waker.end_sleep(matches!(ready, Ok([_, true])));
         let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
         if ready[0] {
             self.sending.flush(&self.socket, &self.role, &mut self.counters)?;
@@ -216,11 +216,11 @@ impl PacketIo for UdpIo {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.fd())
+        Some(self.waker.fd())
     }
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {

@@ -1,6 +1,6 @@
 //! Additive increase, multiplicative decrease, on marks and losses.
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
 /// One chunk more for each round without a mark or a loss, half for one with: what ATP's workers do (Lao et al., "ATP: In-network
@@ -11,7 +11,7 @@ pub struct Aimd {
     most: f64,
     /// By what the increase is multiplied.
     scale: f64,
-    /// A loss in this round has had its answer.
+    /// The window was already decreased for a loss in this round.
     cut: bool,
 }
 
@@ -27,7 +27,7 @@ impl Aimd {
 }
 
 impl CongestionControl for Aimd {
-    fn answered(&mut self, _: &Answer) {}
+    fn answered(&mut self, _: &Ack) {}
 
     fn round(&mut self, round: &Round) {
         match (round.marked, std::mem::take(&mut self.cut)) {

@@ -1,8 +1,8 @@
-//! A rate that is cut by marks and comes back by the clock.
+//! A rate that marks decrease and timers increase.
 
 use core::time::Duration;
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
 /// Weight of the newest interval in the estimate of how often there are marks.
@@ -15,9 +15,9 @@ const NOTIFIED_EVERY: Duration = Duration::from_micros(50);
 const INCREASE: f64 = 1.0 / 5_000.0;
 const HYPER_INCREASE: f64 = 1.0 / 500.0;
 
-/// The intervals of DCQCN's three clocks, and how long it recovers.
+/// The intervals of DCQCN's three timers, and the length of its recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clocks {
+pub struct DcqcnTimers {
     /// Between estimates of how often there are marks, above 0.
     pub estimate: Duration,
     /// Between two cuts at least.
@@ -28,10 +28,10 @@ pub struct Clocks {
     pub recovery: u32,
 }
 
-impl Clocks {
-    /// Of the paper and its simulators: 50, 50 and 55 us, five steps of recovery.
+impl DcqcnTimers {
+    /// The values of the paper and its simulators: 50, 50 and 55 us, five steps of recovery.
     pub const PAPER: Self = Self::micros(50, 50, 55);
-    /// Of vendors' cards as far as we know them: 1, 4 and 300 us.
+    /// Of vendors' NICs as far as known: 1, 4 and 300 us.
     pub const VENDOR: Self = Self::micros(1, 4, 300);
 
     const fn micros(estimate: u64, cut: u64, increase: u64) -> Self {
@@ -40,16 +40,16 @@ impl Clocks {
     }
 }
 
-/// DCQCN's law (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). A mark cuts the rate by half of how often
+/// The algorithm of DCQCN (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015). A mark cuts the rate by half of how often
 /// there are marks; without marks the rate goes back half-way to what it was with each tick of a clock, then beyond, slowly at first.
 ///
 /// Rates are windows here: what is in flight in a round trip without queues, all slots at the rate of the line. Chunks are not
 /// paced, and there is no byte counter, which simulators leave out, too. Its clocks are for round trips of tens of microseconds: where those
-/// are longer than [`Clocks::increase`], the rate is back before the queue is known to be short. A loss counts as a mark: DCQCN is for
+/// are longer than [`DcqcnTimers::increase`], the rate is back before the queue is known to be short. A loss counts as a mark: DCQCN is for
 /// networks that lose nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dcqcn {
-    clocks: Clocks,
+    clocks: DcqcnTimers,
     rate: f64,
     target: f64,
     most: f64,
@@ -57,7 +57,7 @@ pub struct Dcqcn {
     marked: Option<f64>,
     /// There was a mark since the last estimate.
     seen: bool,
-    /// There is a mark that was not answered by a cut.
+    /// A mark has not yet led to a decrease.
     pending: bool,
     /// Increases since the last cut.
     stage: u32,
@@ -71,7 +71,7 @@ pub struct Dcqcn {
 
 impl Dcqcn {
     /// Begins with all slots.
-    pub fn new(slots: u32, clocks: Clocks) -> Self {
+    pub fn new(slots: u32, clocks: DcqcnTimers) -> Self {
         Self {
             clocks,
             rate: slots.into(),
@@ -154,7 +154,7 @@ fn ticks(passed: Duration, interval: Duration) -> u32 {
 }
 
 impl CongestionControl for Dcqcn {
-    fn answered(&mut self, answer: &Answer) {
+    fn answered(&mut self, answer: &Ack) {
         self.tick(answer.now);
         if answer.marked {
             self.notified(answer.now);
@@ -183,14 +183,14 @@ impl CongestionControl for Dcqcn {
 mod tests {
     use super::*;
 
-    fn at(now_us: u64, marked: bool) -> Answer {
+    fn at(now_us: u64, marked: bool) -> Ack {
         let smoothed = Duration::from_micros(10);
-        Answer { now: Instant::ZERO + Duration::from_micros(now_us), round_trip: None, marked, smoothed }
+        Ack { now: Instant::ZERO + Duration::from_micros(now_us), round_trip: None, marked, smoothed }
     }
 
     #[test]
     fn a_mark_halves_and_the_clock_brings_it_back() {
-        let mut law = Dcqcn::new(1000, Clocks::PAPER);
+        let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
         law.answered(&at(1_000, true));
         assert_eq!(law.window(), 500.0, "the first is taken seriously");
         law.answered(&at(1_010, true));
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn rare_marks_cut_little() {
-        let mut law = Dcqcn::new(1000, Clocks::PAPER);
+        let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
         law.answered(&at(50, true));
         // 100 ms without a mark: the estimate has decayed by e^-8.
         law.answered(&at(100_000, false));
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn increases_beyond_recovery_are_scaled() {
         let grown = |scale: f64| {
-            let mut law = Dcqcn::new(1000, Clocks::PAPER);
+            let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
             // Two cuts, so that the target is below the line.
             law.answered(&at(50, true));
             law.answered(&at(110, true));

@@ -1,13 +1,13 @@
 //! Decrease in proportion to how much was marked.
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
 /// Weight of the newest round in the estimate of how much is marked (RFC 8257, section 3.3: DCTCP.g).
 const GAIN: f64 = 1.0 / 16.0;
 
-/// DCTCP's law (RFC 8257): the window shrinks by half of the share of marked results, estimated over rounds. On results that carry the
-/// marks of all shares it is what PANAMA's workers do, whose windows stay alike because all see the same (Gebara et al., "PANAMA:
+/// DCTCP (RFC 8257): the window shrinks by half of the fraction of marked results, estimated over rounds. With results that carry the
+/// marks of all contributions it is the algorithm of PANAMA's workers, whose windows stay alike because all see the same marks (Gebara et al., "PANAMA:
 /// In-network Aggregation for Shared Machine Learning Clusters", MLSys 2021).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dctcp {
@@ -15,7 +15,7 @@ pub struct Dctcp {
     most: f64,
     /// By what the increase is multiplied.
     scale: f64,
-    /// Share of results that are marked, 0 to 1.
+    /// Fraction of results that are marked, 0 to 1.
     marked: f64,
     cut: bool,
 }
@@ -28,7 +28,7 @@ impl Dctcp {
 }
 
 impl CongestionControl for Dctcp {
-    fn answered(&mut self, _: &Answer) {}
+    fn answered(&mut self, _: &Ack) {}
 
     fn round(&mut self, round: &Round) {
         let share = f64::from(round.marked) / f64::from(round.answers.max(1));
@@ -65,7 +65,7 @@ mod tests {
         let mut law = Dctcp::new(128);
         law.round(&round(100));
         assert_eq!(law.window(), 64.0, "all marked: half");
-        // Where a tenth is marked, the estimate comes to a tenth, and the cut to a twentieth.
+        // With one mark in ten results the estimate converges to 0.1, and the decrease to 0.05.
         (0..200).for_each(|_| law.round(&round(10)));
         let before = {
             law.window = 100.0;

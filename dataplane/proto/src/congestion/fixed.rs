@@ -1,14 +1,14 @@
-//! No law at all.
+//! A fixed window.
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
-/// As many chunks as there are slots, whatever the network says; for streams that must go in order and have no other law.
+/// As many chunks as there are slots, regardless of the network; for streams that must be sent in order and have no other algorithm.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fixed(pub(crate) u32);
 
 impl CongestionControl for Fixed {
-    fn answered(&mut self, _: &Answer) {}
+    fn answered(&mut self, _: &Ack) {}
 
     fn round(&mut self, _: &Round) {}
 

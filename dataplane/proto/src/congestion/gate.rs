@@ -2,24 +2,24 @@
 
 use core::time::Duration;
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 use crate::slot::{Slots, State};
 
-/// Lets the chunks of a stream out in order, as many as a law allows.
+/// Releases the chunks of a stream in order, as many as the algorithm allows.
 #[derive(Debug)]
 pub(crate) struct Gate {
     law: Box<dyn CongestionControl>,
-    /// The first position whose result is missing, as of the last look.
+    /// The first position whose result is missing, as of the last check.
     first: u64,
     /// The first position that was never sent.
     next: u64,
-    /// Once a position from here on is answered, a round is over.
+    /// The round ends when a position from here on is acknowledged.
     round_end: u64,
     round: Round,
-    /// Chunks that may be in flight whatever the law allows.
+    /// Upper bound of the chunks in flight, regardless of the algorithm.
     most: u32,
-    /// A loss of this round was told.
+    /// A loss of this round was reported.
     lost: bool,
 }
 
@@ -28,7 +28,7 @@ impl Gate {
         Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), most: u32::MAX, lost: false }
     }
 
-    /// Begins in the midst of a stream that went on without one.
+    /// Begins in the middle of a stream that was sent without a gate.
     pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
         let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
         let first = first.unwrap_or_default();
@@ -41,14 +41,14 @@ impl Gate {
         (self.law.window().max(1.0) as u32).min(self.most)
     }
 
-    /// Has no more than `most` chunks in flight from now on, which is above 0.
+    /// Limits the chunks in flight to `most`, which is above 0, from now on.
     pub(crate) fn bound(&mut self, most: u32) {
         self.most = self.most.min(most);
     }
 
-    /// The slot whose chunk is next, if it may be sent and lies before `end`.
+    /// The slot of the next chunk, if it may be sent and lies before `end`.
     pub(crate) fn next(&mut self, slots: &Slots, end: u64) -> Option<u16> {
-        // What was sent before there was a gate is behind it.
+        // Positions that were sent before there was a gate are behind it.
         while self.is_behind(slots) {
             self.next += 1;
         }
@@ -57,7 +57,7 @@ impl Gate {
         while self.first < self.next && slots.slot(slots.at(self.first)).position > self.first {
             self.first += 1;
         }
-        // What was sent before there was a gate may fill the window; the first that is missing may be sent all the same.
+        // Chunks that were sent before there was a gate may fill the window; the first missing one may be sent regardless.
         let in_flight = slots.len(State::Flying) + slots.len(State::Lost);
         let may = slot.position == self.next
             && slot.state() == State::Ready
@@ -71,15 +71,15 @@ impl Gate {
         slot.position > self.next || (slot.position == self.next && (slot.sends > 0 || slot.redo.is_some()))
     }
 
-    /// A position was sent, perhaps again.
+    /// A position was sent or retransmitted.
     pub(crate) fn sent(&mut self, position: u64) {
         if position == self.next {
             self.next += 1;
         }
     }
 
-    /// A position was answered.
-    pub(crate) fn answered(&mut self, position: u64, answer: &Answer) {
+    /// A position was acknowledged.
+    pub(crate) fn answered(&mut self, position: u64, answer: &Ack) {
         self.round.answers += 1;
         self.round.marked += u32::from(answer.marked);
         self.law.answered(answer);
@@ -89,7 +89,7 @@ impl Gate {
         }
     }
 
-    /// Chunks were found lost.
+    /// Chunks were detected as lost.
     pub(crate) fn lost(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.lost, true) {
             self.law.lost(now);
@@ -97,7 +97,7 @@ impl Gate {
     }
 }
 
-impl Answer {
+impl Ack {
     pub(crate) fn new(now: Instant, sent_once_at: Option<Instant>, marked: bool, smoothed: Duration) -> Self {
         Self { now, round_trip: sent_once_at.map(|at| now - at), marked, smoothed }
     }

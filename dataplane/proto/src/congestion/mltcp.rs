@@ -1,27 +1,27 @@
-//! More for who is further: trainings that share a link come to send in turns.
+//! A higher rate for a job that is further in its iteration, so that trainings that share a link converge to sending in turns.
 
 use core::time::Duration;
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
-/// How much of a job's pause between iterations a silence must have to be one (as in MLTCP).
+/// Fraction of a job's pause between iterations that a silence must reach to count as one (as in MLTCP).
 const PAUSE_SHARE: f64 = 0.9;
 
-/// Round trips that a silence must have to be a pause at all, where pauses are learnt.
+/// Round trips that a silence must last to count as a pause, where pauses are learnt.
 const PAUSE_ROUND_TRIPS: u32 = 4;
 
 /// By what the increase of a window is multiplied, as a function of progress: `slope * progress + intercept`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Favour {
-    /// What progress is worth.
+pub struct Aggressiveness {
+    /// Weight of progress.
     pub slope: f64,
-    /// What is left at the beginning of an iteration, above 0.
+    /// The factor at the beginning of an iteration, above 0.
     pub intercept: f64,
 }
 
-impl Favour {
-    /// The constants of the first paper as far as we know them; a port to a simulator by one of its authors has 4 and 0.25.
+impl Aggressiveness {
+    /// The constants of the first paper as far as known; a port to a simulator by one of its authors has 4 and 0.25.
     pub const DEFAULT: Self = Self { slope: 1.75, intercept: 0.25 };
 
     /// The factor at `progress`, the part of the iteration that is done, from 0 to 1; beyond that it counts as 1.
@@ -40,35 +40,35 @@ impl Favour {
     }
 }
 
-/// MLTCP's wrapper of a law (Rajasekaran et al., "MLTCP: A Distributed Technique to Approximate Centralized Flow Scheduling For Machine
-/// Learning", HotNets 2024): what the law adds to its window is multiplied by a factor that grows with the progress of the training's
+/// MLTCP's wrapper of a congestion-control algorithm (Rajasekaran et al., "MLTCP: A Distributed Technique to Approximate Centralized Flow Scheduling For Machine
+/// Learning", HotNets 2024): the increase of the window is multiplied by a factor that grows with the progress of the training's
 /// iteration. Of two jobs the one that began earlier is further, so it is faster, ends earlier, and begins its next iteration
 /// even earlier: iteration by iteration they move apart, until they send in turns, without knowing of each other.
 ///
 /// What it needs to know of the training it learns. An iteration ends with the longest silence, nine tenths of it at least, and
 /// has as many chunks as the last one. Until that is known the factor is 1. A silence that does not come again, such as that of a
-/// checkpoint, is forgotten by halves while more chunks are answered than an iteration has.
+/// checkpoint, is forgotten by halves while more chunks are acknowledged than an iteration has.
 #[derive(Debug)]
 pub struct Mltcp {
     law: Box<dyn CongestionControl>,
-    favour: Favour,
-    /// When the last result came.
+    favour: Aggressiveness,
+    /// When the last result arrived.
     answered_at: Option<Instant>,
     /// Results of this iteration.
     answers: u64,
     /// Results of an iteration, where known.
     iteration: Option<u64>,
-    /// With how many results of this iteration the pause is doubted next.
+    /// The number of results of this iteration at which the learnt pause is halved next.
     doubt_at: u64,
     /// The longest silence, while computing alone.
     pause: Duration,
-    /// Both were told, and are not learnt.
+    /// Both were configured, and are not learnt.
     told: bool,
 }
 
 impl Mltcp {
-    /// Scales what `law` adds.
-    pub fn new(law: Box<dyn CongestionControl>, favour: Favour) -> Self {
+    /// Scales the increases of `control`.
+    pub fn new(law: Box<dyn CongestionControl>, favour: Aggressiveness) -> Self {
         Self {
             law,
             favour,
@@ -113,7 +113,7 @@ impl Mltcp {
 }
 
 impl CongestionControl for Mltcp {
-    fn answered(&mut self, answer: &Answer) {
+    fn answered(&mut self, answer: &Ack) {
         let silence = self.answered_at.map(|at| answer.now - at);
         self.answered_at = Some(answer.now);
         if silence.is_some_and(|silence| self.ends(silence, answer.smoothed)) {
@@ -140,7 +140,7 @@ impl CongestionControl for Mltcp {
     }
 
     fn scale_increase(&mut self, _: f64) {
-        // Its own is what the law is told, with every answer.
+        // The wrapped algorithm gets MLTCP's own factor with every acknowledgement.
     }
 
     fn window(&self) -> f64 {
@@ -153,9 +153,9 @@ mod tests {
     use super::super::{Aimd, Dctcp};
     use super::*;
 
-    fn answer(at_us: u64) -> Answer {
+    fn answer(at_us: u64) -> Ack {
         let smoothed = Duration::from_micros(100);
-        Answer {
+        Ack {
             now: Instant::ZERO + Duration::from_micros(at_us),
             round_trip: Some(smoothed),
             marked: false,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn iterations_are_learnt() {
-        let mut law = Mltcp::new(Box::new(Aimd::new(64)), Favour::DEFAULT);
+        let mut law = Mltcp::new(Box::new(Aimd::new(64)), Aggressiveness::DEFAULT);
         let mut now = 0;
         // Three bursts of 10 chunks an iteration, the pauses in between 2 ms, 3 ms and 40 ms.
         let mut iteration = |law: &mut Mltcp, last: u64| {
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn the_increase_is_scaled_and_the_decrease_is_not() {
         let pause = Duration::from_millis(1);
-        let mut law =
-            Mltcp::new(Box::new(Dctcp::new(100)), Favour { slope: 2.0, intercept: 0.5 }).knowing(10, pause);
+        let mut law = Mltcp::new(Box::new(Dctcp::new(100)), Aggressiveness { slope: 2.0, intercept: 0.5 })
+            .knowing(10, pause);
         law.lost(Instant::ZERO);
         law.round(&Round { answers: 1, marked: 0 });
         assert_eq!(law.window(), 50.0, "once a round");
@@ -214,7 +214,7 @@ mod tests {
 
     /// Two equal jobs on a link, as a fluid; `frozen` keeps the ratio that there is when the second begins, else it follows progress.
     /// Returns the gap after an iteration.
-    fn gap_after(favour: Favour, gap: f64, sends: f64, frozen: bool) -> f64 {
+    fn gap_after(favour: Aggressiveness, gap: f64, sends: f64, frozen: bool) -> f64 {
         const STEP: f64 = 1e-4;
         let mut done = [gap / sends, 0.0];
         let first = done;
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_gap_grows_by_the_published_equation() {
-        for favour in [Favour::DEFAULT, Favour { slope: 4.0, intercept: 0.25 }] {
+        for favour in [Aggressiveness::DEFAULT, Aggressiveness { slope: 4.0, intercept: 0.25 }] {
             for gap in [0.05, 0.2, 0.5, 0.8, 0.95] {
                 let grown = gap_after(favour, gap, 1.0, true) - gap;
                 let published = favour.shift(gap, 1.0);
@@ -256,7 +256,7 @@ mod tests {
             assert!(iterations < 20, "{favour:?}: {iterations}");
             assert_eq!(favour.shift(1.0, 1.0), 0.0, "there it stays");
         }
-        let none = Favour { slope: 0.0, intercept: 1.0 };
+        let none = Aggressiveness { slope: 0.0, intercept: 1.0 };
         assert!((gap_after(none, 0.3, 1.0, false) - 0.3).abs() < 1e-3, "without favour nothing moves");
     }
 
@@ -274,7 +274,7 @@ mod tests {
     const CAPACITY: f64 = 50.0;
 
     impl Training {
-        fn new(favour: Favour, waits: u32) -> Self {
+        fn new(favour: Aggressiveness, waits: u32) -> Self {
             let law = Mltcp::new(Box::new(Aimd::new(100)), favour);
             Self { law, left: CHUNKS, computes: waits, began: Vec::new() }
         }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// Mean steps of an iteration over the last 20 of trainings that begin at these times.
-    fn trained(favour: Favour, begin: &[u32]) -> f64 {
+    fn trained(favour: Aggressiveness, begin: &[u32]) -> f64 {
         let mut jobs: Vec<Training> = begin.iter().map(|begin| Training::new(favour, *begin)).collect();
         for now in 0..100_000 {
             let windows: f64 = jobs.iter().filter(|job| job.computes == 0).map(|job| job.law.window()).sum();
@@ -316,10 +316,10 @@ mod tests {
 
     #[test]
     fn windows_of_two_trainings_come_to_take_turns() {
-        let none = Favour { slope: 0.0, intercept: 1.0 };
+        let none = Aggressiveness { slope: 0.0, intercept: 1.0 };
         let alone = trained(none, &[0]);
         let without = trained(none, &[0, 10]);
-        let with = trained(Favour::DEFAULT, &[0, 10]);
+        let with = trained(Aggressiveness::DEFAULT, &[0, 10]);
         println!("steps an iteration: {alone:.1} alone, {without:.1} side by side, {with:.1} with MLTCP");
         assert!(without > 1.2 * alone, "they are in each other's way");
         assert!(with < 1.05 * alone, "nearly as if alone");

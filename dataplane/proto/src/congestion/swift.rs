@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use super::{Answer, CongestionControl, Round};
+use super::{Ack, CongestionControl, Round};
 use crate::Instant;
 
-/// How much of what the delay is above its target comes off the window, and the most that does at once.
+/// The decrease of the window in proportion to the excess of the delay over its target, and the largest single decrease.
 const BETA: f64 = 0.8;
 const CUT_MAX: f64 = 0.5;
 
@@ -15,13 +15,13 @@ const FLOW_WINDOWS: (f64, f64) = (0.1, 100.0);
 /// The target's range, in base delays.
 const FLOW_RANGE: f64 = 5.0;
 
-/// How far the target lies above the base delay at least: hosts batch, and wake up late.
+/// How far the target lies above the base delay at least: hosts batch, and wake up with a delay.
 const SLACK: f64 = 0.25;
 
-/// How long the least delay that was seen stands for that of an empty path.
+/// How long the least measured delay counts as that of an empty path.
 const BASE_AGE: Duration = Duration::from_secs(10);
 
-/// Swift's law (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020): one
+/// Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020): one
 /// packet more a round trip while the delay is below a target that is higher for smaller windows; above it, at most once a round
 /// trip, a cut in proportion to how far. It needs nothing of the network but time.
 ///
@@ -71,7 +71,7 @@ impl Swift {
 }
 
 impl CongestionControl for Swift {
-    fn answered(&mut self, answer: &Answer) {
+    fn answered(&mut self, answer: &Ack) {
         let Some(delay) = answer.round_trip else { return };
         self.smoothed = answer.smoothed;
         if self.base.is_zero() || delay <= self.base || answer.now - self.based_at > BASE_AGE {
@@ -109,9 +109,9 @@ impl CongestionControl for Swift {
 mod tests {
     use super::*;
 
-    fn answer(at_us: u64, delay_us: u64) -> Answer {
+    fn answer(at_us: u64, delay_us: u64) -> Ack {
         let delay = Duration::from_micros(delay_us);
-        Answer {
+        Ack {
             now: Instant::ZERO + Duration::from_micros(at_us),
             round_trip: Some(delay),
             marked: false,
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(law.window(), once);
         law.lost(Instant::ZERO + Duration::from_micros(1200));
         assert_eq!(law.window(), once, "not twice in a round trip");
-        law.answered(&Answer { smoothed: Duration::from_micros(250), ..answer(2000, 100_000) });
+        law.answered(&Ack { smoothed: Duration::from_micros(250), ..answer(2000, 100_000) });
         assert_eq!(law.window(), once / 2.0);
     }
 

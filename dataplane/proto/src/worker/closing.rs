@@ -1,26 +1,26 @@
-//! Closing slots without ranks that are late, in operations that tolerate it.
+//! Closing slots without stragglers, in operations that tolerate it.
 //!
 //! # Why this is safe
 //!
 //! A slot has two sets, so a chunk replaces the one two windows before it: its result must have reached all ranks by then. In an exact
 //! stream the result in between proves that, because all ranks sent that chunk only once they had the one before. A result that was
-//! closed proves nothing of those who are missing. So three rules hold in streams of such operations:
+//! closed proves nothing about the missing ranks. So three rules hold in streams of such operations:
 //!
 //! 1. Every rank sends in the order of the stream, and position `q` only when it has all results up to `q - W` (the
-//!    [gate](crate::congestion) does both). So whoever was heard at `p` has every result up to `p - W`.
+//!    [gate](crate::congestion) ensures both). So a rank that contributed at `p` has every result up to `p - W`.
 //! 2. A rank sends `q` only when it has a result at `q - W` or later that was *not* closed: by that, all ranks have the results up to
 //!    `q - 2W`, and `q` replaces none that is needed.
-//! 3. A rank that knows no such result after `p` closes no position from `p + W` on. So that one is waited for until all are heard, and rule 2
+//! 3. A rank that knows no such result after `p` closes no position from `p + W` on. So that position waits for all ranks, and rule 2
 //!    never stops the stream.
 //!
 //! # How much is left out
 //!
-//! The number of slots that may be closed is shared out evenly among the children of a switch, and a rank counts each CLOSE that it sends
-//! against its part. Who closes a chunk goes round among those heard, by the chunk's number and by how often it was asked about: if the
-//! first may close no more, the second does. So no rank lacks more than was tolerated, without any agreement.
+//! The number of slots that may be closed is divided evenly among the children of a switch, and a rank counts each CLOSE that it sends
+//! against its part. The contributors take turns in closing chunks, by the chunk's number and the number of CLOSE packets sent for it: if
+//! the first may close no more, the second does. So no rank lacks more than was tolerated, without any agreement.
 //!
-//! A rank that was not heard has not proposed the exponent of a later block, either. If its block there does not fit the one that was agreed, it
-//! sends that chunk's header alone, as if it had been trimmed.
+//! A rank without a contribution has not proposed the exponent of a later block, either. If its block there does not fit the agreed
+//! exponent, it sends that chunk's header alone, as if it had been trimmed.
 
 use netfold_control::Numerics;
 use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
@@ -31,17 +31,17 @@ use crate::slot::{Closing, Loss, Slot, State};
 use crate::stream::Piece;
 use crate::{Ignored, OpSpec};
 
-/// What a worker knows beyond its slots, for closing them.
+/// What a worker knows about closed slots beyond their states.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
-    /// One past the last position whose result shows that all ranks were heard.
+    /// One past the last position whose result contains all ranks.
     whole: u64,
-    /// Children that were missing when a slot last told.
+    /// Children that were missing in the switch's last report.
     suspects: u32,
 }
 
 impl Proof {
-    /// All ranks were heard at `position`.
+    /// The result at `position` contains all ranks.
     pub(super) fn heard_all(&mut self, position: u64) {
         self.whole = self.whole.max(position + 1);
     }
@@ -53,10 +53,10 @@ impl Proof {
 }
 
 impl Worker {
-    /// Makes ready for an operation whose slots may be closed. From then on the stream goes in order, and has no more under way than a
-    /// quarter of its slots: it takes about three round trips to close a slot, and what is behind it goes on meanwhile.
+    /// Prepares for an operation whose slots may be closed. From then on the stream is sent in order, and has no more in flight than a
+    /// quarter of its slots: it takes about three round trips to close a slot, and later positions proceed meanwhile.
     pub(super) fn expect_closings(&mut self, spec: &OpSpec, number: u64) {
-        let (full, own) = (self.config.admission.bitmap, self.config.admission.share);
+        let (full, own) = (self.config.admission.bitmap, self.config.admission.own_bit);
         if !spec.descriptor.tolerance().late {
             return;
         }
@@ -69,16 +69,16 @@ impl Worker {
         }
     }
 
-    /// Whether a slot may be closed with what it holds.
+    /// Whether a slot may be closed with the contributions that it holds.
     pub(super) fn may_be_closed(&self, slot: &Slot, piece: &Piece, exp: u8) -> bool {
         self.stream.op(slot.op).spec.descriptor.tolerance().late
             && exp != NOT_FINITE
-            // A sum that left the range is made again, by the result that all ranks have.
+            // A sum that left the range is repeated, which all ranks decide by the same result.
             && self.config.numerics != Numerics::Saturating
             && self.may_lack_shares(slot, piece)
     }
 
-    /// Whether what the slot sends next is a CLOSE, rather than its chunk again.
+    /// Whether the slot sends a CLOSE next, rather than retransmitting its chunk.
     pub(super) fn closes_next(&self, slot: &Slot) -> bool {
         let (piece, exp) = self.piece(slot);
         slot.state() == State::Lost
@@ -91,9 +91,9 @@ impl Worker {
             }
     }
 
-    /// Whether this rank may close the slot when the switch has heard `seen`.
+    /// Whether this rank may close the slot with the contributors `seen`.
     fn may_close(&self, index: u16, seen: u32) -> bool {
-        let (full, own) = (self.config.admission.bitmap, self.config.admission.share);
+        let (full, own) = (self.config.admission.bitmap, self.config.admission.own_bit);
         let slot = self.slots.slot(index);
         let missing = (full & !seen).count_ones();
         missing > 0
@@ -113,8 +113,8 @@ impl Worker {
         slot.closing.counted
     }
 
-    /// Writes a CLOSE for the slot and returns its length: a question to which the switch answers whom it has heard, unless it has heard
-    /// all whom the packet names.
+    /// Writes a CLOSE for the slot and returns its length. The switch replies with its contributors, unless these include all that the
+    /// packet names: then it closes the slot.
     pub(super) fn emit_close(&mut self, index: u16, buffer: &mut [u8]) -> usize {
         let slot = *self.slots.slot(index);
         let full = self.config.admission.bitmap;
@@ -135,7 +135,7 @@ impl Worker {
         header::LEN
     }
 
-    /// A slot that holds the chunk, and has not heard all, tells whom.
+    /// Handles the switch's report of the contributors of an incomplete slot.
     pub(super) fn hear(&mut self, repr: &Repr) -> Result<(), Ignored> {
         let index = self.current(repr)?;
         let slot = *self.slots.slot(index);
@@ -147,7 +147,7 @@ impl Worker {
             return Err(Ignored::Waiting);
         }
         let full = self.config.admission.bitmap;
-        if seen & self.config.admission.share == 0 {
+        if seen & self.config.admission.own_bit == 0 {
             self.lose(index, Loss::Unheard);
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl Worker {
     }
 }
 
-/// Of the children heard, the one who closes a chunk.
+/// The contributor that closes a chunk.
 fn in_turn(heard: u32, chunk: u32) -> u32 {
     let turn = chunk.checked_rem(heard.count_ones()).unwrap_or_default();
     let behind = (0..turn).fold(heard, |left, _| left & left.wrapping_sub(1));

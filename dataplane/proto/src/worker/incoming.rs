@@ -1,10 +1,10 @@
-//! What a worker makes of datagrams from the switch. Everything is checked before anything changes.
+//! Handling of datagrams from the switch. Everything is checked before anything changes.
 
 use netfold_control::{Admission, Numerics};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker};
-use crate::congestion::Answer;
+use crate::congestion::Ack;
 use crate::descriptors::Verdict;
 use crate::slot::{Slot, State};
 use crate::stream::Piece;
@@ -22,8 +22,7 @@ struct Fitting {
 }
 
 impl Worker {
-    /// The network has marked the datagram that is handed over next: the ECN bits of its IP header say that a queue was long
-    /// (RFC 3168, CE).
+    /// Records that the next datagram was marked by the network: the ECN bits of its IP header are CE (RFC 3168).
     pub fn note_mark(&mut self) {
         self.marked = true;
     }
@@ -94,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// A STALE or REJECT is a header alone, or the packet it answers turned round.
+    /// A STALE or REJECT is a header alone, or the packet that caused it, returned.
     fn check_answer(&self, lanes: &[u8]) -> Result<(), Ignored> {
         let len = header::LEN + lanes.len();
         if len == header::LEN || len == self.config.datagram_len_max() { Ok(()) } else { Err(Ignored::Shape) }
@@ -124,7 +123,7 @@ impl Worker {
         let (piece, exp) = self.piece(slot);
         let (len, flags) = self.shape(&piece, exp);
         let closed = repr.flags.contains(Flags::PARTIAL);
-        // The agreed exponent is the largest of all ranks' proposals, this rank's among them unless it was not heard.
+        // The agreed exponent is the largest of all ranks' proposals, this rank's among them unless the switch did not receive it.
         let exp_next_fits = match piece.proposes {
             Some(_) => closed || repr.exp_next >= slot.proposed,
             None => repr.exp_next == 0,
@@ -143,7 +142,7 @@ impl Worker {
         if fits { Ok(Fitting { index, piece, exp }) } else { Err(Ignored::Shape) }
     }
 
-    /// Whether the shares that the result says it holds are all, or as many as there must be.
+    /// Whether the result has all contributions, or as many as it must have.
     fn is_complete(&self, repr: &Repr, may_lack: bool) -> bool {
         let Admission { bitmap: full, .. } = self.config.admission;
         let enough = if may_lack {
@@ -156,9 +155,9 @@ impl Worker {
         enough && !repr.flags.contains(Flags::TRIMMED)
     }
 
-    /// Counts a result without all shares, and gives this rank's share back to it if it is not in there.
+    /// Counts a result that lacks contributions, and notifies the codec if this rank's is among them.
     fn note_shares(&mut self, slot: &Slot, repr: &Repr, chunk: u32, codec: &mut impl Codec) {
-        let own = self.config.admission.share;
+        let own = self.config.admission.own_bit;
         let within = own == 0 || repr.bitmap & own != 0;
         self.stats.partial += u64::from(repr.count < self.config.world);
         if slot.droppable && within {
@@ -170,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Whether all ranks were heard is noted; if not, this rank's next block may not fit the exponent that was agreed.
+    /// Records whether all ranks contributed; if not, this rank's next block may not fit the agreed exponent.
     fn note_heard(&mut self, slot: &Slot, repr: &Repr, piece: &Piece, codec: &mut impl Codec) {
         let closed = repr.flags.contains(Flags::PARTIAL);
         if closed {
@@ -217,20 +216,20 @@ impl Worker {
         self.find_lost(now);
     }
 
-    /// Tells the law of congestion control that a position was answered.
+    /// Reports to the congestion control that a position was acknowledged.
     fn tell_answer(&mut self, now: Instant, slot: &Slot, piece: &Piece, repr: &Repr) {
         let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
         if let Some(gate) = &mut self.gate {
-            // Headers are quicker than packets, and a slot that was closed took as long as somebody waited.
+            // Headers are faster than full packets, and a closed slot includes a rank's timeout.
             let tells = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
             let once = tells.then_some(slot.sent_at);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
-            gate.answered(slot.position, &Answer::new(now, once, marked, smoothed));
+            gate.answered(slot.position, &Ack::new(now, once, marked, smoothed));
             self.stats.window = gate.window();
         }
     }
 
-    /// Whether a sum of quantised values in this result is not to be trusted. What all ranks are told is the same.
+    /// Whether a sum of quantised values in this result is invalid. All ranks receive the same flag.
     fn left_the_range(&self, repr: &Repr, piece: &Piece, op: u64) -> bool {
         let spec = &self.stream.op(op).spec;
         self.config.numerics == Numerics::Saturating
@@ -254,7 +253,7 @@ impl Worker {
         self.note_rtt();
     }
 
-    /// Lets the slot at `position`, whose exponent has become known, be sent.
+    /// Makes the slot at `position`, whose exponent has been agreed, ready to be sent.
     fn unblock(&mut self, position: u64) {
         let index = self.slots.at(position);
         let slot = self.slots.slot(index);

@@ -1,4 +1,4 @@
-//! How far a worker has come, for callers that must finish its operations without the switch.
+//! The progress of a worker, for callers that must finish its operations without the switch.
 
 use super::Worker;
 use crate::{Instant, OpId};
@@ -9,7 +9,7 @@ impl Worker {
         self.progress_at
     }
 
-    /// Tells that the job made progress at `at`, on another stream: the stall time-out counts from there. What waits behind more
+    /// Records that the job made progress at `at`, on another stream: the stall timeout counts from there. A stream that waits behind more
     /// urgent streams on other ranks has not stalled.
     pub fn note_progress(&mut self, at: Instant) {
         self.progress_at = self.progress_at.max(at);

@@ -5,11 +5,11 @@ mod rig;
 
 use std::time::Duration;
 
-use netfold_control::{Admission, Congestion, Mode};
+use netfold_control::{Admission, CongestionAlgorithm, Mode};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 
-use crate::congestion::{Answer, CongestionControl, Round};
+use crate::congestion::{Ack, CongestionControl, Round};
 use crate::*;
 
 const ROUGH: Network = Network { loss: 0.1, duplicate: 0.1, delay_us: 20, jitter_us: 400, shared: None };
@@ -58,7 +58,7 @@ fn rough_networks_change_no_result() {
     }
 }
 
-/// Whatever the windows are, also where they differ between ranks, every result is right and the job goes on.
+/// With any windows, also different ones on each rank, every result is right and the job makes progress.
 #[test]
 fn laws_of_congestion_control_change_no_result() {
     for seed in 0..90 {
@@ -67,7 +67,7 @@ fn laws_of_congestion_control_change_no_result() {
         let mut rig = Rig::new(seed, world, slots, u32::MAX - 30, ROUGH);
         for (rank, worker) in rig.workers.iter_mut().enumerate() {
             let which = if seed % 2 == 0 { seed as usize / 2 } else { seed as usize + rank };
-            let congestion = Congestion::ALL[which % Congestion::ALL.len()];
+            let congestion = CongestionAlgorithm::ALL[which % CongestionAlgorithm::ALL.len()];
             let config = worker.config().clone();
             let admission = Admission { congestion, ..config.admission.clone() };
             *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
@@ -84,14 +84,14 @@ fn laws_of_congestion_control_change_no_result() {
     }
 }
 
-/// Four ranks' packets go over one link with a short queue: without a law the queue overflows all the time, with one it does not,
-/// and the link is used all the same.
+/// Four ranks' packets go over one link with a short queue: with a fixed window the queue overflows all the time, with an algorithm it does not,
+/// and the link is still used.
 #[test]
 fn laws_keep_a_shared_queue_short_and_its_link_busy() {
     const CHUNKS: u32 = 4000;
     let shared = SharedLink { packet_us: 10, room: 60, mark_from: 20 };
     let network = Network { shared: Some(shared), ..Network::PERFECT };
-    let run = |congestion: Congestion| {
+    let run = |congestion: CongestionAlgorithm| {
         let mut rig = Rig::new(1, 4, 64, 0, network);
         for worker in &mut rig.workers {
             let config = worker.config().clone();
@@ -108,8 +108,8 @@ fn laws_keep_a_shared_queue_short_and_its_link_busy() {
         println!("{name}: {share:.1} % of the link, {dropped} dropped, {resent} sent again");
         (goodput, rig.dropped)
     };
-    let (_, dropped) = run(Congestion::Fixed);
-    for law in &Congestion::ALL[1..] {
+    let (_, dropped) = run(CongestionAlgorithm::Fixed);
+    for law in &CongestionAlgorithm::ALL[1..] {
         let (goodput, fewer) = run(*law);
         assert!(fewer * 5 < dropped, "{law:?}: {fewer} of {dropped}");
         assert!(goodput > 0.8, "{law:?}: {goodput}");
@@ -121,8 +121,8 @@ fn laws_keep_a_shared_queue_short_and_its_link_busy() {
 struct Narrow(f64);
 
 impl CongestionControl for Narrow {
-    fn answered(&mut self, answer: &Answer) {
-        // Up and down, as no law would.
+    fn answered(&mut self, answer: &Ack) {
+        // Up and down, unlike any real algorithm.
         self.0 = 1.0 + (answer.now.as_nanos() / 1000 % 7) as f64;
     }
 
@@ -159,7 +159,7 @@ fn a_law_of_the_callers_own_bounds_what_is_in_flight() {
 #[test]
 fn marks_narrow_the_window_and_their_end_widens_it() {
     let mut config = rig::config(32, 0, 0, 1);
-    config.admission.congestion = Congestion::Aimd;
+    config.admission.congestion = CongestionAlgorithm::Aimd;
     let mut worker = Worker::new(config).unwrap();
     let mut switch = rig::Switch::default();
     let mut tensors = Tensors::new(0, 1);
@@ -300,7 +300,7 @@ fn operations_may_be_submitted_while_others_run() {
 
 #[test]
 fn slots_do_not_wait_for_each_other() {
-    // Position 1 is never answered; all others go on, one window after the other.
+    // Position 1 is never acknowledged; all others advance, one window after the other.
     let mut worker = Worker::new(rig::config(4, 0, 0, 1)).unwrap();
     let mut tensors = Tensors::new(0, 1);
     worker.submit(integers(399)).unwrap();
@@ -381,7 +381,7 @@ fn different_operations_are_named() {
         let reason = AbortReason::Mismatch { rank: Some(named), mine, theirs: Some(theirs) };
         assert_eq!(events, &[WorkerEvent::OpDone(OpId(0)), WorkerEvent::Aborted(reason)], "rank {rank}");
         assert!(reason.to_string().contains("i32"), "{reason}");
-        assert_eq!(rig.workers[rank].submit(OpSpec::BARRIER), Err(WorkerError::Aborted(reason)));
+        assert_eq!(rig.workers[rank].submit(OpSpec::BARRIER), Err(SubmitError::Aborted(reason)));
         assert_eq!(rig.workers[rank].next_deadline(), None);
     }
 }
@@ -458,11 +458,11 @@ fn the_queue_is_bounded() {
     let mut worker = Worker::new(config).unwrap();
     assert_eq!(worker.submit(OpSpec::BARRIER), Ok(OpId(0)));
     assert_eq!(worker.submit(OpSpec::BARRIER), Ok(OpId(1)));
-    assert_eq!(worker.submit(OpSpec::BARRIER), Err(WorkerError::QueueFull { ops_max: 2 }));
+    assert_eq!(worker.submit(OpSpec::BARRIER), Err(SubmitError::QueueFull { ops_max: 2 }));
     let mut wide = integers(1);
     wide.data_chunks = DATA_CHUNKS_MAX + 1;
     let mut worker = Worker::new(rig::config(2, 0, 0, 1)).unwrap();
-    assert_eq!(worker.submit(wide), Err(SpecError::Chunks(DATA_CHUNKS_MAX + 1).into()));
+    assert_eq!(worker.submit(wide), Err(OpSpecError::Chunks(DATA_CHUNKS_MAX + 1).into()));
     assert_eq!(worker.pending(), 0);
 }
 
@@ -482,24 +482,24 @@ fn damaged_configurations_are_refused() {
         Worker::new(config).err()
     };
     assert_eq!(with(|_| {}), None);
-    assert_eq!(with(|c| c.world = 0), Some(ConfigError::World(0)));
-    assert_eq!(with(|c| c.world = 32769), Some(ConfigError::World(32769)));
-    assert_eq!(with(|c| c.rank = 2), Some(ConfigError::Rank { rank: 2, world: 2 }));
+    assert_eq!(with(|c| c.world = 0), Some(WorkerConfigError::World(0)));
+    assert_eq!(with(|c| c.world = 32769), Some(WorkerConfigError::World(32769)));
+    assert_eq!(with(|c| c.rank = 2), Some(WorkerConfigError::Rank { rank: 2, world: 2 }));
     fn share(first: u32, count: u32) -> SlotShare {
         SlotShare { first, count }
     }
-    assert_eq!(with(|c| c.share = share(0, 0)), Some(ConfigError::Share(share(0, 0))));
-    assert_eq!(with(|c| c.share = share(0, 3)), Some(ConfigError::Share(share(0, 3))));
-    assert_eq!(with(|c| c.share = share(1, 4)), Some(ConfigError::Share(share(1, 4))));
-    assert_eq!(with(|c| c.share = share(u32::MAX, 1)), Some(ConfigError::Share(share(u32::MAX, 1))));
+    assert_eq!(with(|c| c.share = share(0, 0)), Some(WorkerConfigError::Share(share(0, 0))));
+    assert_eq!(with(|c| c.share = share(0, 3)), Some(WorkerConfigError::Share(share(0, 3))));
+    assert_eq!(with(|c| c.share = share(1, 4)), Some(WorkerConfigError::Share(share(1, 4))));
+    assert_eq!(with(|c| c.share = share(u32::MAX, 1)), Some(WorkerConfigError::Share(share(u32::MAX, 1))));
     assert_eq!(with(|c| c.share = share(3, 1)), None);
-    assert_eq!(with(|c| c.admission.slots = 0), Some(ConfigError::Slots(0)));
-    assert_eq!(with(|c| c.admission.slots = 6), Some(ConfigError::Slots(6)));
-    assert_eq!(with(|c| c.admission.slots = 1 << 16), Some(ConfigError::Slots(1 << 16)));
-    assert_eq!(with(|c| c.admission.lane_words = 15), Some(ConfigError::LaneWords(15)));
-    assert_eq!(with(|c| c.admission.lane_words = u32::MAX), Some(ConfigError::LaneWords(u32::MAX)));
-    assert_eq!(with(|c| c.admission.bitmap = 0), Some(ConfigError::Bitmap));
-    assert_eq!(with(|c| c.rto_min = Duration::ZERO), Some(ConfigError::Timers));
-    assert_eq!(with(|c| c.rto_max = Duration::ZERO), Some(ConfigError::Timers));
-    assert_eq!(with(|c| c.ops_max = 0), Some(ConfigError::OpsMax));
+    assert_eq!(with(|c| c.admission.slots = 0), Some(WorkerConfigError::Slots(0)));
+    assert_eq!(with(|c| c.admission.slots = 6), Some(WorkerConfigError::Slots(6)));
+    assert_eq!(with(|c| c.admission.slots = 1 << 16), Some(WorkerConfigError::Slots(1 << 16)));
+    assert_eq!(with(|c| c.admission.lane_words = 15), Some(WorkerConfigError::LaneWords(15)));
+    assert_eq!(with(|c| c.admission.lane_words = u32::MAX), Some(WorkerConfigError::LaneWords(u32::MAX)));
+    assert_eq!(with(|c| c.admission.bitmap = 0), Some(WorkerConfigError::Bitmap));
+    assert_eq!(with(|c| c.rto_min = Duration::ZERO), Some(WorkerConfigError::Timers));
+    assert_eq!(with(|c| c.rto_max = Duration::ZERO), Some(WorkerConfigError::Timers));
+    assert_eq!(with(|c| c.ops_max = 0), Some(WorkerConfigError::OpsMax));
 }

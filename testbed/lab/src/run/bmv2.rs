@@ -389,7 +389,7 @@ impl PacketIo for FrameIo {
                 _ => self.counters.unknown_source += 1,
             }
         }
-        if batch.is_empty() && state.closed { Err(IoError::PeerGone) } else { Ok(batch.len()) }
+        if batch.is_empty() && state.closed { Err(IoError::PeerClosed) } else { Ok(batch.len()) }
     }
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
@@ -398,7 +398,7 @@ impl PacketIo for FrameIo {
         for packet in packets {
             let Some(datagram) = packet.bytes(memory) else { continue };
             let Ok(len) = self.outer.emit(datagram, 0, &mut self.frame) else { continue };
-            self.plane.send(self.port, &self.frame[..len]).map_err(|_| IoError::PeerGone)?;
+            self.plane.send(self.port, &self.frame[..len]).map_err(|_| IoError::PeerClosed)?;
             self.counters.tx_packets += 1;
             self.counters.tx_bytes += datagram.len() as u64;
         }

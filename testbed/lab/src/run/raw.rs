@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use netfold_io::PacketIo;
-use netfold_io::choice::{Choice, Opening};
+use netfold_io::spec::{IoSpec, OpenOptions};
 use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::{UDP_PORT, header};
 
@@ -33,7 +33,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Network, Run
     let open = |place: Attachment, number: usize, peer: Option<SocketAddr>| {
         let choice = choice(carrier, (number, switches + workers), mtu)?;
         let hub = peer.is_none();
-        let opening = Opening { local: address(place), peer, datagram_len_max, hub, answers: true };
+        let opening = OpenOptions { local: address(place), peer, datagram_len_max, hub, answers: true };
         let name = place.namespace(&namespaces);
         let opened = within(&name, move || netfold_dpdk::open(&choice, &opening));
         let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;
@@ -78,7 +78,7 @@ fn ip(place: Attachment) -> Ipv4Addr {
 }
 
 /// The packet I/O on `eth0`; devices of DPDK have numbers in the process, and share its memory.
-fn choice(carrier: Carrier, (number, devices): (usize, usize), mtu: usize) -> Result<Choice, RunError> {
+fn choice(carrier: Carrier, (number, devices): (usize, usize), mtu: usize) -> Result<IoSpec, RunError> {
     let words = match carrier {
         Carrier::AfPacket => "af-packet:eth0".to_owned(),
         Carrier::PacketRing => "packet-ring:eth0".to_owned(),

@@ -125,7 +125,7 @@ impl LocalSwitch {
                 lane_words: config.payload_bytes / 4,
                 udp_port: 0,
                 bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
-                share: 0,
+                own_bit: 0,
                 shift: 0,
                 switch: None,
                 grace_ms: 0,

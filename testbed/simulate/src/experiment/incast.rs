@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_proto::Tolerance;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -24,24 +24,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 struct Way {
     name: &'static str,
     percent: f64,
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
     marks: bool,
 }
 
-const fn way(name: &'static str, percent: f64, congestion: Congestion, marks: bool) -> Way {
+const fn way(name: &'static str, percent: f64, congestion: CongestionAlgorithm, marks: bool) -> Way {
     Way { name, percent, congestion, marks }
 }
 
 /// The first is what the others are measured by.
 const WAYS: [Way; 8] = [
-    way("exact, fixed window", 0.0, Congestion::Fixed, false),
-    way("exact, dctcp", 0.0, Congestion::Dctcp, false),
-    way("exact, dctcp and marks", 0.0, Congestion::Dctcp, true),
-    way("exact, swift", 0.0, Congestion::Swift, false),
-    way("1 % may be missing, fixed window", 1.0, Congestion::Fixed, false),
-    way("1 % may be missing, dctcp", 1.0, Congestion::Dctcp, false),
-    way("1 % may be missing, dctcp and marks", 1.0, Congestion::Dctcp, true),
-    way("10 % may be missing, dctcp", 10.0, Congestion::Dctcp, false),
+    way("exact, fixed window", 0.0, CongestionAlgorithm::Fixed, false),
+    way("exact, dctcp", 0.0, CongestionAlgorithm::Dctcp, false),
+    way("exact, dctcp and marks", 0.0, CongestionAlgorithm::Dctcp, true),
+    way("exact, swift", 0.0, CongestionAlgorithm::Swift, false),
+    way("1 % may be missing, fixed window", 1.0, CongestionAlgorithm::Fixed, false),
+    way("1 % may be missing, dctcp", 1.0, CongestionAlgorithm::Dctcp, false),
+    way("1 % may be missing, dctcp and marks", 1.0, CongestionAlgorithm::Dctcp, true),
+    way("10 % may be missing, dctcp", 10.0, CongestionAlgorithm::Dctcp, false),
 ];
 
 /// Share of each uplink that others use.

@@ -2,7 +2,7 @@
 
 use netfold_controller::schedule::cassini::{Circle, Link, Phase, place};
 use netfold_controller::schedule::crux::{Flow, Job as CruxJob, plan};
-use netfold_proto::congestion::Favour;
+use netfold_proto::congestion::Aggressiveness;
 
 use super::{Bars, ExperimentError, Groups, Lines, Plot, Report, Series, Table};
 use crate::flow::{HyperFlow, Job, Outcome, Pace, run as simulate};
@@ -63,7 +63,7 @@ fn jobs(case: &Case, policy: &str, seed: u64) -> Result<Vec<Job>, ExperimentErro
     let mut jobs: Vec<Job> = case.rhythms.iter().enumerate().map(job).collect();
     match policy {
         "CASSINI" => shift(case, &mut jobs, seed)?,
-        "MLTCP" => jobs.iter_mut().for_each(|job| job.favour = Some(Favour::DEFAULT)),
+        "MLTCP" => jobs.iter_mut().for_each(|job| job.favour = Some(Aggressiveness::DEFAULT)),
         "Crux" => {
             let flow = |send: u64| Flow { bytes: RATE * send as f64 / 1e3, paths: vec![vec![0]] };
             let crux = |(compute, send): &Rhythm| CruxJob {

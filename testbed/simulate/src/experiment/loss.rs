@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_proto::Tolerance;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -23,17 +23,17 @@ const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
 #[derive(Clone, Copy)]
 enum Way {
     /// By the switch: what may be missing, in percent, late shares included.
-    Switch(f64, Congestion),
+    Switch(f64, CongestionAlgorithm),
     /// Among the hosts: bytes of a number.
     Ring(usize),
 }
 
 const WAYS: [(&str, Way); 7] = [
-    ("switch, exact", Way::Switch(0.0, Congestion::Fixed)),
-    ("switch, exact, dctcp", Way::Switch(0.0, Congestion::Dctcp)),
-    ("switch, exact, swift", Way::Switch(0.0, Congestion::Swift)),
-    ("switch, 1 % may be missing", Way::Switch(1.0, Congestion::Fixed)),
-    ("switch, 10 % may be missing", Way::Switch(10.0, Congestion::Fixed)),
+    ("switch, exact", Way::Switch(0.0, CongestionAlgorithm::Fixed)),
+    ("switch, exact, dctcp", Way::Switch(0.0, CongestionAlgorithm::Dctcp)),
+    ("switch, exact, swift", Way::Switch(0.0, CongestionAlgorithm::Swift)),
+    ("switch, 1 % may be missing", Way::Switch(1.0, CongestionAlgorithm::Fixed)),
+    ("switch, 10 % may be missing", Way::Switch(10.0, CongestionAlgorithm::Fixed)),
     ("ring of hosts, 16-bit numbers", Way::Ring(2)),
     ("ring of hosts", Way::Ring(4)),
 ];
@@ -52,7 +52,12 @@ fn fabric(loss: f64, seed: u64) -> RacksConfig {
     RacksConfig { uplink_rate, queue_bytes: 1_000_000, loss, seed, ..hosts }
 }
 
-fn by_switch(percent: f64, congestion: Congestion, loss: f64, seed: u64) -> Result<Run, ExperimentError> {
+fn by_switch(
+    percent: f64,
+    congestion: CongestionAlgorithm,
+    loss: f64,
+    seed: u64,
+) -> Result<Run, ExperimentError> {
     let tolerance = Tolerance::fraction(percent / 100.0).unwrap_or(Tolerance::NONE).without_late();
     let mut racks = Racks::new(RacksConfig { tolerance, congestion, ..fabric(loss, seed) })
         .map_err(|source| ExperimentError::Scenario { scenario: "loss", source: Box::new(source) })?;

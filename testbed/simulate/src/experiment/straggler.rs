@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_proto::Tolerance;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -21,8 +21,8 @@ const SHARE: f64 = 0.05;
 /// How late, in round trips of a fabric where nobody is, and under a law that keeps queues short.
 const ROUND_TRIPS: u32 = 10;
 /// By what ranks decide how much to have in flight, and slots.
-const LAWS: [(Congestion, u32); 3] =
-    [(Congestion::Dctcp, 32), (Congestion::Dctcp, 128), (Congestion::Swift, 128)];
+const LAWS: [(CongestionAlgorithm, u32); 3] =
+    [(CongestionAlgorithm::Dctcp, 32), (CongestionAlgorithm::Dctcp, 128), (CongestionAlgorithm::Swift, 128)];
 const SEEDS: u64 = 5;
 
 /// What sums may lack, in percent, and whether that includes late shares.
@@ -62,7 +62,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
     let short = RacksConfig {
         uplink_rate: UPLINK_RATE,
-        congestion: Congestion::Swift,
+        congestion: CongestionAlgorithm::Swift,
         seed,
         ..RacksConfig::default()
     };

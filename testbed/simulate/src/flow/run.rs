@@ -1,6 +1,6 @@
 //! Jobs that compute and send by turns, from event to event.
 
-use netfold_proto::congestion::Favour;
+use netfold_proto::congestion::Aggressiveness;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -36,7 +36,7 @@ pub struct Job {
     /// Links give classes of lower numbers all that these want first.
     pub class: u8,
     /// The weight of its transfers by the progress of the iteration, as MLTCP has it; 1 without.
-    pub favour: Option<Favour>,
+    pub favour: Option<Aggressiveness>,
     /// By what part the computing of an iteration is shorter or longer at most, at random.
     pub jitter: f64,
     /// When iterations may begin.
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn favour_moves_jobs_apart_as_published() {
-        let favour = Favour::DEFAULT;
+        let favour = Aggressiveness::DEFAULT;
         let job = |begins_s: Time| Job { favour: Some(favour), begins_s, ..on_link(3.0, 10.0) };
         let outcome = run(&[10.0], &[job(0.0), job(0.05)], 200.0, 1);
         let gaps: Vec<Time> = outcome.iterations[0]

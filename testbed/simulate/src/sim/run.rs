@@ -147,7 +147,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
             bitmap: 0,
-            share: 0,
+            own_bit: 0,
             shift: 0,
             switch: None,
             grace_ms: 0,
@@ -157,7 +157,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
             let (congestion, share) = (scenario.congestion(rank), 1 << seats[usize::from(rank)].1);
-            let admission = Admission { bitmap: own.full(), share, congestion, ..admission.clone() };
+            let admission = Admission { bitmap: own.full(), own_bit: share, congestion, ..admission.clone() };
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;

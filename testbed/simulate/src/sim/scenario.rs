@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netfold_control::{Congestion, Numerics};
+use netfold_control::{CongestionAlgorithm, Numerics};
 use netfold_controller::tree::Shape;
 use netfold_proto::Tolerance;
 use netfold_wire::LaneOp;
@@ -139,9 +139,9 @@ impl Scenario {
     }
 
     /// A rank's congestion-control algorithm: one by the seed, sometimes another on each rank.
-    pub fn congestion(&self, rank: u16) -> Congestion {
+    pub fn congestion(&self, rank: u16) -> CongestionAlgorithm {
         let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
-        let all = Congestion::ALL;
+        let all = CongestionAlgorithm::ALL;
         // Scenarios without mishaps have seed 1, and a fixed window.
         let laws = all.len() as u64;
         all[(self.seed.wrapping_add(mixed).wrapping_add(laws - 1) % laws) as usize]

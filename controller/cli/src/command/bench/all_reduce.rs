@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::{Builder, Mode, ReduceOp};
-use netfold_control::Congestion;
+use netfold_control::CongestionAlgorithm;
 use netfold_measure::all_reduce::{AllReduceBench, AllReduceConfig, AllReduceRow, Transport};
 
 use super::Tagged;
@@ -47,7 +47,7 @@ pub(crate) struct AllReduce {
     transport: Transport,
     /// By what workers decide how much to have in flight: fixed, aimd, dctcp, swift and others.
     #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = crate::command::congestion, conflicts_with = "controller")]
-    congestion: Congestion,
+    congestion: CongestionAlgorithm,
     /// Share of packets to lose on purpose, each way.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss, conflicts_with = "controller")]
     loss: f64,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold::Builder;
-use netfold_control::Congestion as Algorithm;
+use netfold_control::CongestionAlgorithm;
 use netfold_measure::all_reduce::Transport;
 use netfold_measure::congestion::{CongestionConfig, CongestionRow, run};
 
@@ -28,7 +28,7 @@ What congestion control saves where links are congested: `netfold testbed experi
 pub(crate) struct Congestion {
     /// Algorithms to compare with `fixed`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "dctcp,swift", value_parser = crate::command::congestion)]
-    algorithms: Vec<Algorithm>,
+    algorithms: Vec<CongestionAlgorithm>,
     /// Number of workers.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
     workers: u16,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold::{Builder, Communicator, Mode};
-use netfold_io::{Choice, Cores};
+use netfold_io::{Cores, IoSpec};
 
 use crate::command::joining::{self, Joining};
 use crate::error::CliError;
@@ -42,7 +42,7 @@ pub(crate) struct Worker {
     joining: Joining,
     /// What carries packets, as for `netfold switch`; shm:NAME to a switch of this host that has this name.
     #[arg(long, value_name = "IO", default_value_t)]
-    io: Choice,
+    io: IoSpec,
     /// Cores to keep the threads of the worker's trees on, as in 0,4-7: one for each tree in turn. Anywhere unless given.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,

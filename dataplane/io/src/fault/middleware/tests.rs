@@ -131,9 +131,9 @@ fn what_a_lost_peer_sent_arrives_although_sending_fails() {
     }
     assert!(io.wait(Duration::from_secs(10)).unwrap());
     assert_eq!(collect(&mut io, 1), [2]);
-    assert!(matches!(io.receive(&mut RxBatch::new(1, 64)), Err(IoError::PeerGone)));
+    assert!(matches!(io.receive(&mut RxBatch::new(1, 64)), Err(IoError::PeerClosed)));
     assert!(matches!(
         io.transmit(b"x", &[Transmit { port: PortId(0), offset: 0, len: 1 }]),
-        Err(IoError::PeerGone)
+        Err(IoError::PeerClosed)
     ));
 }

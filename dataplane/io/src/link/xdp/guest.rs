@@ -15,7 +15,7 @@ use super::super::socket::{bind_beside, socket};
 use super::Xdp;
 use super::queue::{RX_FRAMES, dropped, take};
 use super::ring::{Kind, Ring, make};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{IoCounters, RxBatch};
 
 /// The socket.
@@ -25,7 +25,7 @@ pub(super) struct Guest {
     /// Frames on their way back. It has room for all that there are.
     back: Producer<u64>,
     /// Wakes the thread that they go back to.
-    owner: Arc<EventBell>,
+    owner: Arc<EventWaker>,
     /// Frames that it may have to take back before it is woken.
     patience: usize,
     frame_len_max: usize,
@@ -46,7 +46,7 @@ impl Guest {
             rx,
             memory: Arc::clone(&host.queue.memory),
             back,
-            owner: Arc::clone(&host.bell),
+            owner: Arc::clone(&host.waker),
             // All guests together then have a quarter of the frames when a thread that sleeps is woken.
             patience: RX_FRAMES as usize / (4 * threads.max(1)),
             frame_len_max: host.device.frame_len_max(),
@@ -79,7 +79,7 @@ impl Guest {
         counters.rx_crossed += (batch.len() - before) as u64;
         let late = RX_FRAMES as usize - room + read;
         if late >= *patience {
-            owner.ring();
+            owner.notify();
         }
         if late >= 2 * *patience {
             // It was woken before and has not run: it may wait for this core.

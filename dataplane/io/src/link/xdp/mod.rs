@@ -18,7 +18,7 @@ use self::queue::Queue;
 pub use self::queues::XdpQueues;
 use super::device::{Device, refused};
 use super::{Link, LinkProperties, socket};
-use crate::event::EventBell;
+use crate::event_waker::EventWaker;
 use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 
 const NAME: &str = "af-xdp";
@@ -84,7 +84,7 @@ pub struct Xdp {
     others: Option<OwnedFd>,
     calls: u32,
     mode: XdpMode,
-    bell: Arc<EventBell>,
+    waker: Arc<EventWaker>,
     counters: IoCounters,
     /// Dropped last: the queue's socket must be there as long as the program sends to it.
     _attachment: Arc<Attachment>,
@@ -157,7 +157,7 @@ impl Xdp {
             others: None,
             calls: 0,
             mode,
-            bell: Arc::new(EventBell::new()?),
+            waker: Arc::new(EventWaker::new()?),
             counters: IoCounters::default(),
             _attachment: Arc::clone(attachment),
         })
@@ -279,23 +279,23 @@ impl Link for Xdp {
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
         self.device.check()?;
-        if self.queue.has_arrivals() || !self.bell.fall_asleep() {
+        if self.queue.has_arrivals() || !self.waker.announce_sleep() {
             return Ok(true);
         }
         let unsent = self.queue.has_unsent();
-        let Self { device, fd, arp, others, bell, counters, arp_ready, .. } = self;
+        let Self { device, fd, arp, others, waker, counters, arp_ready, .. } = self;
         let ready = device.sleep(arp.as_fd(), timeout, |nap| {
             let out = if unsent { libc::POLLOUT } else { 0 };
             let others = others.as_ref().map_or(fd.as_fd(), |others| others.as_fd());
             let fds = [
                 (fd.as_fd(), libc::POLLIN | out),
                 (arp.as_fd(), libc::POLLIN),
-                (bell.fd(), libc::POLLIN),
+                (waker.fd(), libc::POLLIN),
                 (others, libc::POLLIN),
             ];
             counters.sleeps += u64::from(!nap.is_zero());
             let ready = sys::poll(fds, nap);
-            bell.wake_up(matches!(ready, Ok([_, _, true, _])));
+            waker.end_sleep(matches!(ready, Ok([_, _, true, _])));
             let ready = ready.map_err(|source| IoError::os("ppoll", source))?;
             *arp_ready |= ready[1];
             Ok(ready != [false; 4])
@@ -307,11 +307,11 @@ impl Link for Xdp {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.fd())
+        Some(self.waker.fd())
     }
 
     fn counters(&self) -> IoCounters {

@@ -64,7 +64,7 @@ impl Scene {
         Ok(cause)
     }
 
-    /// Asserts that it goes on as if nothing had happened.
+    /// Asserts that it continues undisturbed.
     fn goes_on(mut self) -> Result<(), TestCaseError> {
         for bytes in &self.waiting {
             let handled = self.worker.handle_packet(Instant::ZERO, bytes, &mut self.tensors);
@@ -105,7 +105,7 @@ proptest! {
             let masked = Repr { flags: is.flags.without(passing), class: was.class, exp_next: was.exp_next, ..is };
             masked == was && (is.exp_next == was.exp_next || was.exp_next != 0)
         });
-        // One bit pattern turns a RESULT into the STALE or REJECT of the same chunk, which is an answer too.
+        // One bit pattern turns a RESULT into the STALE or REJECT of the same chunk, which is a valid reply too.
         let answer = is.is_ok_and(|is| matches!(is.kind, Kind::Stale | Kind::Reject));
         prop_assume!(!harmless && !answer);
         scene.ignored(&bytes)?;

@@ -26,7 +26,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         lane_words,
         udp_port,
         bitmap,
-        share: 0,
+        own_bit: 0,
         shift: 0,
         switch: None,
         grace_ms: 0,
@@ -54,7 +54,7 @@ pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) 
 }
 
 /// Tensors by formula: what rank `r` contributes to every lane of every chunk is known to all, so each codec checks all
-/// it is asked and told. Lane `r` counts rank `r`'s shares.
+/// it is asked and told. Lane `r` counts rank `r`'s contributions.
 pub(super) struct Tensors {
     rank: u16,
     world: u16,
@@ -132,7 +132,7 @@ impl Codec for Tensors {
     }
 }
 
-/// The slot machine of the protocol, as plainly as it can be said. It trusts its one job.
+/// The slot machine of the protocol in its simplest form. It trusts its one job.
 #[derive(Default)]
 pub(super) struct Switch {
     slots: BTreeMap<(u16, u8), Occupant>,
@@ -250,7 +250,7 @@ pub(super) struct Rig {
     pub(super) events: Vec<Vec<WorkerEvent>>,
     pub(super) switch: Switch,
     pub(super) network: Network,
-    /// Ranks that neither send nor hear.
+    /// Ranks that neither send nor receive.
     pub(super) dead: Vec<u16>,
     rng: Xoshiro256PlusPlus,
     flying: BinaryHeap<Reverse<Arrival>>,

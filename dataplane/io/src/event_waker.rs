@@ -11,21 +11,21 @@ use crate::{IoError, sys};
 
 /// An event descriptor that is written only while somebody sleeps on it.
 #[derive(Debug)]
-pub(crate) struct EventBell {
+pub(crate) struct EventWaker {
     event: File,
-    rung: AtomicBool,
+    notified: AtomicBool,
     sleeping: AtomicBool,
 }
 
-impl EventBell {
+impl EventWaker {
     pub(crate) fn new() -> Result<Self, IoError> {
         let event = sys::eventfd().map_err(|source| IoError::os("eventfd", source))?;
         Ok(Self::over(event))
     }
 
-    /// The bell of an event descriptor that does not block, which others may write to as well.
+    /// The waker of an event descriptor that does not block, which others may write to as well.
     pub(crate) fn over(event: File) -> Self {
-        Self { event, rung: AtomicBool::new(false), sleeping: AtomicBool::new(false) }
+        Self { event, notified: AtomicBool::new(false), sleeping: AtomicBool::new(false) }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -33,8 +33,8 @@ impl EventBell {
     }
 
     /// Ends the current or the next sleep.
-    pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
+    pub(crate) fn notify(&self) {
+        self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
             // Fails only when the counter is full, and then the sleeper wakes anyway.
@@ -42,34 +42,34 @@ impl EventBell {
         }
     }
 
-    /// Announces sleep; `false` when the bell was rung before, and sleep must not begin.
-    pub(crate) fn fall_asleep(&self) -> bool {
+    /// Announces sleep; `false` when the waker was notified before, and sleep must not begin.
+    pub(crate) fn announce_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if self.rung.swap(false, Ordering::Acquire) {
+        if self.notified.swap(false, Ordering::Acquire) {
             self.sleeping.store(false, Ordering::Relaxed);
             return false;
         }
         true
     }
 
-    /// Ends what [`fall_asleep`](Self::fall_asleep) began. `readable`: the descriptor was found so.
-    pub(crate) fn wake_up(&self, readable: bool) {
+    /// Ends what [`announce_sleep`](Self::announce_sleep) began. `readable`: the descriptor was found so.
+    pub(crate) fn end_sleep(&self, readable: bool) {
         self.sleeping.store(false, Ordering::Relaxed);
         if readable {
             // Read, too: what a ringer did before, which this forgets, is seen.
-            self.rung.swap(false, Ordering::Acquire);
+            self.notified.swap(false, Ordering::Acquire);
             let _ = (&self.event).read(&mut [0; 8]); // nobody else reads it, so it is not empty
         }
     }
 }
 
-impl Wake for EventBell {
+impl Wake for EventWaker {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 }

@@ -22,7 +22,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::str::FromStr;
 
-pub use self::opener::{OpenThreads, Opener};
+pub use self::opener::{OpenThreads, ThreadOpener};
 use crate::ethernet::EthernetConfig;
 use crate::{Cores, IoError, PacketIo};
 
@@ -31,7 +31,7 @@ const XDP_QUEUES_MAX: u32 = 64;
 
 /// An interface by name, and how it is addressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raw {
+pub struct InterfaceSpec {
     /// The interface.
     pub interface: String,
     /// Our own address, where it is not the program's local one.
@@ -45,40 +45,40 @@ pub struct Raw {
 /// A kind of packet I/O, and on what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Choice {
+pub enum IoSpec {
     /// UDP sockets.
     #[default]
     Udp,
     /// A packet socket, a frame a call.
-    AfPacket(Raw),
+    AfPacket(InterfaceSpec),
     /// A packet socket with a receive ring.
-    PacketRing(Raw),
+    PacketRing(InterfaceSpec),
     /// XDP sockets on queues that follow each other: the first, and how many. `None`: the first queue alone, or for several threads all that
     /// the interface has.
-    AfXdp(Raw, Option<(u32, u32)>),
+    AfXdp(InterfaceSpec, Option<(u32, u32)>),
     /// A DPDK device, in DPDK's words. This crate only knows the name.
     Dpdk(String),
     /// Rings in memory shared by processes of one host: a switch's name there, and what carries the packets of that switch to peers
     /// elsewhere. Workers have no uplink.
-    Shm(String, Option<Box<Choice>>),
+    Shm(String, Option<Box<IoSpec>>),
 }
 
-/// Words that are no [`Choice`].
+/// Words that are no [`IoSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE[-LAST]] (each with \
      [,address=IP][,prefix=BITS][,gateway=IP]), dpdk:DEVICE, or shm:NAME (for a switch with [,uplink=IO])"
 )]
-pub struct NoChoice {
+pub struct IoSpecError {
     text: String,
     problem: &'static str,
 }
 
-impl FromStr for Choice {
-    type Err = NoChoice;
+impl FromStr for IoSpec {
+    type Err = IoSpecError;
 
-    fn from_str(text: &str) -> Result<Self, NoChoice> {
-        let wrong = |problem| NoChoice { text: text.to_owned(), problem };
+    fn from_str(text: &str) -> Result<Self, IoSpecError> {
+        let wrong = |problem| IoSpecError { text: text.to_owned(), problem };
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         match kind {
             "udp" if rest.is_empty() => Ok(Self::Udp),
@@ -111,7 +111,7 @@ impl FromStr for Choice {
 }
 
 /// `NAME[,uplink=IO]`
-fn shm(text: &str) -> Result<Choice, &'static str> {
+fn shm(text: &str) -> Result<IoSpec, &'static str> {
     let (name, uplink) = match text.split_once(',') {
         Some((name, rest)) => (name, Some(rest.strip_prefix("uplink=").ok_or("there is no such setting")?)),
         None => (text, None),
@@ -122,25 +122,25 @@ fn shm(text: &str) -> Result<Choice, &'static str> {
     }
     let uplink = match uplink.map(str::parse) {
         None => None,
-        Some(Ok(Choice::Shm(..) | Choice::Dpdk(_))) => {
+        Some(Ok(IoSpec::Shm(..) | IoSpec::Dpdk(_))) => {
             return Err(
                 "an uplink is udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]]",
             );
         }
-        Some(Ok(choice)) => Some(Box::new(choice)),
-        Some(Err(NoChoice { problem, .. })) => return Err(problem),
+        Some(Ok(spec)) => Some(Box::new(spec)),
+        Some(Err(IoSpecError { problem, .. })) => return Err(problem),
     };
-    Ok(Choice::Shm(name.to_owned(), uplink))
+    Ok(IoSpec::Shm(name.to_owned(), uplink))
 }
 
 /// `IFACE[,KEY=VALUE]..`
-fn raw(text: &str) -> Result<Raw, &'static str> {
+fn raw(text: &str) -> Result<InterfaceSpec, &'static str> {
     let mut parts = text.split(',');
     let interface = parts.next().unwrap_or_default().to_owned();
     if interface.is_empty() {
         return Err("name an interface");
     }
-    let mut raw = Raw { interface, address: None, prefix_len: None, gateway: None };
+    let mut raw = InterfaceSpec { interface, address: None, prefix_len: None, gateway: None };
     for part in parts {
         match part.split_once('=') {
             Some(("address", ip)) => {
@@ -159,7 +159,7 @@ fn raw(text: &str) -> Result<Raw, &'static str> {
     Ok(raw)
 }
 
-impl fmt::Display for Raw {
+impl fmt::Display for InterfaceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(address) = self.address {
             write!(f, ",address={address}")?;
@@ -174,7 +174,7 @@ impl fmt::Display for Raw {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for IoSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Udp => f.write_str("udp"),
@@ -194,7 +194,7 @@ impl fmt::Display for Choice {
 
 /// What is opened: where we are, and whom we talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opening {
+pub struct OpenOptions {
     /// Our own address. Any address and port 0 where it does not matter.
     pub local: SocketAddr,
     /// The one peer, port 0; `None` where ports are bound later.
@@ -207,7 +207,7 @@ pub struct Opening {
     pub answers: bool,
 }
 
-impl Opening {
+impl OpenOptions {
     /// Opens at `local`, with ports to be bound later and datagrams as long as they come.
     #[must_use]
     pub fn at(local: SocketAddr) -> Self {
@@ -216,12 +216,12 @@ impl Opening {
 
     /// The same for a switch's end.
     #[must_use]
-    pub fn of_a_switch(self) -> Self {
+    pub fn for_switch(self) -> Self {
         Self { hub: true, ..self }
     }
 }
 
-impl Choice {
+impl IoSpec {
     /// Whether several threads share one device, which is opened for all of them at once ([`open_threads`]). Of all others each thread opens one
     /// of its own.
     #[must_use]
@@ -234,31 +234,31 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// [`IoError::Absent`] for what this crate or this system does not have, and those of the backend: each says what to do.
-pub fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
-    if let Choice::Dpdk(_) = choice {
+/// [`IoError::NotIncluded`] for what this crate or this system does not have, and those of the backend: each says what to do.
+pub fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
+    if let IoSpec::Dpdk(_) = spec {
         let remedy = "build it with DPDK (`--features dpdk`), or choose af-xdp, packet-ring or udp";
-        return Err(IoError::Absent { choice: choice.to_string(), remedy });
+        return Err(IoError::NotIncluded { spec: spec.to_string(), remedy });
     }
-    here::open(choice, opening)
+    here::open(spec, options)
 }
 
 /// Opens one device for several threads, a backend for each: XDP sockets on one interface, where thread i has the datagrams to its own port
 /// by whichever of the queues they arrive. The first answers ARP and pings where the kernel does not. Where a choice is not
-/// [shared](Choice::is_shared), or there is one thread, as [`open`].
+/// [shared](IoSpec::is_shared), or there is one thread, as [`open`].
 ///
 /// # Errors
 ///
 /// As [`open`]; [`IoError::Address`] when the threads are not at one IP address.
 pub fn open_threads(
-    choice: &Choice,
-    openings: &[Opening],
+    spec: &IoSpec,
+    threads: &[OpenOptions],
     cores: &Cores,
 ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
-    match choice {
+    match spec {
         #[cfg(target_os = "linux")]
-        Choice::AfXdp(raw, queues) if openings.len() > 1 => here::xdp_threads(raw, *queues, openings, cores),
-        _ => openings.iter().map(|opening| open(choice, opening)).collect(),
+        IoSpec::AfXdp(raw, queues) if threads.len() > 1 => here::xdp_threads(raw, *queues, threads, cores),
+        _ => threads.iter().map(|options| open(spec, options)).collect(),
     }
 }
 
@@ -270,11 +270,11 @@ pub fn open_threads(
 ///
 /// [`IoError::Address`] when there is no IPv4 address to take.
 pub fn ethernet_config(
-    raw: &Raw,
-    opening: &Opening,
+    raw: &InterfaceSpec,
+    options: &OpenOptions,
     found: &[(Ipv4Addr, u8)],
 ) -> Result<EthernetConfig, IoError> {
-    let local = match opening.local.ip() {
+    let local = match options.local.ip() {
         IpAddr::V4(ip) if !ip.is_unspecified() && !ip.is_loopback() => Some(ip),
         _ => None,
     };
@@ -282,15 +282,15 @@ pub fn ethernet_config(
     let on_it = local.filter(|ip| network(*ip).is_some());
     let first = found.first().map(|(ip, _)| *ip);
     let ip = raw.address.or(on_it).or(first).or(local).ok_or(IoError::Address {
-        address: opening.local,
+        address: options.local,
         problem: "the interface has no IPv4 address; name one by address=IP",
     })?;
-    let config = EthernetConfig::new(SocketAddrV4::new(ip, opening.local.port()));
+    let config = EthernetConfig::new(SocketAddrV4::new(ip, options.local.port()));
     Ok(EthernetConfig {
         prefix_len: raw.prefix_len.or(network(ip)).unwrap_or(config.prefix_len),
         gateway: raw.gateway,
-        datagram_len_max: opening.datagram_len_max,
-        answers: opening.answers,
+        datagram_len_max: options.datagram_len_max,
+        answers: options.answers,
         ..config
     })
 }
@@ -299,41 +299,41 @@ pub fn ethernet_config(
 mod here {
     use std::net::SocketAddr;
 
-    use super::{Choice, Opening, Raw, XDP_QUEUES_MAX, ethernet_config};
+    use super::{InterfaceSpec, IoSpec, OpenOptions, XDP_QUEUES_MAX, ethernet_config};
     use crate::ethernet::{Claim, Ethernet};
     use crate::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, XdpQueues, ipv4_of};
     use crate::shm::{Hub, Spoke};
     use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
     use crate::{Cores, IoError, PacketIo};
 
-    pub(super) fn open(choice: &Choice, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
-        match choice {
-            Choice::AfPacket(raw) => over("af-packet", raw, opening, |_| AfPacket::open(&raw.interface)),
-            Choice::PacketRing(raw) => {
-                over("packet-ring", raw, opening, |_| PacketRing::open(&raw.interface))
+    pub(super) fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
+        match spec {
+            IoSpec::AfPacket(raw) => over("af-packet", raw, options, |_| AfPacket::open(&raw.interface)),
+            IoSpec::PacketRing(raw) => {
+                over("packet-ring", raw, options, |_| PacketRing::open(&raw.interface))
             }
-            Choice::AfXdp(raw, queues) => over("af-xdp", raw, opening, |claim| {
+            IoSpec::AfXdp(raw, queues) => over("af-xdp", raw, options, |claim| {
                 let (queue, count) = queues.unwrap_or((0, 1));
                 let config = XdpConfig { queue, ..XdpConfig::new(claim.address()) };
                 XdpQueues::open(&raw.interface, config, count)
             }),
-            Choice::Shm(name, uplink) => shm(name, uplink.as_deref(), opening),
-            _ => udp(opening),
+            IoSpec::Shm(name, uplink) => shm(name, uplink.as_deref(), options),
+            _ => udp(options),
         }
     }
 
     /// Claims all addresses, because the program is told all ports, and then opens the interface.
     pub(super) fn xdp_threads(
-        raw: &Raw,
+        raw: &InterfaceSpec,
         queues: Option<(u32, u32)>,
-        openings: &[Opening],
+        threads: &[OpenOptions],
         cores: &Cores,
     ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
         let found = ipv4_of("af-xdp", &raw.interface)?;
-        let mut ends = Vec::with_capacity(openings.len());
-        for opening in openings {
-            let config = ethernet_config(raw, opening, &found)?;
-            ends.push((config, Claim::new(config.address)?, opening.peer));
+        let mut ends = Vec::with_capacity(threads.len());
+        for options in threads {
+            let config = ethernet_config(raw, options, &found)?;
+            ends.push((config, Claim::new(config.address)?, options.peer));
         }
         let ports: Vec<u16> = ends.iter().map(|(_, claim, _)| claim.address().port()).collect();
         let Some((first, _, _)) = ends.first() else { return Ok(Vec::new()) };
@@ -359,25 +359,25 @@ mod here {
         ends.collect()
     }
 
-    fn shm(name: &str, uplink: Option<&Choice>, opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
-        let (own, longest) = (opening.local, opening.datagram_len_max);
+    fn shm(name: &str, uplink: Option<&IoSpec>, options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
+        let (own, longest) = (options.local, options.datagram_len_max);
         let name = name.parse().map_err(|_| IoError::Unsupported("such a name of a switch"))?;
-        if !opening.hub {
+        if !options.hub {
             return match uplink {
                 Some(_) => Err(IoError::Unsupported("an uplink for a worker: it is its switch's")),
                 None => Ok(Box::new(Spoke::attach(&name, own.ip(), longest)?)),
             };
         }
-        let uplink = uplink.map(|choice| open(choice, opening)).transpose()?;
+        let uplink = uplink.map(|spec| open(spec, options)).transpose()?;
         Ok(Box::new(Hub::open(&name, own, longest, uplink)?))
     }
 
-    fn udp(opening: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
-        let datagram_len_max = opening.datagram_len_max.min(DATAGRAM_LEN_MAX);
+    fn udp(options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
+        let datagram_len_max = options.datagram_len_max.min(DATAGRAM_LEN_MAX);
         let config = UdpConfig { datagram_len_max, ..UdpConfig::default() };
-        let io = match opening.peer {
-            Some(peer) => UdpIo::connect_from(opening.local, peer, config)?,
-            None => UdpIo::bind(opening.local, config)?,
+        let io = match options.peer {
+            Some(peer) => UdpIo::connect_from(options.local, peer, config)?,
+            None => UdpIo::bind(options.local, config)?,
         };
         Ok(Box::new(io))
     }
@@ -385,25 +385,25 @@ mod here {
     /// Claims the address, because the link may want to know the port, and then opens the link.
     fn over<L: Link + 'static>(
         kind: &'static str,
-        raw: &Raw,
-        opening: &Opening,
+        raw: &InterfaceSpec,
+        options: &OpenOptions,
         link: impl FnOnce(&Claim) -> Result<L, IoError>,
     ) -> Result<Box<dyn PacketIo>, IoError> {
-        let config = ethernet_config(raw, opening, &ipv4_of(kind, &raw.interface)?)?;
+        let config = ethernet_config(raw, options, &ipv4_of(kind, &raw.interface)?)?;
         let claim = Claim::new(config.address)?;
-        let peer: Option<SocketAddr> = opening.peer;
+        let peer: Option<SocketAddr> = options.peer;
         Ok(Box::new(Ethernet::claimed(link(&claim)?, peer, config, claim)?))
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod here {
-    use super::{Choice, Opening};
+    use super::{IoSpec, OpenOptions};
     use crate::{IoError, PacketIo};
 
-    pub(super) fn open(choice: &Choice, _: &Opening) -> Result<Box<dyn PacketIo>, IoError> {
+    pub(super) fn open(spec: &IoSpec, _: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
         let remedy = "run it on Linux";
-        Err(IoError::Absent { choice: choice.to_string(), remedy })
+        Err(IoError::NotIncluded { spec: spec.to_string(), remedy })
     }
 }
 
@@ -412,39 +412,39 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn raw(interface: &str) -> Raw {
-        Raw { interface: interface.into(), address: None, prefix_len: None, gateway: None }
+    fn raw(interface: &str) -> InterfaceSpec {
+        InterfaceSpec { interface: interface.into(), address: None, prefix_len: None, gateway: None }
     }
 
     #[test]
     fn words_and_what_they_mean() {
-        let all = Raw {
+        let all = InterfaceSpec {
             address: Some(Ipv4Addr::new(10, 0, 0, 9)),
             prefix_len: Some(16),
             gateway: Some(Ipv4Addr::new(10, 0, 0, 1)),
             ..raw("eth0")
         };
-        for (text, choice) in [
-            ("udp", Choice::Udp),
-            ("af-packet:eth0", Choice::AfPacket(raw("eth0"))),
-            ("packet-ring:eth0,address=10.0.0.9,prefix=16,gateway=10.0.0.1", Choice::PacketRing(all.clone())),
-            ("af-xdp:eth0", Choice::AfXdp(raw("eth0"), None)),
-            ("af-xdp:eth0@2", Choice::AfXdp(raw("eth0"), Some((2, 1)))),
-            ("af-xdp:eth0@0-3", Choice::AfXdp(raw("eth0"), Some((0, 4)))),
+        for (text, spec) in [
+            ("udp", IoSpec::Udp),
+            ("af-packet:eth0", IoSpec::AfPacket(raw("eth0"))),
+            ("packet-ring:eth0,address=10.0.0.9,prefix=16,gateway=10.0.0.1", IoSpec::PacketRing(all.clone())),
+            ("af-xdp:eth0", IoSpec::AfXdp(raw("eth0"), None)),
+            ("af-xdp:eth0@2", IoSpec::AfXdp(raw("eth0"), Some((2, 1)))),
+            ("af-xdp:eth0@0-3", IoSpec::AfXdp(raw("eth0"), Some((0, 4)))),
             (
                 "af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1",
-                Choice::AfXdp(all.clone(), Some((3, 1))),
+                IoSpec::AfXdp(all.clone(), Some((3, 1))),
             ),
-            ("shm:gpu-0", Choice::Shm("gpu-0".into(), None)),
-            ("shm:gpu,uplink=udp", Choice::Shm("gpu".into(), Some(Box::new(Choice::Udp)))),
+            ("shm:gpu-0", IoSpec::Shm("gpu-0".into(), None)),
+            ("shm:gpu,uplink=udp", IoSpec::Shm("gpu".into(), Some(Box::new(IoSpec::Udp)))),
             (
                 "shm:gpu,uplink=af-xdp:eth0@3,address=10.0.0.9,prefix=16,gateway=10.0.0.1",
-                Choice::Shm("gpu".into(), Some(Box::new(Choice::AfXdp(all, Some((3, 1)))))),
+                IoSpec::Shm("gpu".into(), Some(Box::new(IoSpec::AfXdp(all, Some((3, 1)))))),
             ),
-            ("dpdk:net_tap0,iface=nf0 --no-huge", Choice::Dpdk("net_tap0,iface=nf0 --no-huge".into())),
+            ("dpdk:net_tap0,iface=nf0 --no-huge", IoSpec::Dpdk("net_tap0,iface=nf0 --no-huge".into())),
         ] {
-            assert_eq!(text.parse(), Ok(choice.clone()), "{text}");
-            assert_eq!(choice.to_string(), text);
+            assert_eq!(text.parse(), Ok(spec.clone()), "{text}");
+            assert_eq!(spec.to_string(), text);
         }
         for text in [
             "",
@@ -470,7 +470,7 @@ mod tests {
             "packet-ring:eth0,mtu=1",
             "packet-ring:eth0,gateway=::1",
         ] {
-            assert!(text.parse::<Choice>().is_err(), "{text}");
+            assert!(text.parse::<IoSpec>().is_err(), "{text}");
         }
     }
 
@@ -478,9 +478,9 @@ mod tests {
     fn whose_address_it_becomes() {
         let (first, second) = (Ipv4Addr::new(10, 1, 0, 5), Ipv4Addr::new(10, 2, 0, 5));
         let own = [(first, 16), (second, 28)];
-        let of = |local: &str, own: &[(Ipv4Addr, u8)], raw: &Raw| {
-            let opening = Opening::at(SocketAddr::new(local.parse().unwrap(), 7));
-            ethernet_config(raw, &opening, own).map(|config| (*config.address.ip(), config.prefix_len))
+        let of = |local: &str, own: &[(Ipv4Addr, u8)], raw: &InterfaceSpec| {
+            let options = OpenOptions::at(SocketAddr::new(local.parse().unwrap(), 7));
+            ethernet_config(raw, &options, own).map(|config| (*config.address.ip(), config.prefix_len))
         };
         let plain = raw("eth0");
         assert_eq!(of("0.0.0.0", &own, &plain).unwrap(), (first, 16));
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(of("10.2.0.5", &own, &plain).unwrap(), (second, 28));
         assert_eq!(of("10.3.0.5", &own, &plain).unwrap(), (first, 16), "another interface's");
         assert_eq!(of("10.3.0.5", &[], &plain).unwrap(), (Ipv4Addr::new(10, 3, 0, 5), 24));
-        let named = Raw { address: Some(Ipv4Addr::new(10, 9, 0, 1)), ..plain.clone() };
+        let named = InterfaceSpec { address: Some(Ipv4Addr::new(10, 9, 0, 1)), ..plain.clone() };
         assert_eq!(of("10.2.0.5", &own, &named).unwrap(), (Ipv4Addr::new(10, 9, 0, 1), 24));
         assert!(matches!(of("::1", &[], &plain), Err(IoError::Address { .. })));
     }
@@ -496,13 +496,14 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn opening_what_there_is_and_what_there_is_not() {
-        let opening = Opening { datagram_len_max: 1436, ..Opening::at("127.0.0.1:0".parse().unwrap()) };
-        let elsewhere = Opening::at("198.18.0.1:0".parse().unwrap());
-        let io = open(&Choice::Udp, &opening).unwrap();
+        let options =
+            OpenOptions { datagram_len_max: 1436, ..OpenOptions::at("127.0.0.1:0".parse().unwrap()) };
+        let elsewhere = OpenOptions::at("198.18.0.1:0".parse().unwrap());
+        let io = open(&IoSpec::Udp, &options).unwrap();
         assert_eq!((io.capabilities().name, io.capabilities().datagram_len_max), ("udp", 1436));
-        let absent = open(&Choice::Dpdk("net_null0".into()), &opening);
-        assert!(matches!(absent.map(drop), Err(IoError::Absent { .. })));
-        for at in [&opening, &elsewhere] {
+        let absent = open(&IoSpec::Dpdk("net_null0".into()), &options);
+        assert!(matches!(absent.map(drop), Err(IoError::NotIncluded { .. })));
+        for at in [&options, &elsewhere] {
             for text in ["af-packet:no-such-if", "packet-ring:no-such-if", "af-xdp:no-such-if"] {
                 let opened = open(&text.parse().unwrap(), at);
                 assert!(matches!(opened.map(drop), Err(IoError::Link { .. })), "{text}");
@@ -513,8 +514,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_a_choice_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|shm:a,uplink=)?[:@,=a-z0-9.]{0,20}") {
-            if let Ok(choice) = text.parse::<Choice>() {
-                prop_assert_eq!(choice.to_string().parse(), Ok(choice));
+            if let Ok(spec) = text.parse::<IoSpec>() {
+                prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             }
         }
     }

@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 /// Both sides write their own flag and then read the other's, with a sequentially consistent fence between (Dekker),
 /// so at least one of them sees the other: no wake-up is lost.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct ThreadWaker {
     /// A ring that no wait has consumed yet.
-    rung: AtomicBool,
+    notified: AtomicBool,
     /// The sleeper is about to sleep or asleep.
     sleeping: AtomicBool,
     lock: Mutex<()>,
     condvar: Condvar,
 }
 
-impl Bell {
+impl ThreadWaker {
     /// Ends the current or the next [`wait`](Self::wait).
-    pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
+    pub(crate) fn notify(&self) {
+        self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
-            // The sleeper holds the lock from its last look at `rung` until it really sleeps.
+            // The sleeper holds the lock from its last look at `notified` until it really sleeps.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.condvar.notify_one();
         }
@@ -33,17 +33,17 @@ impl Bell {
 
     /// Ends the current [`wait`](Self::wait) if there is one, after the caller changed what the sleeper's `ready`
     /// looks at.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn notify_if_sleeping(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
-            self.ring();
+            self.notify();
         }
     }
 
-    /// Sleeps until the bell rings, `ready` holds (`true`), or `timeout` is over (`false`). Says in `slept` whether
+    /// Sleeps until the waker rings, `ready` holds (`true`), or `timeout` is over (`false`). Says in `slept` whether
     /// the thread was really put to sleep.
     pub(crate) fn wait(&self, timeout: Duration, slept: &mut u64, ready: impl Fn() -> bool) -> bool {
-        if self.rung.swap(false, Ordering::Acquire) || ready() {
+        if self.notified.swap(false, Ordering::Acquire) || ready() {
             return true;
         }
         if timeout.is_zero() {
@@ -56,7 +56,7 @@ impl Bell {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let woken = loop {
-            if self.rung.swap(false, Ordering::Acquire) || ready() {
+            if self.notified.swap(false, Ordering::Acquire) || ready() {
                 break true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -70,18 +70,18 @@ impl Bell {
         woken
     }
 
-    /// The bell as a task waker.
+    /// The waker as a task waker.
     pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::clone(self))
     }
 }
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 }

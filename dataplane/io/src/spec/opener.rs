@@ -2,30 +2,30 @@
 
 use std::collections::VecDeque;
 
-use super::{Choice, Opening};
+use super::{IoSpec, OpenOptions};
 use crate::{Cores, IoError, PacketIo};
 
 /// Opens a choice for several threads: [`open_threads`](super::open_threads), or another package's that knows more of them.
-pub type OpenThreads = fn(&Choice, &[Opening], &Cores) -> Result<Vec<Box<dyn PacketIo>>, IoError>;
+pub type OpenThreads = fn(&IoSpec, &[OpenOptions], &Cores) -> Result<Vec<Box<dyn PacketIo>>, IoError>;
 
 /// Opens for each packet thread what was chosen, on that thread. Choices are dealt out in turn, and threads that come to have the same one
-/// [share](Choice::is_shared) it where that takes opening it once; the first of them answers ARP and pings.
-pub struct Opener {
-    choices: Vec<Choice>,
+/// [share](IoSpec::is_shared) it where that takes opening it once; the first of them answers ARP and pings.
+pub struct ThreadOpener {
+    specs: Vec<IoSpec>,
     open: OpenThreads,
     /// Of each choice what is open and not handed out yet.
     opened: Vec<VecDeque<Box<dyn PacketIo>>>,
 }
 
-impl Opener {
-    /// For these choices; UDP sockets where there are none.
+impl ThreadOpener {
+    /// For these specs; UDP sockets where there are none.
     #[must_use]
-    pub fn new(mut choices: Vec<Choice>, open: OpenThreads) -> Self {
-        if choices.is_empty() {
-            choices.push(Choice::default());
+    pub fn new(mut specs: Vec<IoSpec>, open: OpenThreads) -> Self {
+        if specs.is_empty() {
+            specs.push(IoSpec::default());
         }
-        let opened = choices.iter().map(|_| VecDeque::new()).collect();
-        Self { choices, open, opened }
+        let opened = specs.iter().map(|_| VecDeque::new()).collect();
+        Self { specs, open, opened }
     }
 
     /// What thread `index` has, of all those that `openings` describes, which are kept on `cores` in turn. Threads ask in order, each once.
@@ -36,25 +36,25 @@ impl Opener {
     pub fn open(
         &mut self,
         index: usize,
-        openings: &[Opening],
+        threads: &[OpenOptions],
         cores: &Cores,
     ) -> Result<Box<dyn PacketIo>, IoError> {
         let absent = || IoError::Unsupported("a thread that nobody described");
-        let turns = self.choices.len();
+        let turns = self.specs.len();
         let (turn, place) = (index % turns, index / turns);
         if let Some(io) = self.opened[turn].pop_front() {
             return Ok(io);
         }
-        let with = |number: usize, opening: &Opening| Opening { answers: number == 0, ..*opening };
-        let sharing = openings.iter().skip(turn).step_by(turns).enumerate();
-        let sharing: Vec<Opening> = sharing.map(|(number, opening)| with(number, opening)).collect();
-        let choice = &self.choices[turn];
-        if sharing.len() > 1 && choice.is_shared() {
-            let cores = (turn..openings.len()).step_by(turns).filter_map(|thread| cores.of(thread));
-            self.opened[turn] = (self.open)(choice, &sharing, &cores.collect())?.into();
+        let with = |number: usize, options: &OpenOptions| OpenOptions { answers: number == 0, ..*options };
+        let sharing = threads.iter().skip(turn).step_by(turns).enumerate();
+        let sharing: Vec<OpenOptions> = sharing.map(|(number, options)| with(number, options)).collect();
+        let spec = &self.specs[turn];
+        if sharing.len() > 1 && spec.is_shared() {
+            let cores = (turn..threads.len()).step_by(turns).filter_map(|thread| cores.of(thread));
+            self.opened[turn] = (self.open)(spec, &sharing, &cores.collect())?.into();
         } else {
             let own = sharing.get(place).ok_or_else(absent)?;
-            self.opened[turn] = (self.open)(choice, std::slice::from_ref(own), &Cores::default())?.into();
+            self.opened[turn] = (self.open)(spec, std::slice::from_ref(own), &Cores::default())?.into();
         }
         self.opened[turn].pop_front().ok_or_else(absent)
     }
@@ -72,20 +72,25 @@ mod tests {
 
     static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
-    fn note(choice: &Choice, openings: &[Opening], cores: &Cores) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
-        let of = openings.iter().map(|opening| (opening.local.port(), opening.answers)).collect();
-        OPENED.lock().unwrap().push((choice.to_string(), of, cores.to_string()));
-        Ok(openings.iter().map(|_| Box::new(Null::new(1)) as Box<dyn PacketIo>).collect())
+    fn note(
+        spec: &IoSpec,
+        threads: &[OpenOptions],
+        cores: &Cores,
+    ) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
+        let of = threads.iter().map(|options| (options.local.port(), options.answers)).collect();
+        OPENED.lock().unwrap().push((spec.to_string(), of, cores.to_string()));
+        Ok(threads.iter().map(|_| Box::new(Null::new(1)) as Box<dyn PacketIo>).collect())
     }
 
     #[test]
     fn threads_share_what_is_to_be_shared_and_one_of_them_answers() {
-        let openings: Vec<_> = (0..4).map(|thread| Opening::at(([10, 0, 0, 1], 7 + thread).into())).collect();
+        let threads: Vec<_> =
+            (0..4).map(|thread| OpenOptions::at(([10, 0, 0, 1], 7 + thread).into())).collect();
         let all = |words: &[&str]| {
-            let choices = words.iter().map(|words| words.parse().unwrap()).collect();
+            let specs = words.iter().map(|words| words.parse().unwrap()).collect();
             let cores = "4,2,1,3".parse().unwrap();
-            let mut opener = Opener::new(choices, note);
-            (0..4).for_each(|thread| drop(opener.open(thread, &openings, &cores).unwrap()));
+            let mut opener = ThreadOpener::new(specs, note);
+            (0..4).for_each(|thread| drop(opener.open(thread, &threads, &cores).unwrap()));
             std::mem::take(&mut *OPENED.lock().unwrap())
         };
         let four = vec![(7, true), (8, false), (9, false), (10, false)];
@@ -97,7 +102,7 @@ mod tests {
         assert_eq!(all(&["af-xdp:a", "af-xdp:b"]), two);
         let each = |port, answers| ("af-packet:a".to_owned(), vec![(port, answers)], "no core".to_owned());
         assert_eq!(all(&["af-packet:a"]), [each(7, true), each(8, false), each(9, false), each(10, false)]);
-        let nobody = Opener::new(Vec::new(), note).open(0, &[], &Cores::default());
+        let nobody = ThreadOpener::new(Vec::new(), note).open(0, &[], &Cores::default());
         assert!(matches!(nobody.map(drop), Err(IoError::Unsupported(_))));
     }
 }
