@@ -23,6 +23,38 @@ const NEWCOMER: JobId = JobId(1 << 32);
 pub(super) struct Shares {
     moved: BTreeMap<TreeName, Moved>,
     armed: bool,
+    budget: ReallocationBudget,
+}
+
+/// Reallocations, by which some jobs give up slots for others to grow, that are left until a job arrives or departs.
+///
+/// The elastic policy needs finitely many ([`policy::Elastic`]), but its reservation does not outlast a call: the jobs that it moves end and
+/// join again, and what they are given then also depends on other switches. This bound holds whatever they are given.
+#[derive(Debug, Default)]
+struct ReallocationBudget {
+    /// The trees at the last arrival or departure.
+    trees: BTreeSet<TreeName>,
+    left: usize,
+}
+
+impl ReallocationBudget {
+    /// Reallocations for each tree that is active.
+    const PER_TREE: usize = 2;
+
+    /// Notes the trees that are active, and starts anew if they have changed.
+    fn note(&mut self, trees: BTreeSet<TreeName>) {
+        if self.trees != trees {
+            self.left = Self::PER_TREE * trees.len();
+            self.trees = trees;
+        }
+    }
+
+    /// Spends one reallocation; false when none is left.
+    fn spend(&mut self) -> bool {
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -185,7 +217,12 @@ impl Coordinator {
         if unsettled || awaited || self.forming.values().any(|job| job.is_complete()) {
             return;
         }
-        let moves = self.growth();
+        let mut moves = self.growth();
+        self.shares.budget.note(self.active.values().map(|job| job.name.clone()).collect());
+        let grows = |job: &u16, slots: &u32| self.active[job].placement.job().slots < *slots;
+        if !moves.iter().all(|(job, slots)| grows(job, slots)) && !self.shares.budget.spend() {
+            moves.retain(|job, slots| grows(job, slots));
+        }
         if !moves.is_empty() {
             let moves = moves.into_iter().map(|(job, slots)| (job, Some(slots))).collect();
             self.carry_out(moves, "slots are shared anew");
@@ -243,5 +280,28 @@ fn merge(all: &mut BTreeMap<u16, Option<u32>>, moves: Vec<Move>) {
             (None, Some(slots)) => Some(slots),
         };
         all.insert(job, least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::JobName;
+
+    #[test]
+    fn reallocations_are_bounded_until_a_job_arrives_or_departs() {
+        let trees = |count: u16| {
+            let name = |job| JobName { tenant: "blue".into(), job: format!("job{job}") };
+            (0..count).map(|job| TreeName { name: name(job), tree: 0 }).collect::<BTreeSet<_>>()
+        };
+        let mut budget = ReallocationBudget::default();
+        for (count, most) in [(3, 6), (2, 4), (0, 0), (1, 2)] {
+            let mut spent = 0;
+            for _ in 0..100 {
+                budget.note(trees(count));
+                spent += usize::from(budget.spend());
+            }
+            assert_eq!(spent, most, "{count} trees");
+        }
     }
 }
