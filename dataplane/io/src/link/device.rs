@@ -61,7 +61,7 @@ pub(super) fn refused(link: &'static str, interface: &str, source: io::Error) ->
         }
         Some(libc::EMSGSIZE) => "its MTU is too long for this link; lower it, or use another link",
         Some(libc::EBUSY | libc::EEXIST) => {
-            "another program has this queue or this interface's XDP hook; end it"
+            "another program holds this queue or this interface's XDP hook and has not released it within 2 s; `ip link show` names the program; end it"
         }
         Some(libc::EOPNOTSUPP) => "the driver does not do it; use another link, or udp",
         Some(libc::EINVAL) => {

@@ -4,6 +4,7 @@ mod guest;
 mod program;
 mod queue;
 mod queues;
+mod release;
 mod ring;
 mod threads;
 
@@ -218,7 +219,7 @@ fn attach(
     let look = socket::socket(libc::AF_PACKET, libc::SOCK_RAW).map_err(refuse)?;
     let index = Device::open(NAME, interface, look.as_fd())?.facts.index;
     let (end, ip) = (config.queue.saturating_add(count), *config.address.ip());
-    let attach = |hook| Attachment::new(index, hook, end, (ip, ports));
+    let attach = |hook| release::retry_while_taken(|| Attachment::new(index, hook, end, (ip, ports)));
     let first = if config.force_generic { Hook::Generic } else { Hook::Driver };
     let (attachment, hook) = match attach(first) {
         Ok(attachment) => (attachment, first),

@@ -10,6 +10,7 @@ use rtrb::Consumer;
 use super::super::ARRIVALS;
 use super::super::mapping::Mapping;
 use super::super::socket::{bind_xdp, kick, set_value, words};
+use super::release::retry_while_taken;
 use super::ring::{Kind, Ring, make};
 use crate::{PortId, RxBatch, sys};
 
@@ -61,7 +62,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Shares memory with the kernel and binds the socket. `copy`: do not try without copies.
+    /// Shares memory with the kernel and binds the socket, waiting for a queue that is being released. `copy`: do not try without copies.
     pub(super) fn open(
         fd: BorrowedFd<'_>,
         index: u32,
@@ -101,7 +102,7 @@ impl Queue {
         }
         queue.fill.publish();
         let flags = libc::XDP_USE_NEED_WAKEUP | if copy { libc::XDP_COPY } else { 0 };
-        bind_xdp(fd, index, number, flags)?;
+        retry_while_taken(|| bind_xdp(fd, index, number, flags))?;
         let options: [u64; 1] = words(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
         queue.zero_copy = options[0] & u64::from(libc::XDP_OPTIONS_ZEROCOPY) != 0;
         Ok(queue)
