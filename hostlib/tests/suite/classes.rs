@@ -82,14 +82,14 @@ fn a_class_that_waits_behind_others_has_not_stalled() {
         for (rank, io) in (0..world).zip(spokes) {
             scope.spawn(move || {
                 let builder = builder(io, rank, world, Mode::Bfp32, 16).classes(2);
-                let comm = builder.stall_timeout(Duration::from_millis(300)).connect().unwrap();
-                // Rank 0 waits in the low class; rank 1 comes to it after a second in the high one.
+                let comm = builder.stall_timeout(Duration::from_millis(1500)).connect().unwrap();
+                // Rank 0 waits in the low class; rank 1 submits to it after two seconds in the high one.
                 let low = || comm.all_reduce_in_class(vec![1i32; 1000], ReduceOp::Sum, 0).unwrap();
                 let waiting = (rank == 0).then(low);
                 for _ in 0..100 {
                     let high = comm.all_reduce_in_class(vec![1i32; 100], ReduceOp::Sum, 1).unwrap();
                     assert_eq!(high.wait().unwrap().0[0], 2);
-                    thread::sleep(Duration::from_millis(10));
+                    thread::sleep(Duration::from_millis(20));
                 }
                 let low = waiting.unwrap_or_else(low);
                 assert_eq!(low.wait().unwrap().0, [2; 1000]);

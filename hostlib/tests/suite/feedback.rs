@@ -13,7 +13,7 @@ use netfold_io::{IoError, PacketIo, RxBatch, vacant_address};
 
 use crate::support::{builder, job, switch};
 
-const CHANCE: Rounding = Rounding::Stochastic { seed: 5 };
+const STOCHASTIC: Rounding = Rounding::Stochastic { seed: 5 };
 
 /// Element `at` of rank `rank`'s gradient in step `step`: of either sign, and of magnitudes that differ within a block.
 fn gradient(rank: u16, step: u32, at: usize) -> f32 {
@@ -93,7 +93,7 @@ fn faulty(mode: Mode, rounding: Rounding, faults: &str, len: usize) -> Vec<Run> 
 fn nothing_is_lost_whatever_the_network_does() {
     let len = 5003;
     for mode in [Mode::Bfp16, Mode::Bfp32] {
-        for rounding in [Rounding::Nearest, CHANCE] {
+        for rounding in [Rounding::Nearest, STOCHASTIC] {
             let calm = faulty(mode, rounding, "loss=0", len);
             let rough = faulty(mode, rounding, "loss=0.03,duplicate=0.05,reorder=0.1", len);
             for runs in [&calm, &rough] {
@@ -114,8 +114,8 @@ fn nothing_is_lost_whatever_the_network_does() {
 #[test]
 fn a_seed_gives_the_same_sums_and_another_seed_others() {
     let sums = |rounding| faulty(Mode::Bfp16, rounding, "loss=0", 700).swap_remove(0).sums;
-    let first = sums(CHANCE);
-    assert_eq!(first, sums(CHANCE));
+    let first = sums(STOCHASTIC);
+    assert_eq!(first, sums(STOCHASTIC));
     assert_ne!(first, sums(Rounding::Stochastic { seed: 6 }));
     assert_ne!(first, sums(Rounding::Nearest));
 }
@@ -169,8 +169,8 @@ fn descent_stands_still_without_feedback_and_arrives_with_it() {
         assert_eq!(off[0], off[1]);
         off[0]
     };
-    let (plain, chance) = (off(false, Rounding::Nearest), off(false, CHANCE));
-    let (fed, both) = (off(true, Rounding::Nearest), off(true, CHANCE));
+    let (plain, chance) = (off(false, Rounding::Nearest), off(false, STOCHASTIC));
+    let (fed, both) = (off(true, Rounding::Nearest), off(true, STOCHASTIC));
     println!("farthest from the target: {plain} plain, {chance} by chance, {fed} fed back, {both} both");
     assert_eq!(plain, 3e-3, "nothing arrives: every gradient is rounded to zero");
     assert!(fed < 0.2 * plain && both < 0.3 * plain, "{fed}, {both}");
@@ -212,7 +212,7 @@ fn what_cannot_be_fed_back_is_refused_and_leaves_all_as_it_was() {
         comm.leave().unwrap();
     });
     for mode in [Mode::Half, Mode::Float, Mode::I32] {
-        let builder = Communicator::builder().job("x").rank(0).world_size(2).mode(mode).rounding(CHANCE);
+        let builder = Communicator::builder().job("x").rank(0).world_size(2).mode(mode).rounding(STOCHASTIC);
         let error = builder.connect().unwrap_err();
         assert!(matches!(error, Error::Rounding { .. }), "{error}");
         assert_eq!(error.kind(), "argument");
@@ -278,7 +278,7 @@ fn paths_that_lose_nothing_leave_nothing() {
         thread::scope(|scope| {
             for rank in 0..4u16 {
                 scope.spawn(move || {
-                    let comm = shape(rank, met(at, rank, 4)).rounding(CHANCE).connect().unwrap();
+                    let comm = shape(rank, met(at, rank, 4)).rounding(STOCHASTIC).connect().unwrap();
                     for op in [ReduceOp::Sum, ReduceOp::Avg] {
                         let mut tensor = vec![f32::from(rank); 10_000];
                         let mut residual = vec![0.5f32; 10_000];
@@ -328,14 +328,14 @@ fn the_leader_keeps_what_its_host_leaves_out() {
     }
 }
 
-/// A transport that is gone for all ranks once they have received so many packets together.
-struct Cut {
+/// A transport that fails for all ranks once they have received so many packets together.
+struct FailingIo {
     io: Box<dyn PacketIo>,
     left: Arc<AtomicU32>,
-    gone: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
 }
 
-impl netfold_io::Middleware for Cut {
+impl netfold_io::Middleware for FailingIo {
     type Inner = dyn PacketIo;
 
     fn inner(&self) -> &Self::Inner {
@@ -347,7 +347,7 @@ impl netfold_io::Middleware for Cut {
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
-        if self.gone.load(Ordering::SeqCst) {
+        if self.failed.load(Ordering::SeqCst) {
             return Err(IoError::PeerClosed);
         }
         let count = self.inner_mut().receive(batch)?;
@@ -355,7 +355,7 @@ impl netfold_io::Middleware for Cut {
             .left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(count as u32)));
         if before.unwrap() <= count as u32 {
-            self.gone.store(true, Ordering::SeqCst);
+            self.failed.store(true, Ordering::SeqCst);
         }
         Ok(count)
     }
@@ -365,7 +365,7 @@ impl netfold_io::Middleware for Cut {
     }
 }
 
-/// The switch is lost in the middle of an operation, at many places: what ranks pass on and what they fold again add up with what was
+/// The switch is lost in the middle of an operation, at many places: what ranks pass on and what they reduce again add up with what was
 /// left out before.
 #[test]
 fn nothing_is_lost_with_the_switch() {
@@ -373,18 +373,18 @@ fn nothing_is_lost_with_the_switch() {
     for cut in [40, 97, 150, 211, 260, 333] {
         let (spokes, switch) = switch(3);
         let at = vacant_address().unwrap();
-        let (left, gone) = (Arc::new(AtomicU32::new(cut)), Arc::new(AtomicBool::new(false)));
+        let (left, failed) = (Arc::new(AtomicU32::new(cut)), Arc::new(AtomicBool::new(false)));
         let runs: Vec<Run> = thread::scope(|scope| {
             let ranks: Vec<_> = (0..3u16)
                 .zip(spokes)
                 .map(|(rank, io)| {
-                    let (left, gone) = (Arc::clone(&left), Arc::clone(&gone));
+                    let (left, failed) = (Arc::clone(&left), Arc::clone(&failed));
                     scope.spawn(move || {
                         let admission = crate::support::admission(3, 16, 0);
-                        let wrap = move |io| Box::new(Cut { io, left, gone }) as Box<dyn PacketIo>;
+                        let wrap = move |io| Box::new(FailingIo { io, left, failed }) as Box<dyn PacketIo>;
                         let builder =
                             met(at, rank, 3).shared_memory(false).transport(Box::new(io), admission);
-                        let comm = builder.rounding(CHANCE).middleware(wrap).connect().unwrap();
+                        let comm = builder.rounding(STOCHASTIC).middleware(wrap).connect().unwrap();
                         let run = steps(&comm, 4, len);
                         assert!(matches!(comm.path().network, Network::Ring { .. }), "{}", comm.path());
                         comm.leave().unwrap();

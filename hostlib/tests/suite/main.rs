@@ -2,8 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod allocations;
 mod classes;
 mod feedback;
 mod operations;
+mod paths;
 mod session;
 mod support;
+
+use netfold_testkit::allocation::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -6,7 +6,7 @@ use netfold::quantize::{Float, Lanes, Quantizer, simulate};
 use netfold::{Communicator, DType, Element, Error, Mode, ReduceOp, bf16, f16};
 use netfold_io::fault::{FaultConfig, Faulty};
 
-use crate::support::{self, LANE_WORDS, builder, job, switch};
+use crate::support::{self, HANG_GUARD, LANE_WORDS, builder, job, switch};
 
 /// Around the boundaries of chunks (64 words: 64 or 128 elements), of windows, and beyond.
 const LENGTHS: [usize; 12] = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000, 8192, 20_011];
@@ -62,7 +62,7 @@ fn check_integers(comm: &mut Communicator) {
 }
 
 #[test]
-fn every_type_and_mode_gives_what_the_numerics_say() {
+fn every_type_and_mode_gives_the_specified_result() {
     for world in [1, 2, 3, 8] {
         for (mode, lanes) in [(Mode::Bfp32, Lanes::Bfp32), (Mode::Bfp16, Lanes::Bfp16)] {
             job(world, mode, 16, |mut comm| {
@@ -173,7 +173,7 @@ fn broadcast_is_exact_for_every_bit_pattern_in_every_mode_of_word_switches() {
 }
 
 #[test]
-fn a_barrier_holds_until_the_last_rank_comes() {
+fn a_barrier_waits_for_the_last_rank() {
     let late = std::sync::atomic::AtomicBool::new(false);
     job(3, Mode::I32, 4, |comm| {
         if comm.rank() == 2 {
@@ -301,7 +301,7 @@ fn a_lossy_path_changes_no_result() {
 }
 
 #[test]
-fn a_switch_that_goes_away_ends_the_job_with_one_error() {
+fn the_loss_of_the_switch_ends_the_job_with_one_error() {
     let (hub, spokes) = netfold_io::loopback::star(1, 64, 2048);
     let comm = builder(spokes.into_iter().next().unwrap(), 0, 1, Mode::Bfp32, 8).connect().unwrap();
     let pending = comm.all_reduce_async(vec![1.0f32; 100_000], ReduceOp::Sum).unwrap();
@@ -310,11 +310,11 @@ fn a_switch_that_goes_away_ends_the_job_with_one_error() {
     let error = pending.wait().unwrap_err();
     assert_eq!(error.kind(), "switch_lost", "{error}");
     assert_eq!(comm.all_reduce(&mut [1.0f32], ReduceOp::Sum).unwrap_err(), error);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < HANG_GUARD);
 }
 
 #[test]
-fn a_rank_that_never_comes_is_a_stall_where_no_control_session_tells() {
+fn a_missing_rank_is_a_stall_without_a_control_session() {
     let (spokes, switch) = switch(2);
     let mut spokes = spokes.into_iter();
     let io = spokes.next().unwrap();
@@ -327,7 +327,7 @@ fn a_rank_that_never_comes_is_a_stall_where_no_control_session_tells() {
 }
 
 #[test]
-fn dropping_gives_pending_operations_up_and_does_not_hang() {
+fn dropping_fails_pending_operations_and_does_not_hang() {
     let (spokes, switch) = switch(2);
     let mut spokes = spokes.into_iter();
     let comm = builder(spokes.next().unwrap(), 0, 2, Mode::Bfp32, 8).connect().unwrap();

@@ -9,6 +9,9 @@ use netfold_io::loopback::{Loopback, star};
 use netfold_io::{IoError, PacketIo, PortId, Transmit};
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
 
+/// Far longer than any step of a test takes, and shorter than the stall timeout of a communicator, 60 s.
+pub(crate) const HANG_GUARD: Duration = Duration::from_secs(30);
+
 pub(crate) const LANE_WORDS: u32 = 64;
 
 /// What one (slot, set) holds.
@@ -30,7 +33,7 @@ impl ReferenceSwitch {
         Self { world, held: HashMap::new() }
     }
 
-    /// Serves until all workers are gone.
+    /// Serves until all workers have closed.
     pub(crate) fn serve(mut self, mut io: impl PacketIo) {
         let mut batch = io.capabilities().batch();
         loop {
@@ -62,7 +65,7 @@ impl ReferenceSwitch {
         assert_eq!(repr.kind, Kind::Data);
         let full = u32::MAX >> (32 - self.world);
         let bit = 1 << from.0;
-        let share = datagram[header::LEN..].to_vec();
+        let contribution = datagram[header::LEN..].to_vec();
         let fresh = Held { chunk: repr.chunk, seen: 0, exp_next: 0, lanes: vec![] };
         let held = self.held.entry((repr.slot, repr.set)).or_insert(fresh);
         let all: Vec<PortId> = (0..self.world).map(PortId).collect();
@@ -77,9 +80,9 @@ impl ReferenceSwitch {
                 if held.seen == full { vec![from] } else { vec![] }
             } else {
                 if held.seen == 0 {
-                    (held.lanes, held.exp_next) = (share, repr.exp_next);
+                    (held.lanes, held.exp_next) = (contribution, repr.exp_next);
                 } else {
-                    fold(repr.op, &mut held.lanes, &share);
+                    reduce(repr.op, &mut held.lanes, &contribution);
                     held.exp_next = held.exp_next.max(repr.exp_next);
                 }
                 held.seen |= bit;
@@ -97,16 +100,16 @@ impl ReferenceSwitch {
     }
 }
 
-fn fold(op: LaneOp, sum: &mut [u8], share: &[u8]) {
-    for (to, from) in sum.chunks_exact_mut(4).zip(share.chunks_exact(4)) {
+fn reduce(op: LaneOp, sum: &mut [u8], contribution: &[u8]) {
+    for (to, from) in sum.chunks_exact_mut(4).zip(contribution.chunks_exact(4)) {
         let (a, b) =
             (i32::from_be_bytes(to.try_into().unwrap()), i32::from_be_bytes(from.try_into().unwrap()));
-        let folded = match op {
+        let reduced = match op {
             LaneOp::Sum => a.wrapping_add(b),
             LaneOp::Min => a.min(b),
             LaneOp::Max => a.max(b),
         };
-        to.copy_from_slice(&folded.to_be_bytes());
+        to.copy_from_slice(&reduced.to_be_bytes());
     }
 }
 

@@ -1,16 +1,37 @@
 //! The engine allocates for an operation, not for a packet.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use netfold::{Admission, Communicator, Mode, ReduceOp};
-use netfold_io::{IoError, PacketIo, Received, loopback::star};
-use netfold_testkit::allocation::{self, CountingAllocator};
+use netfold_io::{IoError, Middleware, PacketIo, Received, RxBatch, loopback::star};
+use netfold_testkit::allocation;
 use netfold_wire::{Kind, Packet};
 
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
+/// Packet I/O that publishes how often its thread, the engine's, has allocated.
+struct Counted {
+    io: Box<dyn PacketIo>,
+    allocations: Arc<AtomicU64>,
+}
+
+impl Middleware for Counted {
+    type Inner = dyn PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.io
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.io
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        self.allocations.store(allocation::of_this_thread(), Ordering::SeqCst);
+        self.inner_mut().receive(batch)
+    }
+}
 
 /// A switch for one worker turns packets round in place, without allocating itself.
 fn mirror(mut io: impl PacketIo) {
@@ -63,18 +84,23 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         congestion: Default::default(),
         band: None,
     };
+    let of_engine = Arc::new(AtomicU64::new(0));
+    let allocations = Arc::clone(&of_engine);
+    let wrap = move |io| Box::new(Counted { io, allocations }) as Box<dyn PacketIo>;
     let comm = Communicator::builder()
         .rank(0)
         .world_size(1)
         .mode(Mode::Bfp16)
         .transport(Box::new(spokes.remove(0)), admission)
+        .middleware(wrap)
         .connect()
         .unwrap();
+    let allocations = || allocation::of_this_thread() + of_engine.load(Ordering::SeqCst);
     let count = |tensor: &mut [f32]| {
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap(); // first uses of anything
-        let before = allocation::of_all_threads();
+        let before = allocations();
         comm.all_reduce(tensor, ReduceOp::Sum).unwrap();
-        allocation::of_all_threads() - before
+        allocations() - before
     };
     let small = count(&mut [1.0; 1280]); // 10 packets
     let large = count(&mut vec![1.0; 1_280_000]); // 10,000 packets
