@@ -1,12 +1,12 @@
-//! How ranks that can reach each other agree on a path: who shares a host, whether the switch takes them, and what to do when it
+//! How linked ranks agree on a path: which of them share a host, whether the switch admits them, and what to do when it
 //! does not.
 //!
-//! Every decision is made from what all ranks have told each other, so that all make the same one:
+//! Every decision is made from what all ranks have exchanged, so that all make the same one:
 //!
 //! 1. All ranks are linked ([`Mesh`]) and compare their settings.
 //! 2. Ranks that share a host try shared memory. If any rank cannot, none does.
 //! 3. The first rank of each host (each rank, without shared memory) joins the switch. If any cannot, all of them take a ring.
-//! 4. Every rank is told the path and its reason.
+//! 4. The leaders send the path and its reason to every rank.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ use crate::tree_set::TreeSet;
 
 use std::sync::Arc;
 
-/// How long a switch is given to admit ranks that all ask at the same moment, where there is another way.
+/// How long a switch may take to admit ranks that join at the same moment, where they can fall back.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The ranks of a job, linked.
@@ -45,7 +45,7 @@ struct Assembly {
     /// The first rank of each host.
     leaders: Ranks,
     shared: Option<SharedGroup>,
-    /// Why memory is not shared although it was wanted.
+    /// Why memory is not shared although it was configured.
     sharing_error: Option<String>,
 }
 
@@ -73,13 +73,13 @@ pub(crate) fn assemble(mut attacher: Attacher, exchange: &mut dyn Exchange) -> R
     assembly.build(links, PathCell::new(path), (shutdown, attacher.config))
 }
 
-/// What a leader has for the network.
+/// The links and attachments of a leader.
 struct LeaderLinks {
     /// The leaders, linked. Taken by the ring, or kept for when the switch of the first tree is lost.
     mesh: Mesh,
     /// The same for the other trees.
     more: Vec<Mesh>,
-    /// A place at the switch of each tree, if all leaders have them all; none otherwise.
+    /// An attachment to the switch of each tree, if all leaders have all of them; none otherwise.
     attachments: Vec<Attachment>,
 }
 
@@ -176,7 +176,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Links the leaders, and has all of them join the switch or none.
+    /// Links the leaders, and attaches all of them to the switch or none.
     fn attach_leaders(&mut self, attacher: &mut Attacher) -> Result<(LeaderLinks, Network), Error> {
         let leaders = self.leaders.clone();
         let index = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
@@ -222,7 +222,7 @@ impl Assembly {
         linked.map_err(|error| mesh_error(error, &self.leaders))
     }
 
-    /// Tells every rank what the leaders have found.
+    /// Sends the leaders' result to every rank.
     fn announce(&mut self, network: Network) -> Result<Path, Error> {
         let mine = match &network {
             Network::None => String::new(),
@@ -256,7 +256,7 @@ impl Assembly {
         let mut context =
             OpContext { rank, world, lane_bytes: 0, small: config.small, config: Arc::clone(&config) };
         let aborter = mesh.aborter();
-        shutdown.on_end(move |_| aborter.abort());
+        shutdown.on_error(move |_| aborter.abort());
         let hierarchical = leaders.len() < all_ranks.len();
         if !hierarchical {
             let mut network = None;
@@ -290,7 +290,7 @@ impl Assembly {
             }));
         };
         let aborter = shared.aborter();
-        shutdown.on_end(move |_| aborter.abort());
+        shutdown.on_error(move |_| aborter.abort());
         let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
             Box::new(InBinary32(SharedFabric::new(shared, local)))
         } else {
@@ -318,7 +318,7 @@ fn leader_communicator(
     let mut context = OpContext { rank: index, world, lane_bytes: 0, small: 0, config: Arc::clone(config) };
     let own = ShutdownState::default();
     let inner = own.clone();
-    shutdown.on_end(move |error| drop(inner.end(error.clone())));
+    shutdown.on_error(move |error| drop(inner.fail(error.clone())));
     let path = path.clone();
     if !links.attachments.is_empty() {
         let network;
@@ -327,7 +327,7 @@ fn leader_communicator(
     }
     let mesh = links.mesh;
     let aborter = mesh.aborter();
-    own.on_end(move |_| aborter.abort());
+    own.on_error(move |_| aborter.abort());
     let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
     let host = Some(start_host(Box::new(fabric), &own)?);
     Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, ip: None }))
@@ -350,14 +350,12 @@ impl LeaderLinks {
 
 fn peers(mesh: Mesh, ranks: Ranks, config: &JobConfig, shutdown: &ShutdownState) -> Box<dyn Peers> {
     let aborter = mesh.aborter();
-    shutdown.on_end(move |_| aborter.abort());
+    shutdown.on_error(move |_| aborter.abort());
     Box::new(MeshPeers::new(mesh, ranks, config.stall_timeout()))
 }
 
 fn start_host(fabric: Box<dyn Fabric>, shutdown: &ShutdownState) -> Result<HostThread, Error> {
-    let mailbox = Arc::new(Mailbox::new(std::task::Waker::noop().clone()));
-    let queue = Arc::clone(&mailbox);
-    shutdown.on_end(move |error| queue.fail(error.clone()));
+    let mailbox = Mailbox::new(std::task::Waker::noop().clone(), shutdown);
     let engine = Arc::new(HostEngine::new(fabric, Arc::clone(&mailbox), shutdown.clone()));
     let own = Arc::clone(&engine);
     let thread = spawn("netfold-host", move || own.run())?;

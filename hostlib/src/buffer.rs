@@ -4,14 +4,14 @@
 //! a `Vec` away, and [`submit`](crate::Communicator::submit) is promised by its caller (who writes `unsafe`) that the memory
 //! stays. All travel in a [`OpBuffer`] as raw spans. The argument that this is sound, in full:
 //!
-//! - A span lives in a parcel that never lets it out: its elements are seen through views that borrow the parcel.
-//! - Lent memory: the parcel goes through [`lend`], which does not return, and does not unwind, before the parcel's [`Completion`] is settled.
-//! - Memory given away: the parcel holds its owner (`owner`), which goes to the ticket when the ticket is settled.
-//! - Promised memory: by the contract of `submit` it is valid and left alone until the ticket is settled.
-//! - A ticket is settled only by [`OpBuffer::finish`] or by dropping the parcel, and both destroy the spans first. The
-//!   settling locks the ticket's mutex and so happens after every access of the library's threads and before whatever the
+//! - A span stays inside its buffer: its elements are accessed through views that borrow the buffer.
+//! - Lent memory: the buffer goes through [`lend`], which does not return, and does not unwind, before the buffer's [`Completion`] is settled.
+//! - Memory given away: the buffer holds its owner (`owner`), which moves to the completion when the completion is settled.
+//! - Promised memory: by the contract of `submit` it is valid and left alone until the completion is settled.
+//! - A completion is settled only by [`OpBuffer::finish`] or by dropping the buffer, and both destroy the spans first. The
+//!   settling locks the completion's mutex and so happens after every access of the library's threads and before whatever the
 //!   caller does next.
-//! - A parcel that is leaked settles nothing: a lending caller then blocks for ever, which is no memory error. (Nothing here
+//! - A buffer that is leaked settles nothing: a lending caller then blocks for ever, which is no memory error. (Nothing here
 //!   leaks one; a panicking thread drops what it holds.)
 #![expect(unsafe_code, reason = "hands memory of a caller to another thread until a ticket is settled")]
 
@@ -55,7 +55,7 @@ impl Span {
 
     /// # Safety
     ///
-    /// The span was made of memory that lives, is initialised and is not written while the slice lives; `T` is the type it
+    /// The span was made of memory that is allocated, is initialised and is not written while the slice lives; `T` is the type it
     /// was made with, or `u8` with `len` in bytes.
     unsafe fn slice<'a, T>(self, len: usize) -> &'a [T] {
         // SAFETY: as the caller promises; alignment was checked or given when the span was made.
@@ -93,15 +93,15 @@ pub(crate) enum ViewMut<'a> {
     Bytes(&'a mut [u8]),
 }
 
-/// Part of a parcel's memory that its caller wants elsewhere when all has gone well.
+/// Part of a buffer's memory that is copied to the caller's memory on success.
 #[derive(Debug)]
 struct CopyBack {
-    /// First byte within the parcel's memory.
+    /// First byte within the buffer's memory.
     offset: usize,
     to: Span,
 }
 
-/// A tensor in the library's hands. Settles its ticket when it is finished or dropped.
+/// The memory of an operation while the library has it. Settles its completion when it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct OpBuffer {
     memory: Span,
@@ -109,17 +109,17 @@ pub(crate) struct OpBuffer {
     input: Option<Span>,
     owner: Option<MemoryOwner>,
     copy_back: Option<CopyBack>,
-    /// When all goes well, every element is divided by this.
+    /// On success, every element is divided by this.
     divisor: Option<u32>,
     /// Where the caller wants what is left out of each element: numbers in binary32, as many as there are in `memory`.
     residual: Option<Span>,
     completion: Arc<Completion>,
-    /// What this is a part of.
+    /// The buffer of which this is a part.
     whole: Option<Arc<SplitBuffer>>,
     settled: bool,
 }
 
-/// A parcel whose memory is shared out among parts, and settled with the last of them.
+/// A buffer that was divided into parts, and is settled with the last of them.
 #[derive(Debug)]
 struct SplitBuffer(Mutex<Unsettled>);
 
@@ -171,7 +171,7 @@ impl OpBuffer {
         Self::new(Span::EMPTY)
     }
 
-    /// A tensor that is given away, and comes back as the ticket's keeper.
+    /// A tensor that is given away, and returned as the completion's owner.
     pub(crate) fn owned<T: Element>(mut elements: Vec<T>) -> Self {
         let (start, len) = (NonNull::from(&mut elements[..]).cast(), elements.len());
         let mut buffer = Self::new(Span { dtype: T::DTYPE, start, len });
@@ -192,7 +192,7 @@ impl OpBuffer {
     /// # Safety
     ///
     /// `memory` is valid for reads and writes, and `input` for reads, of the bytes given by `dtype` and their lengths, until
-    /// the parcel's ticket is settled; nobody else writes either or reads `memory` before. The two do not overlap.
+    /// the buffer's completion is settled; no other code writes either or reads `memory` before. The two do not overlap.
     pub(crate) unsafe fn promised(
         dtype: DType,
         memory: (*mut u8, usize),
@@ -227,22 +227,22 @@ impl OpBuffer {
         buffer
     }
 
-    /// Where to wait for this parcel.
+    /// Where to wait for this buffer.
     pub(crate) fn completion(&self) -> Arc<Completion> {
         Arc::clone(&self.completion)
     }
 
-    /// When all goes well, copies `bytes` from `offset` on to `to` as the parcel is finished.
+    /// On success, copies `bytes` from `offset` on to `to` as the buffer is finished.
     ///
     /// # Safety
     ///
-    /// `to` is valid for writes of `bytes` bytes until the ticket is settled, outside the parcel's memory.
+    /// `to` is valid for writes of `bytes` bytes until the completion is settled, outside the buffer's memory.
     pub(crate) unsafe fn copy_back(&mut self, offset: usize, to: *mut u8, bytes: usize) {
         let to = NonNull::new(to).unwrap_or(NonNull::dangling());
         self.copy_back = Some(CopyBack { offset, to: Span { dtype: DType::U8, start: to, len: bytes } });
     }
 
-    /// When all goes well, divides every element by `by`, at least 1, as the parcel is finished: the end of an average.
+    /// On success, divides every element by `by`, at least 1, as the buffer is finished: the end of an average.
     pub(crate) fn divide_by(&mut self, by: u32) {
         self.divisor = Some(by);
     }
@@ -251,16 +251,16 @@ impl OpBuffer {
     ///
     /// # Safety
     ///
-    /// As for the memory in [`Self::promised`], of so many aligned `f32`; no other memory of the parcel overlaps it.
+    /// As for the memory in [`Self::promised`], of so many aligned `f32`; no other memory of the buffer overlaps it.
     pub(crate) unsafe fn keep_residual(&mut self, residual: *mut f32, len: usize) {
         let start = NonNull::new(residual).unwrap_or(NonNull::dangling()).cast();
         self.residual = Some(Span { dtype: DType::F32, start, len });
     }
 
-    /// Cuts the memory into parts of so many elements, one behind the other, each a parcel of its own; this one is finished when all of
+    /// Cuts the memory into parts of so many elements, one behind the other, each a buffer of its own; this one is finished when all of
     /// them are. Lengths that go beyond the end are cut short.
     ///
-    /// The parts' spans do not overlap, are gone when the parts are settled, and so before this parcel's ticket is.
+    /// The parts' spans do not overlap, are destroyed when the parts are settled, and so before this buffer's completion is.
     pub(crate) fn divide(self, lens: &[usize]) -> Vec<Self> {
         let (memory, residual) = (self.memory, self.residual);
         let outcome = Ok(OpReport::default());
@@ -278,7 +278,7 @@ impl OpBuffer {
         lens.iter().map(part).collect()
     }
 
-    /// Whether it is wanted what is left out.
+    /// Whether the caller wants the residual.
     pub(crate) fn keeps_residual(&self) -> bool {
         self.residual.is_some()
     }
@@ -296,7 +296,7 @@ impl OpBuffer {
 
     /// The tensor's bytes, native order; of calls that are not in place, the output's.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `&mut self` makes this the only access through the parcel; see the module's argument for all else.
+        // SAFETY: `&mut self` makes this the only access through the buffer; see the module's argument for all else.
         unsafe { self.memory.slice_mut(self.memory.bytes()) }
     }
 
@@ -343,7 +343,7 @@ impl OpBuffer {
         }
     }
 
-    /// Gives the tensor back with how the operation ended.
+    /// Returns the tensor with the outcome of the operation.
     pub(crate) fn finish(mut self, result: Result<OpReport, Error>) {
         self.settle(result);
     }
@@ -362,7 +362,7 @@ impl OpBuffer {
             // SAFETY: by the contract of `copy_back`; the source's length is what was asked for, or zero.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.start.as_ptr(), from.len()) };
         }
-        // The spans must be gone before the ticket is settled.
+        // The spans must be destroyed before the completion is settled.
         (self.memory, self.input, self.residual) = (Span::EMPTY, None, None);
         if let Some(whole) = self.whole.take() {
             whole.settle_part(result.clone());
@@ -377,9 +377,9 @@ impl Drop for OpBuffer {
     }
 }
 
-/// Hands the parcel of a borrowed slice to `submit`, and blocks until it is settled.
+/// Hands the buffer of a borrowed slice to `submit`, and blocks until it is settled.
 pub(crate) fn lend(buffer: OpBuffer, submit: impl FnOnce(OpBuffer)) -> Result<OpReport, Error> {
-    /// Blocks in any case, also when `submit` panics after it has passed the parcel on.
+    /// Blocks in any case, also when `submit` panics after it has passed the buffer on.
     struct BlockOnDrop<'a>(&'a Completion);
     impl Drop for BlockOnDrop<'_> {
         fn drop(&mut self) {
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     fn promised<T: Element>(tensor: &mut [T]) -> OpBuffer {
-        // SAFETY: every user lends the parcel, and so waits for it while the tensor is borrowed.
+        // SAFETY: every user lends the buffer, and so waits for it while the tensor is borrowed.
         unsafe { OpBuffer::promised(T::DTYPE, (tensor.as_mut_ptr().cast(), tensor.len()), None) }
     }
 
@@ -468,12 +468,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_copied_back_only_when_all_went_well() {
+    fn a_part_is_copied_back_only_on_success() {
         for (result, expected) in [(Ok(OpReport::default()), [7u8, 8]), (Err(Error::Closed), [0, 0])] {
             let mut to = [0u8; 2];
             let mut buffer = OpBuffer::scratch(DType::U8, 5);
             buffer.bytes_mut().copy_from_slice(&[5, 6, 7, 8, 9]);
-            // SAFETY: `to` outlives the parcel, which is finished in the next statement.
+            // SAFETY: `to` outlives the buffer, which is finished in the next statement.
             unsafe { buffer.copy_back(2, to.as_mut_ptr(), 2) };
             buffer.finish(result);
             assert_eq!(to, expected);

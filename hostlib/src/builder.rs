@@ -1,4 +1,4 @@
-//! How a communicator comes about.
+//! Builds communicators.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl Builder {
     }
 
     /// How floating-point numbers are rounded to what travels, in modes of block floating point: default
-    /// [`Rounding::Nearest`]. Sums that hosts fold are not affected: they are not quantised. Every rank rounds for itself, so
+    /// [`Rounding::Nearest`]. Sums that hosts reduce are not affected: they are not quantised. Every rank rounds for itself, so
     /// ranks may differ.
     #[must_use]
     pub fn rounding(mut self, rounding: Rounding) -> Self {
@@ -101,13 +101,12 @@ impl Builder {
         self
     }
 
-    /// How many of each rank's shares may be left out of sums of floats, all-reduce and reduce-scatter, that go through a switch; the
-    /// same on all ranks. Default none: every share is in every sum.
+    /// How many of each rank's contributions may be left out of sums of floats, all-reduce and reduce-scatter, through a switch; the
+    /// same on all ranks. Default none: every contribution is in every sum.
     ///
-    /// Where a queue on the way is long, packets may then be cut down to their headers rather than delay the rest, those of small
-    /// blocks first. A result says how many shares are in it, so all ranks make the same of it: with
-    /// [`Tolerance::rescale`] it is multiplied by their number over that of the shares that came. What was left out of this rank's own
-    /// is in the residual of [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). [`OpReport`](crate::OpReport)
+    /// Congested queues may then trim packets to their headers, those of small blocks first. A result contains the number of
+    /// contributions in it, so all ranks treat it alike: with [`Tolerance::rescale`] it is multiplied by the world size over that number.
+    /// What was left out of this rank's own contributions is in the residual of [`all_reduce_with_feedback`](crate::Communicator::all_reduce_with_feedback). [`OpReport`](crate::OpReport)
     /// counts both. A switch without bounded loss, and hosts among themselves, leave nothing out.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
@@ -123,11 +122,11 @@ impl Builder {
         self
     }
 
-    /// All-reduces of at most so many bytes are done by the hosts among themselves where they are linked (by a
+    /// All-reduces of at most so many bytes are executed by the hosts among themselves where they are linked (by a
     /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: a small tensor of floats takes two round
     /// trips through it, and a software switch wakes four threads; 4096 is a good bound there. The same on all ranks. Default 0:
-    /// everything that the switch can do is left to it. Where one is set, ranks that give lengths on both sides of it wait in
-    /// different places, and learn of it by the [stall time-out](Self::stall_timeout) alone.
+    /// everything that the switch can do is left to it. Where one is set, ranks that give lengths on both sides of it wait for
+    /// each other until the [stall timeout](Self::stall_timeout).
     #[must_use]
     pub fn small(mut self, bytes: usize) -> Self {
         self.config.small = bytes;
@@ -155,15 +154,14 @@ impl Builder {
         Ok(self)
     }
 
-    /// Address of the workers' port of a controller, which lays jobs over its switches and says where packets go, instead of a
-    /// [`switch`](Self::switch)'s own: `HOST:PORT` or a [`SocketAddr`]; of several controllers of which one is in charge all, separated by
+    /// Address of the workers' port of a controller, which places jobs on its switches and supplies the address for packets, instead of a
+    /// [`switch`](Self::switch)'s own: `HOST:PORT` or a [`SocketAddr`]; of several controllers of which one is the leader all, separated by
     /// commas. Names are resolved now. Most controllers want to know the
-    /// [tenant](Self::tenant). They may give jobs a grace time, for which the controller itself may be away: packets go on
+    /// [tenant](Self::tenant). They may give jobs a grace period, during which the controller may be unreachable: packets continue
     /// meanwhile, and sessions are resumed ([`ControlStats`](crate::ControlStats) counts).
     ///
-    /// What passes by itself, a switch that is not up yet, the slots of the same job's last run or a controller that another takes
-    /// over from, is asked for again, for 10
-    /// seconds or the [join timeout](Self::join_timeout), whichever is shorter. What a controller refuses then is
+    /// Transient refusals (a switch that is not up yet, the slots of the same job's previous run, a controller in failover) are
+    /// retried for 10 seconds or the [join timeout](Self::join_timeout), whichever is shorter. What a controller refuses then is
     /// [`Error::Refused`] with a reason for programs; with a [`rendezvous`](Self::rendezvous) the
     /// hosts do without it, unless they must not [fall back](Self::fall_back).
     ///
@@ -183,11 +181,11 @@ impl Builder {
         Ok(self)
     }
 
-    /// Has the [controller](Self::controller) be talked to by TLS, and its certificate be signed by an authority in this file (PEM)
-    /// and be for the host in the controller's address. Sets nothing for a [`switch`](Self::switch) of one's own, which has no TLS.
+    /// Uses TLS to the [controller](Self::controller), whose certificate must be signed by an authority in this file (PEM) and be for
+    /// the host in the controller's address. Has no effect on a [`switch`](Self::switch)'s own control port, which has no TLS.
     /// The file is read for each connection.
     ///
-    /// A port that does not speak TLS, or shows another certificate, is [`Error::Tls`]; nothing is said to it.
+    /// A port that does not speak TLS, or shows another certificate, is [`Error::Tls`]; nothing is sent to it.
     #[must_use]
     pub fn controller_ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.config.controller_ca = Some(file.into());
@@ -203,22 +201,22 @@ impl Builder {
     }
 
     /// Local address to send packets from, where it is not the one through which the control port is reached: on hosts with a network
-    /// of their own for tensors. With several [trees](Self::trees), one for each tree in turn. The controller is told.
+    /// of their own for tensors. With several [trees](Self::trees), one for each tree in turn. The controller receives it.
     #[must_use]
     pub fn bind(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         self.config.bind = addresses.into_iter().collect();
         self
     }
 
-    /// What carries packets to switches: UDP sockets unless told otherwise. On others, an interface belongs to this rank for as long as it
-    /// has a place (XDP: a queue of it), and with several [trees](Self::trees) each is opened in turn.
+    /// The packet I/O to switches: UDP sockets by default. With others, an interface belongs to this rank while it is attached
+    /// (XDP: a queue of it), and with several [trees](Self::trees) each is opened in turn.
     #[must_use]
     pub fn io(mut self, choice: IoSpec) -> Self {
         self.config.opener = Opener::of(choice);
         self
     }
 
-    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is called for every place at a switch, with the local
+    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is called for every attachment to a switch, with the local
     /// address to open at, and no peer yet.
     #[must_use]
     pub fn io_by(
@@ -229,7 +227,7 @@ impl Builder {
         self
     }
 
-    /// Trees of switches to lay the job over, 1 to 8, the same on all ranks. Default 1. Each has slots, an engine and a socket of its
+    /// Trees of switches for the job, 1 to 8, the same on all ranks. Default 1. Each has slots, an engine and a socket of its
     /// own; a large tensor goes over all of them, in contiguous parts, and a smaller one over one of them. The controller chooses the
     /// trees, over different switches where it can; a switch of several queues takes each tree to another one. When one is lost and there is a [`rendezvous`](Self::rendezvous), ranks finish its
     /// part among themselves and go on with the others. Results are the same; operations over different trees may overtake each
@@ -248,10 +246,10 @@ impl Builder {
         self
     }
 
-    /// Whether ranks that have lost their switch, and go on without, join again in the background, under the same job name, and go back to
-    /// a switch when all of them have a place. Default yes with a [`controller`](Self::controller), no with a
+    /// Whether ranks that have lost their switch, and continue without, rejoin in the background under the same job name, and use a
+    /// switch again when all of them are attached. Default yes with a [`controller`](Self::controller), no with a
     /// [`switch`](Self::switch) of one's own; needs a [`rendezvous`](Self::rendezvous), and no [`middleware`](Self::middleware). Attempts
-    /// are at most 5 s apart, and end for good when asking again is of no use.
+    /// are at most 5 s apart, and end when a refusal is permanent.
     #[must_use]
     pub fn rejoin(mut self, on: bool) -> Self {
         self.config.rejoin = Some(on);
@@ -284,16 +282,16 @@ impl Builder {
     }
 
     /// How long an operation may make no progress before the job is given up. Must exceed the longest time by which
-    /// ranks may be apart (a rank that computes while the others wait for it). Default 60 s. Ranks and switches that
-    /// die are noticed within 5 s whatever is set here.
+    /// ranks may be apart (a rank that computes while the others wait for it). Default 60 s. The loss of a rank or a switch
+    /// is detected within 5 s whatever is set here.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         self.config.stall_timeout = Some(timeout);
         self
     }
 
-    /// Shortest time without an answer after which a packet is sent again, instead of 5 ms: for switches that take longer
-    /// than that, such as software models of hardware. Losses that later answers show are found without it.
+    /// Shortest retransmission timeout, instead of 5 ms: for switches that take longer
+    /// than that, such as software models of hardware. Losses that later results show are detected without it.
     #[must_use]
     pub fn resend_after(mut self, timeout: Duration) -> Self {
         self.config.resend_after = Some(timeout);
@@ -366,7 +364,7 @@ impl Builder {
         {
             return Err(Error::Trees { trees: self.config.trees });
         }
-        // Before anybody counts on this rank.
+        // Before other ranks depend on this one.
         let checked =
             self.config.cores.iter().take(usize::from(self.config.trees)).try_for_each(cores::check);
         checked.map_err(|error| Error::Core(Arc::new(error)))?;

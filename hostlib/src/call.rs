@@ -3,7 +3,7 @@
 use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, Tolerance};
 
-/// What ranks do together.
+/// A collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Collective {
@@ -25,7 +25,7 @@ pub enum Collective {
     ReduceScatter,
     /// Rank `r` ends with part `r` of every rank's tensor, in order of rank.
     AllToAll,
-    /// No rank passes before all have come.
+    /// No rank returns before all have called.
     Barrier,
 }
 
@@ -72,8 +72,8 @@ pub struct Call {
     pub count: usize,
     /// Class of the operation, below the communicator's number of [classes](crate::Builder::classes); 0 is the lowest, and the default.
     pub class: u8,
-    /// How many shares of a sum of floats may be left out; `None` for what the [builder](crate::Builder::tolerance) says. Other
-    /// operations are exact, whatever this is, and so is what goes past the switch.
+    /// How many contributions to a sum of floats may be left out; `None` for what the [builder](crate::Builder::tolerance) says. Other
+    /// operations are exact, whatever this is, and so are operations without the switch.
     pub tolerance: Option<Tolerance>,
 }
 

@@ -8,7 +8,7 @@ use crate::quantize::{Lanes, Rounding, RoundingRng};
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// Quantised in blocks, to the nearest or with draws of this rank's.
+    /// Quantised in blocks, to the nearest or with this rank's random numbers.
     Blocks(Lanes, Option<RoundingRng>),
     /// As they are.
     Words,

@@ -1,4 +1,4 @@
-//! The communicator: one rank's place in a job.
+//! The communicator: one rank's membership in a job.
 #![expect(
     unsafe_code,
     reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
@@ -22,14 +22,14 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::host::{self, HostCall, HostEngine};
 use crate::lower::{self, Lowered, OpContext};
-use crate::mailbox::{Mailbox, Stop};
+use crate::mailbox::Mailbox;
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
-use crate::shutdown::ShutdownState;
+use crate::shutdown::{ShutdownState, StopMode};
 use crate::tree_set::TreeSet;
 use crate::work::{Completion, Work};
 
-/// One rank's place in a job, with an engine thread behind it.
+/// One rank's membership in a job, with an engine thread.
 ///
 /// All ranks must call the same operations with the same lengths and types in the same order; a difference is found
 /// before any data travel and ends the job with [`Error::Mismatch`] on every rank. Results have the same bits on every
@@ -38,10 +38,10 @@ use crate::work::{Completion, Work};
 /// After an error that [ends the job](Error::ends_the_job), every pending and later call returns that error; drop the
 /// communicator and build another.
 ///
-/// Dropping leaves the job. Operations that are still pending are given up then, and the other ranks are told; wait for
-/// their handles, or call [`Self::leave`], to finish them first. Where the job's controller is away at that moment, [`Self::leave`] waits
-/// until it is back, at most for the grace time that the job has; dropping waits for 2 s, and a thread in the background leaves
-/// later, if the process lives.
+/// Dropping leaves the job. Operations that are still pending are given up then, and the other ranks are notified; wait for
+/// their handles, or call [`Self::leave`], to finish them first. Where the job's controller is unreachable at that moment, [`Self::leave`] waits
+/// until it is reachable, at most for the job's grace period; dropping waits for 2 s, and a background thread leaves
+/// later, if the process still runs.
 pub struct Communicator {
     context: OpContext,
     network: Option<TreeSet>,
@@ -52,7 +52,6 @@ pub struct Communicator {
     ip: Option<IpAddr>,
     /// The process that built it.
     owner: u32,
-    closed: bool,
 }
 
 impl fmt::Debug for Communicator {
@@ -66,12 +65,12 @@ impl fmt::Debug for Communicator {
     }
 }
 
-/// What a communicator is made of.
+/// The parts of a communicator.
 pub(crate) struct Parts {
     pub(crate) context: OpContext,
     /// The stream through the switch, when calls go there directly.
     pub(crate) network: Option<TreeSet>,
-    /// What hosts do themselves.
+    /// The calls that hosts execute themselves.
     pub(crate) host: Option<HostThread>,
     pub(crate) path: PathCell,
     pub(crate) shutdown: ShutdownState,
@@ -89,7 +88,7 @@ pub(crate) struct HostThread {
 impl Communicator {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { context, network, host, path, shutdown, ip } = parts;
-        Self { context, network, host, path, shutdown, ip, owner: std::process::id(), closed: false }
+        Self { context, network, host, path, shutdown, ip, owner: std::process::id() }
     }
 
     pub(crate) fn config(&self) -> &JobConfig {
@@ -260,7 +259,7 @@ impl Communicator {
         Ok(Work::new(completion))
     }
 
-    /// The same as [`submit`](Self::submit), and waits for the end: quicker, since it takes no other thread where hosts do the call.
+    /// The same as [`submit`](Self::submit), and waits for the end: faster, since it needs no other thread where hosts execute the call.
     ///
     /// # Errors
     ///
@@ -278,18 +277,18 @@ impl Communicator {
     }
 
     /// Ends the job on this rank, from any thread: pending and later calls return [`Error::Interrupted`] promptly, and the
-    /// other ranks learn that this one is gone. Memory of pending calls is not touched any more once they have returned.
+    /// other ranks are notified that this one is lost. Memory of pending calls is not touched any more once they have returned.
     pub fn abort(&self) {
-        self.shutdown.end(Error::Interrupted);
+        self.shutdown.fail(Error::Interrupted);
     }
 
-    /// Which way data go, and why. Changes when a switch is lost and the ranks go on without it, and when they are
-    /// [back](crate::Builder::rejoin) at one.
+    /// The path of the data, and why. Changes on failover, when a switch is lost and the ranks continue without it, and when they
+    /// [rejoin](crate::Builder::rejoin) one.
     pub fn path(&self) -> Path {
         self.path.get()
     }
 
-    /// The places at switches that the job has now: one for each tree, none in a ring or within one host.
+    /// The job's current attachments to switches: one for each tree, none in a ring or within one host.
     pub fn attachments(&self) -> Vec<SwitchAttachment> {
         self.path.attachments()
     }
@@ -312,30 +311,28 @@ impl Communicator {
     ///
     /// The error that [ended the job](Error::ends_the_job) before or meanwhile.
     pub fn leave(mut self) -> Result<(), Error> {
-        self.close(Stop::WhenIdle);
+        self.close(StopMode::WhenIdle);
         match self.failure() {
             None | Some(Error::Closed) => Ok(()),
             Some(error) => Err(error),
         }
     }
 
-    fn close(&mut self, stop: Stop) {
-        if std::process::id() != self.owner || std::mem::replace(&mut self.closed, true) {
-            return; // a child of a fork has none of the threads, and no say
+    fn close(&mut self, mode: StopMode) {
+        if std::process::id() != self.owner || !self.shutdown.request(mode) {
+            return; // a child of a fork has none of the threads
         }
-        self.network.iter().for_each(|network| network.stop(stop));
-        self.host.iter().for_each(|host| host.mailbox.stop(stop));
         let busy = self.network.as_ref().is_some_and(TreeSet::is_busy)
             || self.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
-        if stop == Stop::Now && busy {
-            // Threads that wait for other ranks hear of nothing else.
-            self.shutdown.end(Error::Closed);
+        if mode == StopMode::Now && busy {
+            // Threads that wait for other ranks notice nothing else.
+            self.shutdown.fail(Error::Closed);
         }
         if let Some(host) = &mut self.host {
             let _ = host.thread.take().map(JoinHandle::join);
         }
         if let Some(network) = &mut self.network {
-            network.close(stop);
+            network.close(mode);
         }
     }
 
@@ -363,11 +360,11 @@ impl Communicator {
         self.blocking(&call, input.as_ptr().cast(), output.as_mut_ptr().cast())
     }
 
-    /// Does a call on memory that this thread has borrowed, for whose end it waits.
+    /// Executes a call on borrowed memory and waits for its end.
     fn blocking(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
         let route = self.route(call)?;
-        // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the parcel is settled while they
-        // are borrowed, and the parcel goes nowhere else.
+        // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the buffer is settled while they
+        // are borrowed, and the buffer goes nowhere else.
         let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
         buffer::lend(buffer, |buffer| self.run_or_submit(route, buffer))
     }
@@ -395,7 +392,7 @@ impl Communicator {
         call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.context.small
     }
 
-    /// Which way a call goes. The same on every rank.
+    /// The route of a call. The same on every rank.
     pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
@@ -448,7 +445,7 @@ impl Communicator {
         }
     }
 
-    /// Starts a call for whose end this thread waits: does it here where it can.
+    /// Executes a call on this thread, which waits for its end anyway, where it can; otherwise submits it.
     fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
         match (route, &self.host) {
             (CallRoute::Host(call), Some(host)) => {
@@ -468,13 +465,13 @@ impl Communicator {
             (CallRoute::Host(call), _, Some(host)) => {
                 host.mailbox.submit(HostCall { call, buffer, submitted })
             }
-            // Not reached: plans are made for what there is.
+            // Not reached: routes are made for what exists.
             _ => buffer.finish(Err(Error::Closed)),
         }
     }
 }
 
-/// Which way a call goes.
+/// The route of a call.
 #[derive(Debug)]
 pub(crate) enum CallRoute {
     /// By the switch.
@@ -485,11 +482,11 @@ pub(crate) enum CallRoute {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
-        self.close(Stop::Now);
+        self.close(StopMode::Now);
     }
 }
 
-/// An operation in flight, and its tensor. Dropping the handle drops the tensor; the operation takes place all the same.
+/// An operation in flight, and its tensor. Dropping the handle drops the tensor; the operation is executed all the same.
 #[derive(Debug)]
 #[must_use = "the tensor comes back through the handle"]
 pub struct AsyncHandle<T: Element> {
@@ -506,7 +503,7 @@ impl<T: Element> AsyncHandle<T> {
     /// [`try_wait`](Self::try_wait).
     pub fn wait(self) -> Result<(Vec<T>, OpReport), Error> {
         let report = self.completion.wait()?;
-        // Anything but a vector of this type is not reached: the parcel was made of one.
+        // Anything but a vector of this type is not reached: the buffer was made of one.
         let tensor = self.completion.take_owner().and_then(|owner| owner.downcast::<Vec<T>>().ok());
         tensor.map(|tensor| (*tensor, report)).ok_or(Error::Taken)
     }

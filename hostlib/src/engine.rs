@@ -21,6 +21,7 @@ use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
 use crate::tensors::Submission;
 use crate::tree_set::CurrentControl;
+use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
 
 use liveness::LivenessMonitor;
@@ -35,17 +36,17 @@ const CE: u8 = 0b11;
 /// Longest sleep when nothing is expected.
 const IDLE_WAIT: Duration = Duration::from_secs(10);
 
-/// How long operations may make no progress after a rank has left in peace: long enough for results that are lost to be sent
-/// again, since the rank may have had its share in them.
+/// How long operations may make no progress after a rank has left gracefully: long enough for lost results to be retransmitted, since
+/// they may contain the rank's contribution.
 const DEPARTURE_GRACE: Duration = Duration::from_secs(2);
 
 /// Most datagrams packed before they are sent.
 const BURST_MAX: usize = 64;
 
-/// How often it is looked whether other ranks go on without the switch.
+/// How often the engine polls whether other ranks continue without the switch.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bursts read in a row before timers are looked at all the same.
+/// Consecutive turns that receive packets after which timers are handled all the same.
 const BUSY_TURNS_MAX: u32 = 16;
 
 /// Owns the transport and the streams. [`Engine::run`] is the thread.
@@ -53,9 +54,9 @@ pub(crate) struct Engine {
     io: Box<dyn PacketIo>,
     streams: Streams,
     mailbox: Arc<Mailbox<Submission>>,
-    /// The control session, told when the job ends here.
+    /// The control connection, which is aborted when the job fails here.
     control: Option<ControlConnection>,
-    /// What it has heard.
+    /// What the control session has received.
     events: SessionEvents,
     clock: Clock,
     rx: RxBatch,
@@ -64,33 +65,33 @@ pub(crate) struct Engine {
     /// There is room again in the streams for operations that wait in the mailbox.
     backlog: bool,
     stop_when_idle: bool,
-    /// Turns in a row that found something to read.
+    /// Consecutive turns that received packets.
     busy_turns: u32,
-    /// A rank that has left in peace, since when nothing has moved, and how many results there were.
+    /// A rank that has left gracefully, since when there has been no progress, and the results counted then.
     departed: Option<(u16, Instant, u64)>,
-    /// The way to the other ranks that remains when the switch is lost.
+    /// The other ranks, for failover when the switch is lost.
     peers: Option<Box<dyn Peers>>,
     path: PathCell,
     shutdown: ShutdownState,
     tree: EngineTree,
     liveness: LivenessMonitor,
     segmentation: Segmentation,
-    /// The next packet goes alone: a timer has expired, perhaps because what goes together gets lost.
+    /// The next packet is sent singly: a timer has expired, perhaps because batches are lost.
     send_single: bool,
-    /// When it was last looked whether other ranks call.
+    /// When the engine last polled whether other ranks wait for this one.
     polled_at: Instant,
-    /// What workers at places that are lost had counted.
+    /// Counters of workers whose attachments are lost.
     earlier: Stats,
 }
 
 /// What an engine shares with the rest of its communicator.
 pub(crate) struct EngineContext {
     pub(crate) mailbox: Arc<Mailbox<Submission>>,
-    /// The control session, told when the job ends here.
+    /// The control connection, which is aborted when the job fails here.
     pub(crate) control: Option<ControlConnection>,
-    /// What it has heard.
+    /// What the control session has received.
     pub(crate) events: SessionEvents,
-    /// The way to the other ranks that remains when the switch is lost.
+    /// The other ranks, for failover when the switch is lost.
     pub(crate) peers: Option<Box<dyn Peers>>,
     pub(crate) path: PathCell,
     pub(crate) shutdown: ShutdownState,
@@ -100,18 +101,18 @@ pub(crate) struct EngineContext {
 /// The tree of switches that an engine serves.
 pub(crate) struct EngineTree {
     pub(crate) index: u8,
-    /// Which operations go over it.
+    /// Which operations use it.
     pub(crate) route: Route,
-    /// What to join again with, when its place is lost.
+    /// What to rejoin with when the attachment is lost.
     pub(crate) joiner: Option<Joiner>,
-    /// How long the control session may be away.
+    /// The grace period of the control session.
     pub(crate) grace: Duration,
-    /// The control session that is to be left at the end.
+    /// The control connection to leave at the end.
     pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
 }
 
-/// Time as the worker wants it: nanoseconds since the engine was made.
+/// Time in the worker's unit: nanoseconds since the engine was made.
 #[derive(Debug)]
 struct Clock(Instant);
 
@@ -121,7 +122,7 @@ impl Clock {
     }
 }
 
-/// Datagrams on their way to the transport, one behind the other in one memory.
+/// Datagrams to send, contiguous in one buffer.
 #[derive(Debug)]
 struct TxBurst {
     memory: Vec<u8>,
@@ -219,27 +220,16 @@ impl Engine {
         }
     }
 
-    /// Works until the job is over, then gives every tensor back and tells the control session.
+    /// Works until the job is over, then settles every tensor and ends the control session.
     pub(crate) fn run(mut self) {
-        /// Ends the job also when the engine panics; the tensors settle themselves when they are dropped.
-        struct FailOnPanic(Arc<Mailbox<Submission>>, Option<ControlConnection>);
-        impl Drop for FailOnPanic {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    self.0.end(Error::EngineFailed);
-                    self.1.iter().for_each(ControlConnection::abort);
-                }
-            }
-        }
-        let _end = FailOnPanic(Arc::clone(&self.mailbox), self.control.clone());
-        let mut error = self.run_with_failover();
-        if !matches!(error, Error::Closed) {
-            error = self.shutdown.end(error);
-        }
-        let undone = self.mailbox.end(error.clone()) + self.streams.len();
+        let (mailbox, shutdown) = (Arc::clone(&self.mailbox), self.shutdown.clone());
+        let control = self.control.clone();
+        let abort = move || control.iter().for_each(ControlConnection::abort);
+        let (error, queued) = worker_thread::run(&mailbox, &shutdown, abort, || self.run_with_failover());
+        let undone = queued + self.streams.len();
         if let Some(control) = &self.control {
-            // Whoever closes with work undone, or met any error of its own, is lost to the others. A mismatch is seen by
-            // every rank in the same chunk, so nobody needs to be told.
+            // A rank that closes with operations unfinished, or fails, is lost to the others. Every rank detects a mismatch in the
+            // same chunk, so it needs no abort.
             match error {
                 Error::Closed if undone == 0 => {}
                 Error::Mismatch { .. } => {}
@@ -262,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Works until the job is over, with the switch and, while that is lost, without.
+    /// Works until the job is over, with the switch and, while it is lost, without.
     fn run_with_failover(&mut self) -> Error {
         loop {
             let error = self.work();
@@ -291,7 +281,7 @@ impl Engine {
                 self.streams.handle_packet(now, self.rx.bytes(packet), packet.ecn == CE);
             }
         }
-        // Results may lie unread in the transport, above all after this thread has not run for a while; a timer that expires
+        // The transport may hold results that are not read yet, for example when this thread was not scheduled; a timer that expires
         // meanwhile proves nothing.
         let caught_up = self.busy_turns == 0 || self.busy_turns >= BUSY_TURNS_MAX;
         if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -309,7 +299,7 @@ impl Engine {
         Ok(if received > 0 || sent { TurnOutcome::Busy } else { TurnOutcome::Idle })
     }
 
-    /// Gives the switch up when other ranks have, or when it answers nothing.
+    /// Gives the switch up when other ranks have, or when it answers no packet.
     fn check_liveness(&mut self) -> Result<(), Error> {
         if let Some(probe) = self.liveness.probe()?
             && self.tx.flush(&mut *self.io)?
@@ -317,7 +307,7 @@ impl Engine {
         {
             let len = probe.write(self.streams.band().first(), spare);
             self.tx.commit(len);
-            // Alone, and not in a run with others.
+            // Singly, and not in a GSO packet with others.
             self.tx.flush(&mut *self.io)?;
         }
         if let Some(peers) = &self.peers
@@ -325,27 +315,27 @@ impl Engine {
         {
             self.polled_at = Instant::now();
             if peers.is_called() {
-                return Err(Error::switch_lost("another rank goes on without it"));
+                return Err(Error::switch_lost("another rank continues without it"));
             }
         }
         Ok(())
     }
 
-    /// Has datagrams go one by one where runs of them get lost, and in runs otherwise.
+    /// Disables GSO where GSO packets are lost, and enables it otherwise.
     fn update_segmentation(&mut self) {
         let Some(allowed) = self.segmentation.update(self.streams.batch_stats()) else {
             return;
         };
         if !allowed && self.io.counters().gso_runs > 0 {
             log::warn!(
-                "packets that go in runs for the kernel to cut (UDP_SEGMENT) get lost, so they go one by one: does a packet socket receive \
-                 them behind a virtual interface? `ip link set IFACE gso_max_segs 1` on the senders' side costs less"
+                "GSO packets (UDP_SEGMENT) are lost, so datagrams are sent singly: does a packet socket receive them behind a virtual \
+                 interface? `ip link set IFACE gso_max_segs 1` on the senders' side costs less"
             );
         }
         self.io.set_segmentation(allowed);
     }
 
-    /// Gives up when a rank has left in peace whose share is still needed.
+    /// Fails when a rank has left gracefully whose contribution is still needed.
     fn check_departed(&mut self) -> Result<(), Error> {
         let Some((rank, since, results)) = &mut self.departed else { return Ok(()) };
         if self.streams.outstanding() == 0 || self.streams.results() != *results {
@@ -357,14 +347,14 @@ impl Engine {
         Err(departed_error(*rank))
     }
 
-    /// Takes operations and orders out of the mailbox.
+    /// Takes operations and commands from the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
         let order = self.mailbox.collect(self.streams.capacity(), &mut self.inbox, self.events.failure());
         if let Some(band) = self.events.take_band() {
             self.streams.set_band(band);
             apply_dscp(&mut *self.io, &band);
         }
-        // What is left waits for room, and room comes with a finished operation.
+        // The rest waits until an operation finishes.
         self.backlog = false;
         if self.departed.is_none()
             && let Some(rank) = self.events.left()
@@ -374,7 +364,7 @@ impl Engine {
         match (order, self.departed) {
             (Command::Work, _) => {}
             (Command::StopWhenIdle, _) => self.stop_when_idle = true,
-            // Nothing new could be summed since that rank left: whoever went afterwards went because of it.
+            // No new sum could complete since that rank left: ranks that were lost afterwards are its consequence.
             (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(departed_error(rank)),
             (Command::End(error), _) => return Err(error),
         }
@@ -416,7 +406,7 @@ impl Engine {
             self.post_stats();
             self.update_segmentation();
             self.streams.finish(done);
-            self.backlog = true; // there is room now; one look at the mailbox an operation
+            self.backlog = true; // there is capacity now; one check of the mailbox for each operation
         }
         Ok(())
     }
@@ -448,7 +438,7 @@ fn burst(capabilities: &Capabilities) -> usize {
     capabilities.burst_max.clamp(1, BURST_MAX)
 }
 
-/// The error of operations that want the share of a rank that has left in peace.
+/// The error of operations that need the contribution of a rank that has left gracefully.
 fn departed_error(rank: u16) -> Error {
     let message = "it left the job before this operation; have all ranks do the same operations".into();
     Error::PeerLost { rank, message }

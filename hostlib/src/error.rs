@@ -71,9 +71,9 @@ pub enum Error {
         /// Most workers of that mode.
         max: u16,
     },
-    /// A rounding that the mode's lanes have no use for.
+    /// Stochastic rounding in a mode without mantissas.
     #[error(
-        "mode {mode} has no mantissas to round by chance; use mode bfp32, bfp16, saturating or wide, or round to the nearest"
+        "mode {mode} has no mantissas for stochastic rounding; use mode bfp32, bfp16, saturating or wide, or round to the nearest"
     )]
     Rounding {
         /// Mode asked for.
@@ -112,16 +112,18 @@ pub enum Error {
     Refused {
         /// Machine-readable reason.
         reason: Refusal,
-        /// The switch's own words: what is wrong and what to do.
+        /// The switch's message: what is wrong and what to do.
         message: String,
     },
-    /// No answer to the wish to join.
-    #[error("no admission within {waited:?}; check that all ranks were started and that the switch is alive")]
+    /// No answer to the request to join.
+    #[error(
+        "no admission within {waited:?}; check that all ranks were started and that the switch is reachable"
+    )]
     JoinTimeout {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// The control port said something that this version does not understand.
+    /// The control port sent a message that this version does not understand.
     #[error(
         "the switch's control port sent what this version does not understand ({what}); check that it is a switch's, of the same version"
     )]
@@ -132,10 +134,10 @@ pub enum Error {
     /// The packet transport failed.
     #[error("the packet transport failed; see the cause, then start a new job")]
     Io(#[source] Arc<IoError>),
-    /// The way to the switch carries shorter packets than the job's. They would go in pieces, which are lost together, and which
-    /// neither hardware nor raw packet I/O puts together again.
+    /// The path MTU to the switch is smaller than the job's packets. They would be fragmented, and neither hardware nor raw packet I/O
+    /// reassembles fragments.
     #[error(
-        "packets of {need} bytes do not fit the way to {switch}, whose MTU is {mtu}: raise it on all hosts and switches between, or \
+        "packets of {need} bytes do not fit the path to {switch}, whose MTU is {mtu}: raise it on all hosts and switches between, or \
          start the switch with a smaller payload"
     )]
     Mtu {
@@ -143,7 +145,7 @@ pub enum Error {
         switch: SocketAddr,
         /// Bytes needed, IP header included.
         need: usize,
-        /// Bytes that the way carries.
+        /// Path MTU in bytes.
         mtu: usize,
     },
     /// The packet transport carries shorter datagrams than the switch's.
@@ -187,7 +189,7 @@ pub enum Error {
     /// The network stage failed on the rank that does it for this host.
     #[error("{message}")]
     Leader {
-        /// What that rank said.
+        /// The message of that rank.
         message: String,
     },
     /// The element type cannot be reduced like this.
@@ -204,7 +206,7 @@ pub enum Error {
         /// What to do instead.
         advice: &'static str,
     },
-    /// An operation that is not defined on the element type, whoever does it.
+    /// An operation that is not defined on the element type, at a switch or on hosts.
     #[error("{collective}({op}) is not defined on {dtype} tensors; convert them or use another operation")]
     Undefined {
         /// The collective asked for.
@@ -270,7 +272,7 @@ pub enum Error {
     /// The outcome of an asynchronous operation was taken before.
     #[error("the outcome of this operation was taken before; call wait or try_wait once")]
     Taken,
-    /// A rank submitted another operation at the same place.
+    /// A rank submitted another operation at the same position.
     #[error("{} submitted {} where this rank submitted {mine}; submit the same operations in the same order on all ranks",
         .rank.map_or_else(|| "some rank".to_owned(), |rank| format!("rank {rank}")),
         .theirs.as_deref().unwrap_or("something else"))]
@@ -282,18 +284,18 @@ pub enum Error {
         /// What that rank submitted, when it is readable.
         theirs: Option<String>,
     },
-    /// Another rank is gone.
-    #[error("rank {rank} is gone: {message}")]
+    /// Another rank is lost.
+    #[error("rank {rank} is lost: {message}")]
     PeerLost {
-        /// The rank that is gone.
+        /// The rank that is lost.
         rank: u16,
-        /// How it was noticed and what to do, in the control port's words.
+        /// How the loss was detected and what to do, from the control port.
         message: String,
     },
-    /// The switch is gone.
-    #[error("the switch is gone ({what}); check that it runs, then start a new job")]
+    /// The switch is lost.
+    #[error("the switch is lost ({what}); check that it runs, then start a new job")]
     SwitchLost {
-        /// How it was noticed, or what the controller said of it.
+        /// How the loss was detected, or the controller's message.
         what: Cow<'static, str>,
     },
     /// The job ended for another reason.
@@ -313,7 +315,7 @@ pub enum Error {
         /// The process that built it.
         owner: u32,
     },
-    /// The engine thread ended without a word: a bug in this library.
+    /// The engine thread panicked: a bug in this library.
     #[error("the engine thread failed; its panic message is on standard error; please report it")]
     EngineFailed,
 }
@@ -385,7 +387,7 @@ impl Error {
         }
     }
 
-    /// Whether the communicator is of no more use after this error.
+    /// Whether the communicator is unusable after this error.
     pub fn ends_the_job(&self) -> bool {
         !matches!(
             self,
@@ -409,9 +411,9 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Build a new communicator with the same ranks: the cause may be over.
+    /// Build a new communicator with the same ranks: the cause may have passed.
     Retry,
-    /// Build a new communicator without the rank that is [gone](Error::peer).
+    /// Build a new communicator without the rank that is [lost](Error::peer).
     Shrink,
     /// Stop: the program, its arguments or its surroundings must change first.
     Stop,
@@ -428,7 +430,7 @@ impl Advice {
     }
 }
 
-/// Whether a refusal may be over by itself.
+/// Whether a refusal may be transient.
 fn advice_of(reason: Refusal) -> Advice {
     match reason {
         Refusal::Version

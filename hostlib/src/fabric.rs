@@ -1,4 +1,4 @@
-//! What hosts fold on: links between ranks, shared memory within a host, and both together.
+//! What hosts reduce on: links between ranks, shared memory within a host, and both together.
 
 use half::{bf16, f16};
 use netfold_collectives::ReduceOp;
@@ -17,7 +17,7 @@ use crate::lower;
 use crate::peers::Peers;
 use crate::tensors::{HalfFloat, in_binary32};
 
-/// Ranks of a part of the job, by their place in that part.
+/// Ranks of a part of the job, by their index in that part.
 pub(crate) type Ranks = Vec<u16>;
 
 /// The mesh's error in terms of the job.
@@ -57,7 +57,7 @@ fn shared_error(error: SharedError, ranks: &[u16]) -> Error {
         },
         SharedError::Stalled { local_rank } => Error::PeerLost {
             rank: named(local_rank),
-            message: "it lives but did not call in time; build a new communicator, or allow more time".into(),
+            message: "it runs but did not call in time; build a new communicator, or allow more time".into(),
         },
         SharedError::Aborted => Error::Interrupted,
         SharedError::Network { message } => decode(&message),
@@ -106,7 +106,7 @@ impl Fabric for MeshFabric {
     }
 }
 
-/// The way to the other workers of a switch, for when it is lost.
+/// The other workers of a switch, for failover.
 pub(crate) struct MeshPeers {
     mesh: Mesh,
     ranks: Ranks,
@@ -187,7 +187,7 @@ impl Fabric for SharedFabric {
 }
 
 /// Several hosts, at least one of them with several ranks: sums are folded in shared memory, then among the hosts' leaders,
-/// by a switch or a ring; everything else goes over links between all ranks.
+/// by a switch or a ring; everything else uses links between all ranks.
 pub(crate) struct Hierarchy {
     shared: SharedGroup,
     /// The job's ranks of this host.

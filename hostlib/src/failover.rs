@@ -1,16 +1,16 @@
-//! Going on without the switch: what an engine does when it has lost it, and the ranks still reach each other.
+//! Failover: what an engine does when it has lost the switch and the ranks still reach each other.
 //!
-//! A rank that loses the switch begins an agreement with the others, which look now and then whether anybody does, and lose it too. Each
-//! tells all where its slots stand. The ranks then pass on the results that some have and others lack ([`crate::slot_positions`]), fold among themselves what
-//! no rank has, and do every later operation among themselves. Nothing has to be submitted again; the caller learns of it
-//! by the communicator's [path](crate::Path) and a line in the log.
+//! A rank that loses the switch starts an agreement with the others, which poll for that and then give the switch up too. Each sends its
+//! slot positions to all. The ranks then pass on the results that some have and others lack ([`crate::slot_positions`]), reduce among
+//! themselves what no rank has, and do every later operation among themselves. Callers submit nothing again; failover shows in the
+//! communicator's [path](crate::Path) and in the log.
 
 use crate::error::Error;
 use crate::peers::{AGREEMENT_TIMEOUT, Peers};
 use crate::slot_positions::{Reconciliation, SlotPositions};
 use crate::tensors::Tensors;
 
-/// Whether ranks may go on without the switch after this error.
+/// Whether ranks may continue without the switch after this error.
 pub(crate) fn allows_failover(error: &Error) -> bool {
     !matches!(
         error,
@@ -18,7 +18,8 @@ pub(crate) fn allows_failover(error: &Error) -> bool {
     )
 }
 
-/// Settles with all ranks what is done of a stream, and passes on what some ranks lack. What is undone on all is left to do.
+/// Agrees with all ranks which positions of a stream are done, and passes on the results that some ranks lack. What no rank has remains to
+/// be done.
 pub(crate) fn reconcile_slots(
     rank: u16,
     positions: impl Iterator<Item = u64>,
@@ -27,7 +28,7 @@ pub(crate) fn reconcile_slots(
 ) -> Result<Reconciliation, Error> {
     let mine = SlotPositions::new(positions).to_bytes();
     let all = peers.all_gather(&mine, AGREEMENT_TIMEOUT)?;
-    let inconsistent = Error::Control { what: "a rank stands where it cannot in this job" };
+    let inconsistent = Error::Control { what: "a rank's slot positions are impossible in this job" };
     let positions: Option<Vec<SlotPositions>> =
         all.iter().map(|bytes| SlotPositions::from_bytes(bytes, mine.len() / 8)).collect();
     let reconciled = Reconciliation::of(&positions.ok_or(inconsistent)?, rank)?;
@@ -43,7 +44,7 @@ fn repair(
     peers: &mut dyn Peers,
 ) -> Result<(), Error> {
     for group in reconciled.repairs.chunk_by(|a, b| a.holder == b.holder) {
-        // Every rank had its share in these chunks, so each knows which of them are data, and how long they are.
+        // Every rank has contributed to these chunks, so each knows which of them are data, and how long they are.
         let mut bytes = Vec::new();
         for repair in group {
             bytes.extend_from_slice(tensors.result_at(repair.position).unwrap_or_default());

@@ -13,7 +13,7 @@ use crate::work::Work;
 
 impl Communicator {
     /// As [`all_reduce`](Self::all_reduce) of `tensor + residual`, and leaves in `residual` what the quantiser left out of this
-    /// rank's share: error feedback, as in 1-bit SGD (Seide et al., Interspeech 2014) and EF-SGD (Karimireddy et al., ICML
+    /// rank's contribution: error feedback, as in 1-bit SGD (Seide et al., Interspeech 2014) and EF-SGD (Karimireddy et al., ICML
     /// 2019). Keep one residual for each tensor, all zeros at first, and give it with that tensor in every step: then what is
     /// too small for one step arrives in a later one, and the sums delivered over any number of steps differ from the exact
     /// ones by no more than the residuals that are left.
@@ -44,7 +44,7 @@ impl Communicator {
         check(&call)?;
         let route = self.route(&call)?;
         let memory = tensor.as_mut_ptr().cast::<u8>();
-        // SAFETY: both are slices of this length, borrowed by this call, which waits until the parcel is settled.
+        // SAFETY: both are slices of this length, borrowed by this call, which waits until the buffer is settled.
         let buffer = unsafe {
             absorb(memory, memory, residual.as_mut_ptr(), call.count);
             let mut buffer = self.make_buffer(&call, &route, memory, memory);
@@ -65,7 +65,7 @@ impl Communicator {
     /// # Safety
     ///
     /// As for [`submit`](Self::submit); and `residual` is valid, aligned, for reads and writes of as many `f32` as the tensor
-    /// has, until the work is done (or an error is returned); until then nobody else reads or writes it. It overlaps neither
+    /// has, until the work is done (or an error is returned); until then no other code reads or writes it. It overlaps neither
     /// `send` nor `recv`.
     pub unsafe fn submit_with_feedback(
         &self,

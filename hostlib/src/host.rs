@@ -1,4 +1,4 @@
-//! Collectives that hosts do themselves: a thread that takes calls in order and runs them on a fabric.
+//! Collectives that hosts execute themselves: a thread that takes calls in order and runs them on a fabric.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use crate::lower::OpContext;
 use crate::mailbox::{Command, Mailbox, QueueItem};
 use crate::report::OpReport;
 use crate::shutdown::ShutdownState;
+use crate::worker_thread;
 
 /// Longest sleep when nothing is expected.
 const IDLE_WAIT: Duration = Duration::from_secs(10);
@@ -78,15 +79,15 @@ impl HostEngine {
         Self { fabric: Mutex::new(fabric), mailbox, shutdown }
     }
 
-    /// Does a call on this thread, which would wait for it anyway, unless others come before it: waking two threads takes longer
-    /// than a small call. Gives the call back if so.
+    /// Executes a call on this thread, which would wait for it anyway, unless other calls come first; returns the call if so. Waking two
+    /// threads takes longer than a small call.
     pub(crate) fn run_inline(&self, call: HostCall) -> Option<HostCall> {
-        /// Lets the host's thread go on, also after a panic.
+        /// Returns control to the host's thread, also after a panic.
         struct Release<'a>(&'a HostEngine);
         impl Drop for Release<'_> {
             fn drop(&mut self) {
                 if std::thread::panicking() {
-                    self.0.mailbox.fail(self.0.shutdown.end(Error::EngineFailed));
+                    self.0.shutdown.fail(Error::EngineFailed);
                 }
                 self.0.mailbox.release();
             }
@@ -95,30 +96,14 @@ impl HostEngine {
             return Some(call);
         }
         let _release = Release(self);
-        if let Err(error) = self.perform(call) {
-            self.mailbox.fail(error);
-        }
+        // An error has failed the communicator.
+        let _ = self.perform(call);
         None
     }
 
     /// Works until the job is over.
     pub(crate) fn run(&self) {
-        /// Ends the job also when a call panics; its tensor settles itself when it is dropped.
-        struct FailOnPanic(Arc<Mailbox<HostCall>>, ShutdownState);
-        impl Drop for FailOnPanic {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    self.0.end(self.1.end(Error::EngineFailed));
-                }
-            }
-        }
-        let _end = FailOnPanic(Arc::clone(&self.mailbox), self.shutdown.clone());
-        let error = self.serve();
-        let error = match error {
-            Error::Closed => error,
-            error => self.shutdown.end(error),
-        };
-        self.mailbox.end(error);
+        worker_thread::run(&self.mailbox, &self.shutdown, || {}, || self.serve());
     }
 
     fn serve(&self) -> Error {
@@ -162,7 +147,7 @@ impl HostEngine {
             }
             Err(error) => {
                 // The error that ended the job first says more than what it caused here.
-                let error = self.shutdown.end(error);
+                let error = self.shutdown.fail(error);
                 buffer.finish(Err(error.clone()));
                 Err(error)
             }
@@ -232,7 +217,7 @@ impl Fabric for SingleRank {
     }
 }
 
-/// What hosts cannot fold either.
+/// The error of a reduction that is not defined on hosts either.
 pub(crate) fn unsupported(call: &Call) -> Error {
     Error::Undefined { collective: call.collective.name(), op: call.op, dtype: call.dtype }
 }

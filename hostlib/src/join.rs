@@ -1,4 +1,4 @@
-//! How a rank gets its place at a switch: over a control session, or given.
+//! Attaches a rank to a switch: over a control session, or with an admission that is given.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
 
-/// Shortest and longest pause between requests for a first place.
+/// Shortest and longest back-off between requests for a first admission.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Wraps a transport.
@@ -64,18 +64,18 @@ fn worker_config(
     config
 }
 
-/// Who joins which job, where: all that is needed to join, and to join again.
+/// All that is needed to join a job, and to rejoin it.
 #[derive(Debug, Clone)]
 pub(crate) struct Joiner {
     pub(crate) config: Arc<JobConfig>,
-    /// Whom to trust to be there, by TLS.
+    /// Whom to trust, with TLS.
     pub(crate) security: Option<Security>,
-    /// What is asked for, but for this side's UDP port.
+    /// The request, without this side's UDP port.
     pub(crate) join: Join,
 }
 
 impl Joiner {
-    /// Joins the job and waits until every rank has come, or `cancelled` says that it is of no more use.
+    /// Joins the job and waits until every rank has come, or `cancelled` returns true.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl Joiner {
         self.request_admission(cancelled)?.attachment(self, middleware)
     }
 
-    /// The same, again and again for so long while it is refused for what passes by itself: a switch that is not up yet, the same job's
-    /// last run, which is being cleared away, or a controller that another takes over from.
+    /// The same, with retries for `retry_for` while the reason is transient: a switch that is not up yet, a previous run of the same job
+    /// that is still being removed, or a controller in failover.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Joiner {
             match self.request_admission(&|| false) {
                 Ok(admitted) => return admitted.attachment(self, middleware),
                 Err(error) if self.is_transient(&error) && Instant::now() + delay < deadline => {
-                    log::debug!("rank {}: no place at a switch yet: {error}", self.join.rank);
+                    log::debug!("rank {}: not attached to a switch yet: {error}", self.join.rank);
                 }
                 Err(error) => return Err(error),
             }
@@ -115,16 +115,16 @@ impl Joiner {
         }
     }
 
-    /// Whether a failure passes by itself, in seconds.
+    /// Whether a failure is expected to pass within seconds.
     fn is_transient(&self, error: &Error) -> bool {
         match error {
             Error::Refused { reason, .. } => {
                 use Refusal::{Busy, JobRunning, RankTaken, Unavailable};
                 matches!(reason, Unavailable | Busy | JobRunning | RankTaken)
             }
-            // The controller has gone while it was asked.
+            // The controller was lost during the request.
             Error::SwitchLost { .. } => true,
-            // Of several controllers another is about to be in charge.
+            // Another of several controllers is about to become the leader.
             Error::Connect { .. } => self.config.switch.len() > 1,
             _ => false,
         }
@@ -136,10 +136,10 @@ impl Joiner {
             Some(address) => SocketAddr::new(address, 0),
             None => SocketAddr::new(session.local().ip(), 0),
         };
-        // Any free port: it is known before the peer is.
+        // Any free port: it must be known before the peer is.
         let io = self.config.opener.open(&OpenOptions::at(from))?;
         let own = io.local_addr().unwrap_or(from);
-        // Packet I/O at an address of its own is not where the session comes from.
+        // Packet I/O may have another address than the session.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let join = Join { udp_port: own.port(), address, ..self.join.clone() };
@@ -177,7 +177,7 @@ impl Admitted {
     }
 }
 
-/// Whether a packet of the job goes to the switch in one piece.
+/// Checks that a packet of the job fits the path MTU to the switch.
 fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Result<(), Error> {
     let outer = if switch.is_ipv4() { IPV4_HEADER + UDP_HEADER } else { IPV6_HEADER + UDP_HEADER };
     let need = outer + header::LEN + admission.lane_words as usize * 4;
@@ -187,7 +187,7 @@ fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Re
     }
 }
 
-/// A place at a switch, before anything was sent.
+/// An attachment to a switch, before any packet was sent.
 pub(crate) struct Attachment {
     pub(crate) io: Box<dyn PacketIo>,
     pub(crate) streams: Streams,
@@ -197,14 +197,14 @@ pub(crate) struct Attachment {
     pub(crate) control: Option<SocketAddr>,
     /// Where packets go, if they leave the process.
     pub(crate) switch: Option<SocketAddr>,
-    /// What to join again with, when the place is lost.
+    /// What to rejoin with when the attachment is lost.
     pub(crate) joiner: Option<Joiner>,
     /// Where the engine's thread is kept.
     pub(crate) core: Option<usize>,
 }
 
 impl Attachment {
-    /// A place that was given.
+    /// An attachment with a given transport and admission.
     pub(crate) fn new(
         io: Box<dyn PacketIo>,
         admission: Admission,
@@ -235,25 +235,25 @@ impl Attachment {
         self.admission.lane_words as usize * 4
     }
 
-    /// How long the control session may be away.
+    /// The grace period of the control session.
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_millis(self.admission.grace_ms.into())
     }
 
-    /// The same for people.
+    /// Describes the attachment to callers.
     pub(crate) fn describe(&self, tree: u8) -> SwitchAttachment {
         let Admission { job, epoch, slots, lane_words, .. } = self.admission;
         SwitchAttachment { tree, switch: self.switch, job, epoch, slots, payload_bytes: lane_words * 4 }
     }
 
-    /// Gives the place up in peace.
+    /// Leaves the switch gracefully.
     pub(crate) fn detach(self) {
         self.session.iter().for_each(|session| session.control().leave());
     }
 }
 
-/// Has IP headers say what the classes of a job's packets are to equipment that sees nothing else. Best effort: queues without it are
-/// those of a job that has no band.
+/// Sets the DSCP of a job's packets by their class, for equipment that sees IP headers only. Best effort: without it packets use the
+/// queues of jobs that have no band.
 pub(crate) fn apply_dscp(io: &mut dyn PacketIo, band: &Band) {
     match io.set_dscp(band.dscp()) {
         Ok(()) => {}

@@ -61,7 +61,7 @@ impl Network for NetworkStage<'_> {
         let residual = self.residual.as_ref().and_then(|all| all.part(first, count));
         // SAFETY: from here until `finish` or `abandon` returns for this segment its memory belongs to this stage, and stays
         // mapped as long as the segment, which is kept until the work is done. So does a part of the residual of its own, of the
-        // same length, which is borrowed for longer than this stage lives and not looked at meanwhile.
+        // same length, which is borrowed for longer than this stage lives and not read meanwhile.
         let work = unsafe {
             match residual {
                 None => leaders.submit(&call, memory, memory),
@@ -102,7 +102,7 @@ impl Drop for NetworkStage<'_> {
     }
 }
 
-/// An error as the other ranks of the host are told: the rank that is gone, if one is, and the message.
+/// An error as the leader passes it to the other ranks of its host: the lost rank, if there is one, and the message.
 fn encode(error: &Error) -> Vec<u8> {
     let (lost, message) = match error {
         Error::PeerLost { rank, message } => (i32::from(*rank), message.clone()),
@@ -111,7 +111,7 @@ fn encode(error: &Error) -> Vec<u8> {
     format!("{lost} {message}").into_bytes()
 }
 
-/// What the leader said.
+/// Decodes the leader's error.
 pub(crate) fn decode(message: &[u8]) -> Error {
     let text = String::from_utf8_lossy(message);
     let (lost, message) = text.split_once(' ').unwrap_or(("-1", &text));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_leader_says_who_is_gone() {
+    fn the_leader_names_the_lost_rank() {
         let lost = Error::PeerLost { rank: 3, message: "its connection closed".into() };
         assert_eq!(decode(&encode(&lost)), lost);
         let Error::Leader { message } = decode(&encode(&Error::Closed)) else { panic!("a leader's error") };

@@ -1,7 +1,7 @@
 //! Netfold for trainers: sums tensors over all workers of a job inside the network.
 //!
-//! A [`Communicator`] is one worker's place in a job. It cuts tensors into packets, quantises them straight into the
-//! packets' bytes, streams them to a switch that folds all workers' packets into one, and writes the sums back over
+//! A [`Communicator`] is one worker's membership in a job. It cuts tensors into packets, quantises them straight into the
+//! packets' bytes, streams them to a switch that adds all workers' packets, and writes the sums back over
 //! the tensor. A thread of its own does that, so computing can go on meanwhile.
 //!
 //! ```no_run
@@ -34,17 +34,17 @@
 //! # Life cycle
 //!
 //! 1. [`Communicator::builder`] joins a job at the control port of a switch, or takes a transport and an admission
-//!    directly when the switch lives in the same process.
+//!    directly when the switch is in the same process.
 //! 2. Operations, the same ones in the same order on all ranks.
 //! 3. [`Communicator::leave`], or drop.
 //!
-//! A rank or a switch that is gone ends the job with a typed [`Error`] on every other rank within 5 seconds; nothing
-//! hangs. Then build a new communicator, on the same switch if it lives.
+//! The loss of a rank or a switch ends the job with a typed [`Error`] on every other rank within 5 seconds; nothing
+//! hangs. Then build a new communicator, on the same switch if it is reachable.
 //!
 //! # What is exact
 //!
 //! Integers and broadcasts are exact. Sums of floating-point tensors are within the error bound of the job's [`Mode`],
-//! and have the same bits on every rank: see [`quantize`]. What rounding leaves out can be kept and added in the next step
+//! and have the same bits on every rank: see [`quantize`]. The rounding error can be kept and added in the next step
 //! ([`Communicator::all_reduce_with_feedback`]), or be right on average ([`Builder::rounding`]).
 
 mod assemble;
@@ -83,6 +83,7 @@ mod tensors;
 mod tls_fault;
 mod tree_set;
 mod work;
+mod worker_thread;
 
 pub use builder::Builder;
 pub use call::{Call, Collective};

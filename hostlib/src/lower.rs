@@ -78,7 +78,7 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
         (_, ReduceOp::Min | ReduceOp::Max) => {
             "only i32 tensors have min and max at a switch; give the builder a rendezvous, so that hosts do the others"
         }
-        _ => "a switch does not fold this; give the builder a rendezvous, so that hosts do",
+        _ => "a switch cannot reduce this; give the builder a rendezvous, so that hosts do",
     };
     unsupported(advice)
 }
@@ -134,7 +134,7 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
     Ok(Lowered { spec, coding })
 }
 
-/// How many shares may be left out of what a call comes to: none but of sums of floats over all ranks.
+/// How many contributions a call may leave out: none but in sums of floats over all ranks.
 fn tolerance(call: &Call, context: &OpContext, coding: Coding) -> Tolerance {
     let blocks = matches!(coding, Coding::Blocks(..));
     match call.collective {
@@ -158,7 +158,7 @@ fn lane_op(op: ReduceOp) -> LaneOp {
 /// # Safety
 ///
 /// `send` and `recv` are valid, for reads and for reads and writes, of the bytes that the call's
-/// [input](Call::input_len) and [output](Call::output_len) have, until the parcel's ticket is settled; nobody else writes
+/// [input](Call::input_len) and [output](Call::output_len) have, until the buffer's completion is settled; no other code writes
 /// them or reads `recv` before. They do not overlap, or are in place in the sense of [`Communicator::submit`].
 ///
 /// [`Communicator::submit`]: crate::Communicator::submit

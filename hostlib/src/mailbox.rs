@@ -1,66 +1,55 @@
-//! What callers tell the thread that does the operations, and the board on which it answers.
+//! The queue between callers and the thread that does the operations, with that thread's counters and end.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::report::Stats;
+use crate::shutdown::{ShutdownState, StopMode};
 
 /// Operations that wait for the engine beyond those that it works on. A caller that submits more is blocked.
 const SUBMISSIONS_MAX: usize = 256;
 
-/// An operation that waits to be done.
+/// A queued operation.
 pub(crate) trait QueueItem {
-    /// Gives the tensor back, as failed.
+    /// Settles the operation with an error.
     fn reject(self, error: Error);
 }
 
-/// The engine's inbox, and the board on which it posts counters and its end.
+/// The engine's queue of operations, its counters and its end.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     inbox: Mutex<Inbox<T>>,
-    /// There was room, or the job is over.
+    /// There is room again, or the job is over.
     room: Condvar,
     /// Something was put into the inbox.
     arrival: Condvar,
-    /// Something was put into the inbox since the engine last looked.
+    /// The inbox has changed since the engine last collected from it.
     notified: AtomicBool,
     /// Wakes the engine where it waits for packets.
     waker: Mutex<Waker>,
+    shutdown: ShutdownState,
 }
 
 #[derive(Debug)]
 struct Inbox<T> {
     submissions: VecDeque<T>,
-    /// The caller wants the engine to end: when all is done, or at once.
-    stop: Option<Stop>,
-    /// This rank's own side has ended the job.
-    failure: Option<Error>,
-    /// The engine may be waiting for other ranks, and look at nothing else meanwhile.
+    /// The engine may be waiting for other ranks, and checks nothing else meanwhile.
     busy: bool,
-    /// A caller does an operation itself, in the engine's place.
+    /// A caller executes an operation itself, instead of the engine.
     claimed: bool,
     /// The engine has ended, with this.
     ended: Option<Error>,
     stats: Stats,
 }
 
-/// When the engine should end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// When every submitted operation is finished.
-    WhenIdle,
-    /// At once.
-    Now,
-}
-
-/// What the engine finds in its inbox.
+/// What the engine is to do.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Go on.
+    /// Continue.
     Work,
     /// End as soon as nothing is pending.
     StopWhenIdle,
@@ -68,12 +57,23 @@ pub(crate) enum Command {
     End(Error),
 }
 
+impl<T: QueueItem + Send + 'static> Mailbox<T> {
+    /// A mailbox of a communicator, which is notified when the communicator is to end.
+    pub(crate) fn new(waker: Waker, shutdown: &ShutdownState) -> Arc<Self> {
+        let mailbox = Arc::new(Self::unsubscribed(waker, shutdown));
+        // The state is part of the mailbox: a strong reference back would keep both.
+        let weak = Arc::downgrade(&mailbox);
+        let notify = move || weak.upgrade().iter().for_each(|mailbox| mailbox.notify());
+        shutdown.on_request(notify.clone());
+        shutdown.on_error(move |_| notify());
+        mailbox
+    }
+}
+
 impl<T: QueueItem> Mailbox<T> {
-    pub(crate) fn new(waker: Waker) -> Self {
+    fn unsubscribed(waker: Waker, shutdown: &ShutdownState) -> Self {
         let inbox = Inbox {
             submissions: VecDeque::new(),
-            stop: None,
-            failure: None,
             busy: false,
             claimed: false,
             ended: None,
@@ -86,6 +86,7 @@ impl<T: QueueItem> Mailbox<T> {
             arrival: Condvar::new(),
             notified,
             waker: Mutex::new(waker),
+            shutdown: shutdown.clone(),
         }
     }
 
@@ -100,12 +101,12 @@ impl<T: QueueItem> Mailbox<T> {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
     }
 
-    /// Has the engine look at everything again.
+    /// Makes the engine collect again.
     pub(crate) fn notify(&self) {
         self.notify_locked(self.lock());
     }
 
-    /// Engine: it waits for other packets from now on.
+    /// Engine: sets how it is woken from now on.
     pub(crate) fn set_waker(&self, waker: Waker) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
     }
@@ -131,13 +132,6 @@ impl<T: QueueItem> Mailbox<T> {
         self.lock().ended.clone()
     }
 
-    /// Ends the job from this rank's own side. The first end stands.
-    pub(crate) fn fail(&self, error: Error) {
-        let mut inbox = self.lock();
-        inbox.failure.get_or_insert(error);
-        self.notify_locked(inbox);
-    }
-
     /// Engine: sleeps until something is put into the inbox, at most `timeout`. Returns at once when there is something
     /// that no [`Self::collect`] has seen.
     pub(crate) fn wait(&self, timeout: Duration) {
@@ -150,15 +144,6 @@ impl<T: QueueItem> Mailbox<T> {
         }
     }
 
-    /// Asks the engine to end. `Now` overrides `WhenIdle`.
-    pub(crate) fn stop(&self, stop: Stop) {
-        let mut inbox = self.lock();
-        if inbox.stop != Some(Stop::Now) {
-            inbox.stop = Some(stop);
-        }
-        self.notify_locked(inbox);
-    }
-
     /// The engine's counters.
     pub(crate) fn stats(&self) -> Stats {
         self.lock().stats
@@ -169,18 +154,19 @@ impl<T: QueueItem> Mailbox<T> {
         self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
     }
 
-    /// Engine: moves at most `room` operations to `into` and returns what else is wanted. `session_failure` is what the engine has heard
-    /// elsewhere: it goes before whatever callers want, and behind the end from this rank's own side.
+    /// Engine: moves at most `room` operations to `into` and returns the command. `session_failure` is the error of the
+    /// engine's control session: it takes precedence over a request to stop, but not over this rank's own error.
     pub(crate) fn collect(&self, room: usize, into: &mut Vec<T>, session_failure: Option<Error>) -> Command {
-        let mut inbox = self.lock();
-        if let Some(error) = inbox.failure.clone().or(session_failure) {
+        if let Some(error) = self.shutdown.error().or(session_failure) {
             return Command::End(error);
         }
-        let order = match inbox.stop {
-            Some(Stop::Now) => return Command::End(Error::Closed),
-            Some(Stop::WhenIdle) => Command::StopWhenIdle,
+        // Before the inbox is looked at: what was submitted before the request is in it.
+        let command = match self.shutdown.requested() {
+            Some(StopMode::Now) => return Command::End(Error::Closed),
+            Some(StopMode::WhenIdle) => Command::StopWhenIdle,
             None => Command::Work,
         };
+        let mut inbox = self.lock();
         if inbox.claimed {
             return Command::Work;
         }
@@ -190,21 +176,21 @@ impl<T: QueueItem> Mailbox<T> {
         if count > 0 {
             self.room.notify_all();
         }
-        order
+        command
     }
 
-    /// Takes the engine's place, if it has nothing to do, until [`Self::release`]: for callers that would only wait for it.
+    /// Lets the caller execute operations instead of an idle engine, until [`Self::release`]; false if the engine is not idle.
     pub(crate) fn claim(&self) -> bool {
+        let ending = self.shutdown.is_ending();
         let mut inbox = self.lock();
-        let over = inbox.ended.is_some() || inbox.failure.is_some() || inbox.stop.is_some();
-        if over || inbox.busy || inbox.claimed || !inbox.submissions.is_empty() {
+        if ending || inbox.ended.is_some() || inbox.busy || inbox.claimed || !inbox.submissions.is_empty() {
             return false;
         }
         inbox.claimed = true;
         true
     }
 
-    /// Gives the engine its place back.
+    /// Returns control to the engine.
     pub(crate) fn release(&self) {
         let mut inbox = self.lock();
         inbox.claimed = false;
@@ -218,18 +204,18 @@ impl<T: QueueItem> Mailbox<T> {
         self.lock().busy = true;
     }
 
-    /// Whether the engine took something when it last looked, and may be waiting for other ranks with it.
+    /// Whether the engine took operations when it last collected, and may be waiting for other ranks.
     pub(crate) fn is_busy(&self) -> bool {
         self.lock().busy
     }
 
-    /// Engine: posts its counters.
+    /// Engine: publishes its counters.
     pub(crate) fn post(&self, stats: Stats) {
         self.lock().stats = stats;
     }
 
     /// Engine: the job is over. Everything in the inbox is finished with `error`, and so is all that comes later. The
-    /// first end stands. Returns how many operations were in the inbox.
+    /// first error counts. Returns how many operations were in the inbox.
     pub(crate) fn end(&self, error: Error) -> usize {
         let mut inbox = self.lock();
         let error = inbox.ended.get_or_insert(error).clone();

@@ -1,4 +1,4 @@
-//! Which way a communicator's data go, and why.
+//! The path of a communicator's data, and why.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,36 +10,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Network {
     /// All ranks are on one host.
     None,
-    /// An aggregating switch folds.
+    /// An aggregating switch reduces.
     Switch {
         /// Its control port; `None` for a transport in this process.
         address: Option<SocketAddr>,
     },
-    /// The hosts fold, in a ring over TCP.
+    /// The hosts reduce, in a ring over TCP.
     Ring {
         /// Why not a switch; the same on all ranks.
         reason: String,
     },
 }
 
-/// Which way a communicator's data go. Its text is for people: `switch 192.0.2.1:20038`, or
+/// The path of a communicator's data. Its text is for people: `switch 192.0.2.1:20038`, or
 /// `4 ranks a host in shared memory, then a ring of 2 hosts (no switch is configured)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Path {
     /// Number of hosts, or of ranks where [`Self::shared`] is not used.
     pub hosts: u16,
-    /// Ranks of this host that are folded in shared memory before the network; 1 when they are not.
+    /// Ranks of this host whose tensors are reduced in shared memory before the network; 1 when they are not.
     pub shared: u16,
     /// What joins the hosts.
     pub network: Network,
     /// Trees of switches that the job is laid over; 0 without a switch.
     pub trees: u8,
-    /// Trees whose place at a switch is lost, in order, and why: for the time being, where ranks [rejoin](crate::Builder::rejoin).
+    /// Trees whose attachment to a switch is lost, in order, and why; temporarily, where ranks [rejoin](crate::Builder::rejoin).
     pub lost: Vec<(u8, String)>,
 }
 
-/// A place at a switch, as it was admitted.
+/// An attachment to a switch, as it was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwitchAttachment {
@@ -95,7 +95,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A path that may change while others look at it.
+/// A path that may change while other threads read it.
 #[derive(Debug, Clone)]
 pub(crate) struct PathCell(Arc<Mutex<PathState>>);
 
@@ -123,7 +123,7 @@ impl PathCell {
         self.lock().attachments.clone()
     }
 
-    /// A tree has a place, admitted by the control port at `address`.
+    /// A tree is attached, admitted by the control port at `address`.
     pub(crate) fn set_attached(&self, attachment: SwitchAttachment, address: Option<SocketAddr>) {
         let mut state = self.lock();
         state.path.lost.retain(|(tree, _)| *tree != attachment.tree);
@@ -133,7 +133,7 @@ impl PathCell {
         state.attachments.sort_by_key(|attachment| attachment.tree);
     }
 
-    /// A tree has lost its place.
+    /// A tree has lost its attachment.
     pub(crate) fn set_lost(&self, tree: u8, reason: String) {
         let mut state = self.lock();
         state.attachments.retain(|attachment| attachment.tree != tree);

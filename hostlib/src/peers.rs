@@ -7,52 +7,52 @@ use netfold_proto::{DType, Descriptor};
 
 use crate::error::Error;
 
-/// How long ranks wait for each other to notice that the switch is lost: longer than a control session's lease.
+/// How long ranks wait for each other to detect that the switch is lost: longer than a control session's lease.
 pub(crate) const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The other ranks, reached without the switch. Every method is a collective operation of all ranks.
 pub(crate) trait Peers: Send {
     /// Every rank's bytes, by rank.
     fn all_gather(&mut self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Error>;
-    /// Replaces the bytes by the fold over all ranks.
+    /// Replaces the bytes by the reduction over all ranks.
     fn all_reduce(&mut self, op: ReduceOp, dtype: DType, bytes: &mut [u8]) -> Result<(), Error>;
     /// Replaces the bytes by the root's.
     fn broadcast(&mut self, bytes: &mut [u8], root: u16) -> Result<(), Error>;
     /// Returns when all ranks have come.
     fn barrier(&mut self) -> Result<(), Error>;
-    /// How long a rank that lives is waited for.
+    /// How long a reachable rank is waited for.
     fn stall_timeout(&self) -> Duration;
     /// Whether another rank waits for this one in a call. Does not block.
     fn is_called(&self) -> bool;
 }
 
-/// Makes sure that all ranks do the same operation next.
+/// Checks that all ranks execute the same operation next.
 pub(crate) fn check_same_op(mine: Descriptor, peers: &mut dyn Peers) -> Result<(), Error> {
     match negotiate(&Proposal { op: Some(mine), attachment: None }, peers)? {
         RoundOutcome::Execute => Ok(()),
         RoundOutcome::Rejoin | RoundOutcome::Retry => {
-            Err(Error::Control { what: "a rank has nothing to do where all have" })
+            Err(Error::Control { what: "a rank has no operation where all have one" })
         }
     }
 }
 
-/// What a rank that does without the switch says in a round.
+/// What a rank without the switch proposes in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proposal {
-    /// What it would do next; nothing yet, where its caller has submitted nothing.
+    /// The next operation; `None` where the caller has submitted none.
     pub(crate) op: Option<Descriptor>,
-    /// The new place at a switch that it has: number and epoch of the job.
+    /// The new attachment to a switch, if there is one: number and epoch of the job.
     pub(crate) attachment: Option<(u16, u32)>,
 }
 
-/// What all ranks' cards come to, the same on each.
+/// What follows from all ranks' proposals, the same on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoundOutcome {
-    /// All have a place again: everything from here on goes to it.
+    /// All are attached again: the following operations use the switch.
     Rejoin,
-    /// All do the same operation now.
+    /// All execute the same operation now.
     Execute,
-    /// Some have nothing to do yet: those that have ask again.
+    /// Some have no operation yet: the others propose again.
     Retry,
 }
 
@@ -76,12 +76,13 @@ impl Proposal {
     }
 }
 
-/// A round of cards among all ranks.
+/// A round of proposals among all ranks.
 pub(crate) fn negotiate(mine: &Proposal, peers: &mut dyn Peers) -> Result<RoundOutcome, Error> {
     let all = peers.all_gather(&mine.to_bytes(), peers.stall_timeout())?;
     let proposals: Option<Vec<&[u8; Proposal::LEN]>> =
         all.iter().map(|bytes| bytes.as_slice().try_into().ok()).collect();
-    let proposals = proposals.ok_or(Error::Control { what: "a rank says what it cannot in this job" })?;
+    let proposals =
+        proposals.ok_or(Error::Control { what: "a rank's proposal is impossible in this job" })?;
     let mine_bytes = mine.to_bytes();
     if mine.attachment.is_some() && proposals.iter().all(|proposal| proposal[9..] == mine_bytes[9..]) {
         return Ok(RoundOutcome::Rejoin);
@@ -111,7 +112,7 @@ pub(crate) fn agree_on_max(mine: u64, peers: &mut dyn Peers) -> Result<u64, Erro
 mod tests {
     use super::*;
 
-    /// Ranks whose cards are known beforehand.
+    /// Ranks with scripted proposals.
     struct Scripted(Vec<Proposal>);
 
     impl Peers for Scripted {
@@ -121,13 +122,13 @@ mod tests {
                 .collect())
         }
         fn all_reduce(&mut self, _: ReduceOp, _: DType, _: &mut [u8]) -> Result<(), Error> {
-            unreachable!("only cards")
+            unreachable!("only proposals")
         }
         fn broadcast(&mut self, _: &mut [u8], _: u16) -> Result<(), Error> {
-            unreachable!("only cards")
+            unreachable!("only proposals")
         }
         fn barrier(&mut self) -> Result<(), Error> {
-            unreachable!("only cards")
+            unreachable!("only proposals")
         }
         fn stall_timeout(&self) -> Duration {
             Duration::ZERO
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cards_decide() {
+    fn all_proposals_decide() {
         let sum = Descriptor { elements: 7, dtype: DType::F32, ..Descriptor::BARRIER };
         let proposal = |op, attachment| Proposal { op, attachment };
         let (idle, barrier) = (proposal(None, None), proposal(Some(Descriptor::BARRIER), None));

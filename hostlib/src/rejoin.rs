@@ -1,7 +1,7 @@
-//! Getting a place at a switch again after one was lost: a thread that joins the same job, until it is let in.
+//! Attaches a rank to a switch again after the attachment was lost: a thread joins the same job until it is admitted.
 //!
-//! Nothing but time is lost when it fails: the ranks go on without a switch meanwhile. Attempts come at longer and longer intervals, at
-//! most one in [`BACKOFF`]`.1`, and end for good when the control port says that run again is of no use.
+//! The ranks continue without a switch meanwhile. Attempts back off to one in [`BACKOFF`]`.1`, and end when the control port refuses for
+//! a permanent reason.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,17 +18,17 @@ use crate::tensors::Submission;
 /// Shortest and longest pause between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// How often a pause looks whether it is still wanted.
+/// How often a waiting thread checks whether it is cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A place at a switch whose session is attended to, and to which nothing was sent yet.
+/// An attachment whose session has a thread, and to which no packet was sent yet.
 pub(crate) struct NewAttachment {
     pub(crate) attachment: Attachment,
     pub(crate) control: Option<ControlConnection>,
     pub(crate) events: SessionEvents,
 }
 
-/// The thread's side of an engine, and the engine's of the thread.
+/// What an engine and its rejoin thread share.
 pub(crate) struct Rejoin {
     joiner: Joiner,
     mailbox: Arc<Mailbox<Submission>>,
@@ -39,12 +39,12 @@ pub(crate) struct Rejoin {
 #[derive(Default)]
 struct RejoinState {
     new: Mutex<Option<NewAttachment>>,
-    /// Nobody wants a place any more.
+    /// The engine no longer wants an attachment.
     finished: AtomicBool,
 }
 
 impl Rejoin {
-    /// Begins to ask.
+    /// Starts the thread.
     pub(crate) fn start(
         joiner: Joiner,
         mailbox: Arc<Mailbox<Submission>>,
@@ -55,21 +55,21 @@ impl Rejoin {
         Ok(rejoin)
     }
 
-    /// What the place is known by on all ranks, if there is one.
+    /// What identifies the new attachment on all ranks, if there is one: number and epoch of the job.
     pub(crate) fn id(&self) -> Option<(u16, u32)> {
         let mut new = self.state.new.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reconciled) = new.as_ref().and_then(|new| new.events.failure()) {
-            log::info!("the new place at a switch is lost again: {reconciled}");
+        if let Some(error) = new.as_ref().and_then(|new| new.events.failure()) {
+            log::info!("the new attachment to a switch is lost again: {error}");
             *new = None;
             drop(new);
-            // Without a thread no more is asked for; the ranks go on as they do.
+            // If no thread can be started, the ranks continue without a switch.
             let _ = self.start_thread();
             return None;
         }
         new.as_ref().map(|new| (new.attachment.admission.job, new.attachment.admission.epoch))
     }
 
-    /// The place.
+    /// Takes the new attachment.
     pub(crate) fn take(&self) -> Option<NewAttachment> {
         self.state.new.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -99,14 +99,14 @@ impl Drop for Rejoin {
 }
 
 impl RejoinState {
-    /// Gives a place that nobody has taken up in peace.
+    /// Leaves an attachment that was not taken.
     fn withdraw(&self) {
         let new = self.new.lock().unwrap_or_else(PoisonError::into_inner).take();
         new.iter().flat_map(|new| &new.control).for_each(ControlConnection::leave);
     }
 }
 
-/// Asks until there is a place, or it is of no use.
+/// Joins until the rank is admitted, or refused for a permanent reason.
 fn join_until_admitted(
     joiner: &Joiner,
     mailbox: &Arc<Mailbox<Submission>>,
@@ -128,10 +128,10 @@ fn join_until_admitted(
                 return Some(NewAttachment { attachment, control, events });
             }
             Err(error) if error.advice() == Advice::Stop => {
-                log::warn!("rank {}: no place at a switch any more: {error}", joiner.join.rank);
+                log::warn!("rank {}: cannot rejoin a switch: {error}", joiner.join.rank);
                 return None;
             }
-            Err(error) => log::debug!("rank {}: no place at a switch yet: {error}", joiner.join.rank),
+            Err(error) => log::debug!("rank {}: not attached to a switch yet: {error}", joiner.join.rank),
         }
         let mut left = delay;
         while !left.is_zero() && !cancelled() {

@@ -1,4 +1,4 @@
-//! What callers learn about finished work.
+//! Reports and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use netfold_io::IoCounters;
 use netfold_proto::WorkerStats;
 
-/// How one operation went, on this rank.
+/// The report of one operation, on this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpReport {
     /// Elements of the tensor.
@@ -20,9 +20,9 @@ pub struct OpReport {
     /// Data chunks whose sum left the range of a job in mode `saturating`, and which were therefore sent twice, the second
     /// time with all headroom. The same on every rank.
     pub saturated: u32,
-    /// Data chunks whose result lacks shares, in an operation that [tolerates](crate::Builder::tolerance) it. The same on every rank.
+    /// Data chunks whose result lacks contributions, in an operation that [tolerates](crate::Builder::tolerance) it. The same on every rank.
     pub partial: u32,
-    /// Data chunks whose result lacks this rank's share.
+    /// Data chunks whose result lacks this rank's contribution.
     pub left_out: u32,
     /// Time from submission to the last result.
     pub elapsed: Duration,
@@ -44,11 +44,11 @@ impl OpReport {
 /// Counters of a communicator, as of the last finished operation or the end of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Packets sent, resent, taken and ignored, and round-trip times.
+    /// Packets sent, retransmitted, taken and ignored, and round-trip times.
     pub worker: WorkerStats,
     /// What the transport counted.
     pub io: IoCounters,
-    /// What became of control sessions and places at switches. Unlike the others, as of now.
+    /// Counters of control sessions and attachments to switches. Unlike the others, as of now.
     pub control: ControlStats,
 }
 
@@ -60,17 +60,17 @@ impl Stats {
     }
 }
 
-/// What became of a communicator's control sessions and places at switches.
+/// Counters of a communicator's control sessions and attachments to switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ControlStats {
-    /// Sessions that broke and were allowed to go on.
+    /// Sessions that broke and were allowed to resume.
     pub breaks: u64,
-    /// Those that were resumed.
+    /// Sessions that were resumed.
     pub resumed: u64,
-    /// Places at switches that were lost, with the ranks going on without.
+    /// Attachments that were lost, with failover.
     pub switches_lost: u64,
-    /// Places at switches that were had again.
+    /// Attachments that were restored.
     pub rejoined: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Which of a job's trees an operation goes over: the same on every rank, whatever each has heard by then.
+//! Which of a job's trees an operation uses: the same on every rank, whatever events each has received by then.
 //!
-//! Operations are numbered as they are submitted, alike on all ranks. A tree is left out, and taken in again, from a number on which all
-//! ranks agree: each says which number it gives next, holding callers back until all have answered, and the largest counts.
+//! Operations are numbered as they are submitted, alike on all ranks. A tree is excluded, and included again, from a number on which all
+//! ranks agree: each sends its next number, blocking callers until all have answered, and the largest counts.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -28,11 +28,11 @@ struct RouteState {
 #[derive(Debug, Clone, Default)]
 struct TreeRoute {
     excluded: bool,
-    /// What is so from which number on, in order.
+    /// Changes of the exclusion, with the numbers from which they hold, in order.
     changes: Vec<(u64, bool)>,
 }
 
-/// An operation's number, and the trees that it may go over.
+/// An operation's number, and the trees that it may use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RoutedOp {
     pub(crate) number: u64,
@@ -54,7 +54,7 @@ impl Route {
         self.lock().trees.len() < 2
     }
 
-    /// Numbers an operation. Where all trees are left out they all count: their ranks go on without switches.
+    /// Numbers an operation. Where all trees are excluded they all count: their ranks continue without switches.
     pub(crate) fn assign(&self) -> RoutedOp {
         let state = self.lock();
         let waited = self.0.thawed.wait_while(state, |state| state.frozen > 0);
@@ -77,7 +77,7 @@ impl Route {
         RoutedOp { number, trees }
     }
 
-    /// Holds operations back until the guard is dropped.
+    /// Blocks new operations until the guard is dropped.
     pub(crate) fn freeze(&self) -> Frozen<'_> {
         let mut state = self.lock();
         state.frozen += 1;
@@ -85,7 +85,7 @@ impl Route {
     }
 }
 
-/// No operation is numbered while this lives.
+/// No operation is numbered while this exists.
 pub(crate) struct Frozen<'a> {
     route: &'a Route,
     next: u64,
@@ -97,7 +97,7 @@ impl Frozen<'_> {
         self.next
     }
 
-    /// A tree is left out, or not, from this number on: the largest of all ranks' next ones.
+    /// A tree is excluded, or not, from this number on: the largest of all ranks' next ones.
     pub(crate) fn set(&self, tree: usize, excluded: bool, from: u64) {
         if let Some(tree) = self.route.lock().trees.get_mut(tree) {
             tree.changes.push((from, excluded));

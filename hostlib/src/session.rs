@@ -1,12 +1,12 @@
-//! The control session: joins a job at a control port, a switch's own or a controller's, and watches over it.
+//! The control session: joins a job at a control port, a switch's own or a controller's, and keeps the membership.
 //!
-//! One TCP connection of JSON lines ([`netfold_control`]), by TLS where the builder says whom to trust. A small thread sends signs of life and reads the port's; it
-//! tells the engine when a peer or the switch is gone. Closing the connection without a farewell tells the others
-//! that this rank is lost.
+//! One TCP connection of JSON lines ([`netfold_control`]), by TLS where the builder says whom to trust. A small thread sends heartbeats and reads the port's; it
+//! passes the loss of a peer or of the switch to the engine. If the connection closes without a leave request, the control port tells the
+//! other ranks that this one is lost.
 //!
-//! A controller may give jobs a grace time: then its absence (it restarts, its host is cut off) is no loss. Packets go on, and the
-//! thread connects again and resumes the session. What happened meanwhile the controller tells afterwards. A rank that wants
-//! to leave while the controller is away leaves when it is back, by the same thread.
+//! A controller may give jobs a grace period: then a controller that is unreachable (it restarts, its host is cut off) is not lost.
+//! Packets continue, and the thread reconnects and resumes the session; the controller then sends what happened meanwhile. A rank that
+//! leaves while the controller is unreachable does so when it is reachable again, by the same thread.
 
 mod connection;
 mod control;
@@ -38,16 +38,16 @@ const LEASE: Duration = Duration::from_millis(LEASE_MS);
 /// Longest time for the connection to be made, for one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longest time for one line to be sent: a port that does not read for so long is as good as gone.
+/// Longest time for one line to be sent: a port that does not read for so long counts as lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the port's end of the farewell is waited for.
+/// How long this side waits for the port to close after the leave request.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shortest and longest pause between attempts to resume a session.
+/// Shortest and longest back-off between attempts to resume a session.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// How long a controller that takes the connection may take to answer an attempt.
+/// How long a controller that accepts the connection may take to answer an attempt.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection to the control port.
@@ -57,34 +57,34 @@ pub(crate) struct Session {
     control: ControlConnection,
     peer: SocketAddr,
     local: SocketAddr,
-    /// Where the control port may be found again.
+    /// Addresses of the control port.
     addresses: Vec<SocketAddr>,
     security: Option<Security>,
     membership: Option<Membership>,
 }
 
-/// What a session that broke is resumed with.
+/// What a broken session is resumed with.
 #[derive(Debug, Clone)]
 struct Membership {
     resume: Resume,
     grace: Duration,
-    /// The control port has the job's classes of packets change.
+    /// The control port may change the job's classes of packets.
     banded: bool,
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 enum ConnectionEnd {
-    /// This side has said farewell, or hung up, and nothing is left to do.
+    /// This side has left or aborted, and nothing remains to be done.
     Done,
-    /// The place at the switch is lost.
+    /// The attachment to the switch is lost.
     Lost(Error),
-    /// The port is not there any more.
+    /// The port is unreachable.
     Unreachable(&'static str),
-    /// The session goes on over another connection.
+    /// The session continues on another connection.
     Resumed,
 }
 
-/// What became of an attempt to resume.
+/// The outcome of an attempt to resume.
 enum ResumeAttempt {
     Resumed(Connection, EventReader),
     /// Not now.
@@ -122,7 +122,7 @@ impl Session {
         self.control.clone()
     }
 
-    /// Asks to take part in a job and waits until every rank has come, or `cancelled` says that it is of no more use.
+    /// Asks to take part in a job and waits until every rank has come, or `cancelled` returns true.
     pub(crate) fn join(
         &mut self,
         join: Join,
@@ -130,7 +130,7 @@ impl Session {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
         let (version, rank) = (join.version, join.rank);
-        // When it fails, what the port said before it closed explains it.
+        // When it fails, what the port sent before it closed explains it.
         let _ = self.control.send(&SessionRequest::Join(join));
         let start = Instant::now();
         loop {
@@ -139,7 +139,7 @@ impl Session {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
             match self.reader.next((timeout - waited).min(HEARTBEAT))? {
-                Received::SessionEvent(SessionEvent::Admitted(admission)) => {
+                Received::Event(SessionEvent::Admitted(admission)) => {
                     let Admission { job, epoch, key, .. } = admission;
                     self.membership = Some(Membership {
                         resume: Resume { version, job, epoch, key, rank },
@@ -148,12 +148,12 @@ impl Session {
                     });
                     return Ok(admission);
                 }
-                Received::SessionEvent(
+                Received::Event(
                     SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::PeerLeft { .. },
                 )
                 | Received::Timeout => {}
-                Received::SessionEvent(event) => {
-                    // Not reached: the events that say nothing are above.
+                Received::Event(event) => {
+                    // Not reached: the other events are above.
                     return Err(failure_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
                 }
                 Received::Closed | Received::Broken => {
@@ -163,9 +163,9 @@ impl Session {
         }
     }
 
-    /// Keeps the session alive and tells the engine what happens, until either side ends it.
+    /// Keeps the session and passes its events to the engine, until either side ends it.
     pub(crate) fn run(mut self, events: &SessionEvents, counters: &ControlCounters) {
-        /// Tells those who wait for the farewell, also after a panic.
+        /// Notifies the threads that wait for the end, also after a panic.
         struct FinishOnDrop(ControlConnection);
         impl Drop for FinishOnDrop {
             fn drop(&mut self) {
@@ -199,11 +199,11 @@ impl Session {
         self.membership.as_ref().map(|membership| membership.grace).unwrap_or_default()
     }
 
-    /// Attends to one connection until it ends.
+    /// Serves one connection until it ends.
     fn serve_connection(&mut self, events: &SessionEvents) -> ConnectionEnd {
         let mut heard = Instant::now();
         let mut heartbeat_at = Instant::now();
-        // Also after a resumption: what has changed meanwhile is not told by itself.
+        // Also after a resumption: the port does not repeat a change by itself.
         let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
         let mut broken = banded && self.control.send(&SessionRequest::Band {}).is_err();
         loop {
@@ -214,11 +214,11 @@ impl Session {
             }
             if !broken && heartbeat_at.elapsed() >= HEARTBEAT {
                 heartbeat_at = Instant::now();
-                // What the port said last is still read: it may explain the break.
+                // What the port sent last is still read: it may explain the break.
                 broken = self.control.send(&SessionRequest::Alive {}).is_err();
             }
             match self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed())) {
-                Ok(Received::SessionEvent(event)) => {
+                Ok(Received::Event(event)) => {
                     heard = Instant::now();
                     match event {
                         SessionEvent::PeerLeft { rank } => events.note_leave(rank),
@@ -231,9 +231,9 @@ impl Session {
                     }
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
-                // own absence for the port's.
+                // own pause for the port's.
                 Ok(Received::Timeout) if heard.elapsed() >= LEASE => {
-                    return ConnectionEnd::Unreachable("its control port gave no sign of life");
+                    return ConnectionEnd::Unreachable("its control port sent no heartbeat");
                 }
                 Ok(Received::Timeout) if broken => {
                     return ConnectionEnd::Unreachable("the control connection broke");
@@ -252,27 +252,27 @@ impl Session {
         }
     }
 
-    /// Waits for the port to close its side too: closing with unread bytes could destroy the farewell on its way.
+    /// Waits for the port to close its side too: closing with unread bytes could discard the leave request on its way.
     fn await_close(&mut self) -> ConnectionEnd {
         let start = Instant::now();
         while let Some(left) = LEAVE_TIMEOUT.checked_sub(start.elapsed())
             && self.control.leave_sent()
         {
             match self.reader.next(left) {
-                Ok(Received::SessionEvent(_)) => {}
+                Ok(Received::Event(_)) => {}
                 Ok(Received::Closed) | Err(_) => return ConnectionEnd::Done,
                 Ok(Received::Timeout | Received::Broken) => break,
             }
         }
-        // The port may not have heard it.
+        // The port may not have received it.
         if self.grace().is_zero() {
             ConnectionEnd::Done
         } else {
-            ConnectionEnd::Unreachable("nobody heard the farewell")
+            ConnectionEnd::Unreachable("the leave request was not received")
         }
     }
 
-    /// Connects again until the session goes on, the grace time is over or nobody wants it any more.
+    /// Reconnects until the session is resumed, the grace period is over or this side aborts.
     fn resume(
         &mut self,
         reason: &'static str,
@@ -284,7 +284,7 @@ impl Session {
         };
         let start = Instant::now();
         log::warn!(
-            "rank {}: the control session of job {} broke ({reason}); packets go on, and it is resumed within {grace:?}",
+            "rank {}: the control session of job {} broke ({reason}); packets continue, and it is resumed within {grace:?}",
             resume.rank,
             resume.job
         );
@@ -307,7 +307,7 @@ impl Session {
                     self.control.attach(stream);
                     counters.count_resumption();
                     let (rank, job, away) = (resume.rank, resume.job, start.elapsed());
-                    log::info!("rank {rank}: the control session of job {job} goes on after {away:?}");
+                    log::info!("rank {rank}: the control session of job {job} is resumed after {away:?}");
                     return ConnectionEnd::Resumed;
                 }
                 ResumeAttempt::Failed => {}
@@ -330,23 +330,23 @@ impl Session {
         }
         while let Some(left) = timeout.checked_sub(start.elapsed()) {
             match reader.next(left) {
-                Ok(Received::SessionEvent(SessionEvent::Resumed {})) => {
+                Ok(Received::Event(SessionEvent::Resumed {})) => {
                     return ResumeAttempt::Resumed(stream, reader);
                 }
-                Ok(Received::SessionEvent(SessionEvent::PeerLeft { rank })) => events.note_leave(rank),
+                Ok(Received::Event(SessionEvent::PeerLeft { rank })) => events.note_leave(rank),
                 // A controller that has just come up.
-                Ok(Received::SessionEvent(SessionEvent::Refused {
+                Ok(Received::Event(SessionEvent::Refused {
                     reason: Refusal::Unavailable | Refusal::Busy,
                     ..
                 })) => {
                     return ResumeAttempt::Failed;
                 }
-                Ok(Received::SessionEvent(SessionEvent::Refused { message, .. })) => {
+                Ok(Received::Event(SessionEvent::Refused { message, .. })) => {
                     return ResumeAttempt::Lost(Error::switch_lost(format!(
-                        "its controller did not let this rank go on: {message}"
+                        "its controller refused to resume the session: {message}"
                     )));
                 }
-                Ok(Received::SessionEvent(event)) => {
+                Ok(Received::Event(event)) => {
                     if let Some(failure) = failure_of(event) {
                         return ResumeAttempt::Lost(failure);
                     }
@@ -377,7 +377,7 @@ fn connect(
     Err(last)
 }
 
-/// The end of the job, if the event is one.
+/// The error of an event that ends the job.
 fn failure_of(event: SessionEvent) -> Option<Error> {
     match event {
         SessionEvent::Alive {}

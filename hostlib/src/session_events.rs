@@ -1,4 +1,4 @@
-//! What a control session has heard that its engine must know.
+//! What a control session has received for its engine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::mailbox::Mailbox;
 use crate::tensors::Submission;
 
-/// The board between a session's thread and an engine. A session has one of its own, so that what is said of a place at a switch
+/// The board between a session's thread and an engine. A session has one of its own, so that what is said of an attachment to a switch
 /// that is given up does not touch the next one.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionEvents(Arc<Shared>);
@@ -16,7 +16,7 @@ pub(crate) struct SessionEvents(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     pending: Mutex<PendingEvents>,
-    /// Rung for everything new.
+    /// Notified of every event.
     engine: Arc<Mailbox<Submission>>,
 }
 
@@ -24,7 +24,7 @@ struct Shared {
 struct PendingEvents {
     failure: Option<Error>,
     left: Option<u16>,
-    /// Told, and not yet taken.
+    /// Received, and not yet taken.
     band: Option<Band>,
 }
 
@@ -37,35 +37,35 @@ impl SessionEvents {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place at the switch is lost. The first verdict stands.
+    /// The attachment to the switch is lost. The first error counts.
     pub(crate) fn fail(&self, error: Error) {
         self.lock().failure.get_or_insert(error);
         self.0.engine.notify();
     }
 
-    /// A rank has left in peace.
+    /// Records that a rank has left gracefully.
     pub(crate) fn note_leave(&self, rank: u16) {
         self.lock().left.get_or_insert(rank);
         self.0.engine.notify();
     }
 
-    /// The job has other classes of packets.
+    /// Records that the job uses other classes of packets.
     pub(crate) fn note_band(&self, band: Band) {
         self.lock().band = Some(band);
         self.0.engine.notify();
     }
 
-    /// The classes of packets that were told last, once.
+    /// Takes the classes of packets that were received last.
     pub(crate) fn take_band(&self) -> Option<Band> {
         self.lock().band.take()
     }
 
-    /// Why the place is lost, if it is.
+    /// Why the attachment is lost, if it is.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
 
-    /// The first rank that has left in peace.
+    /// The first rank that has left gracefully.
     pub(crate) fn left(&self) -> Option<u16> {
         self.lock().left
     }

@@ -1,19 +1,19 @@
-//! What is to be done again when a switch is lost in mid-operation.
+//! What remains to be done when a switch is lost in the middle of an operation.
 //!
 //! Every slot steps through its own positions of the stream, and a worker sends position `p + W` only after it has the
-//! result of `p`. A result needs every worker's share, so workers that stand at different positions of one slot differ by
-//! one step: those ahead hold the result of the position at which the others stand. All ranks tell each other where
-//! their slots stand, and then know alike:
+//! result of `p`. A result needs every worker's contribution, so the positions of one slot differ by at most one step between
+//! workers: those ahead hold the result of the position at which the others are. All ranks exchange their slot positions, and all draw the
+//! same conclusions:
 //!
 //! - a position below all ranks' is done on every rank;
-//! - the one position at which some stand and others do not any more must be passed on by one that has it;
-//! - no rank has the result of any position from the foremost rank's on, so all still have their inputs.
+//! - the one position that some have passed and others have not must be passed on by a rank that has its result;
+//! - no rank has the result of the foremost rank's position or a later one, so all still have their inputs.
 //!
 //! Ranks that are ahead may have given the tensor back already; [`RetainedResults`] keeps copies of the newest results for them.
 
 use crate::error::Error;
 
-/// Where this rank's slots stand: for each, the first position whose result it lacks.
+/// The positions of this rank's slots: for each, the first one whose result it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlotPositions(Vec<u64>);
 
@@ -28,7 +28,7 @@ impl SlotPositions {
         self.0.iter().flat_map(|position| position.to_be_bytes()).collect()
     }
 
-    /// What another rank told of `slots` slots.
+    /// The positions of `slots` slots that another rank has sent.
     pub(crate) fn from_bytes(bytes: &[u8], slots: usize) -> Option<Self> {
         if bytes.len() != slots * 8 {
             return None;
@@ -49,7 +49,7 @@ pub(crate) struct Repair {
     pub(crate) lacking: bool,
 }
 
-/// What the ranks' standings come to, the same on all but for [`Repair::lacking`].
+/// What follows from all ranks' slot positions, the same on all but for [`Repair::lacking`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reconciliation {
     /// In order of holder, then position.
@@ -59,13 +59,13 @@ pub(crate) struct Reconciliation {
 }
 
 impl Reconciliation {
-    /// Judges the standings of all ranks, by rank.
+    /// From the slot positions of all ranks, by rank.
     ///
     /// # Errors
     ///
     /// [`Error::Control`] when they cannot be those of one job.
     pub(crate) fn of(all: &[SlotPositions], rank: u16) -> Result<Self, Error> {
-        let inconsistent = Error::Control { what: "ranks stand where they cannot in one job" };
+        let inconsistent = Error::Control { what: "the ranks' slot positions contradict each other" };
         let Some(mine) = all.get(usize::from(rank)) else { return Err(inconsistent) };
         let slots = mine.0.len();
         if slots == 0 || all.iter().any(|slot_positions| slot_positions.0.len() != slots) {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn standings_of_no_one_job_are_refused() {
+    fn contradictory_slot_positions_are_rejected() {
         let slot_positions = |positions: &[u64]| SlotPositions(positions.to_vec());
         for bad in [
             vec![slot_positions(&[0, 1]), slot_positions(&[4, 1])],
@@ -176,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Ranks that step by the rules, stopped anywhere: what the verdict says of each position is so.
+        /// Ranks that advance by the rules, stopped anywhere: the reconciliation is right for each position.
         #[test]
         fn every_position_is_done_held_or_undone(
             slots in 1u64..5, world in 1usize..5, steps in proptest::collection::vec((0usize..5, 0u64..5), 0..60)
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_keep_the_newest_of_each_slot() {
+    fn the_newest_result_of_each_slot_is_retained() {
         let mut retained = RetainedResults::new(2, 4);
         retained.keep(4, b"four");
         retained.keep(5, b"five");

@@ -8,13 +8,13 @@ use crate::builder::Builder;
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// What a rank says of itself in a split: colour, key and, on each group's first rank, where to meet.
+/// Length of the messages of a split: colour and key, then the address of each group's rendezvous.
 const MESSAGE_LEN: usize = 32;
 
-/// A rank's wish.
+/// A rank's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SplitRequest {
-    /// None for ranks that want no group.
+    /// `None` for ranks without a group.
     color: Option<u32>,
     key: i32,
 }
@@ -61,7 +61,7 @@ impl Communicator {
         let messages = self.exchange_messages(SplitRequest { color, key }.to_bytes())?;
         let requests: Vec<SplitRequest> = messages.iter().map(SplitRequest::from_bytes).collect();
         let mine = color.map(|color| members(&requests, color));
-        // Each group's first rank listens before it says where.
+        // Each group's first rank listens before it sends the address.
         let first = mine.as_ref().is_some_and(|members| members.first() == Some(&self.rank()));
         let listener = first.then(|| TcpListener::bind((ip, 0))).transpose();
         let mut message = [0; MESSAGE_LEN];
@@ -83,7 +83,7 @@ impl Communicator {
         let ip = std::net::Ipv6Addr::from(octets).to_canonical();
         let address = SocketAddr::new(ip, u16::from_be_bytes([message[0], message[1]]));
         let world = members.len() as u16;
-        // Every split of a job has a meeting place, and so a name, of its own.
+        // Every split of a job has its own rendezvous, and so its own name.
         let name = config.job.as_deref().unwrap_or("netfold");
         let job = format!("{name:.32}/{color}@{}", address.port());
         let exchange = match listener.ok().flatten() {

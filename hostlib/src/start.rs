@@ -29,12 +29,10 @@ impl Attachment {
         path.set_attached(self.describe(index), self.control);
         let grace = self.grace();
         let Self { io, streams, session, joiner, core, .. } = self;
-        let mailbox = Arc::new(Mailbox::new(io.waker()));
+        let mailbox = Mailbox::new(io.waker(), shutdown);
         let control = session.as_ref().map(Session::control);
         let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
         last.set(control.clone(), grace);
-        let queue = Arc::clone(&mailbox);
-        shutdown.on_end(move |error| queue.fail(error.clone()));
         let (route, session_events) = (route.clone(), events.clone());
         let ties = EngineContext {
             mailbox: Arc::clone(&mailbox),

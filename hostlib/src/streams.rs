@@ -1,8 +1,7 @@
 //! The streams of a job: one for each class of operations, over one transport.
 //!
-//! A job's slots are shared out among its classes in equal parts, and each class numbers the chunks of its own part. So a class
-//! never waits for another's slots, and what a rank sends first is its own choice: chunks of the highest class that has any. The
-//! switch sees one job.
+//! A job's slots are divided among its classes in equal parts, and each class numbers the chunks of its own part. So a class
+//! never waits for another's slots, and each rank sends chunks of the highest class first. The switch sees one job.
 
 use std::collections::VecDeque;
 
@@ -25,7 +24,7 @@ pub(crate) struct Streams {
     slots_per_class: u32,
     /// Number of the next operation, over all classes.
     next: u64,
-    /// What the classes are in packets.
+    /// How classes appear in packets.
     band: Band,
 }
 
@@ -42,7 +41,7 @@ struct Stream {
     order: VecDeque<u64>,
 }
 
-/// How packets fared, since the beginning.
+/// Counters of packets sent in batches, since the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BatchStats {
     /// Packets sent in the same moment as the one before.
@@ -88,14 +87,14 @@ impl Streams {
         self.band
     }
 
-    /// From now on keeps what other ranks may lack when the switch is lost.
+    /// From now on retains results that other ranks may lack when the switch is lost.
     pub(crate) fn retain_results(&mut self) {
         for stream in &mut self.all {
             stream.tensors.retain_results(self.slots_per_class as usize);
         }
     }
 
-    /// Goes on where another worker's streams have ended.
+    /// Continues the numbering of another worker's streams.
     pub(crate) fn continue_from(&mut self, others: &Self) {
         self.next = others.next;
         for stream in &mut self.all {
@@ -133,12 +132,12 @@ impl Streams {
         self.all.iter().map(|stream| stream.worker.stats().results).sum()
     }
 
-    /// Says that what is sent next does not go together with what was sent before.
+    /// Ends a batch: packets sent next do not count as sent together with earlier ones.
     pub(crate) fn end_batch(&mut self) {
         self.all.iter_mut().for_each(|stream| stream.worker.part());
     }
 
-    /// How packets fared that were sent together, and others.
+    /// Counters of packets that were sent in batches, and of all results.
     pub(crate) fn batch_stats(&self) -> BatchStats {
         self.all.iter().map(|stream| stream.worker.stats()).fold(BatchStats::default(), |sum, stats| {
             BatchStats {
@@ -164,7 +163,7 @@ impl Streams {
     pub(crate) fn submit(&mut self, mut submission: Submission) {
         let number = self.next;
         self.next += 1;
-        // Operations are made before it is known at which place they are done.
+        // Operations are made before it is known which attachment executes them.
         submission.spec.data_chunks = submission.chunks(self.lane_bytes());
         let classes = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
         let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
@@ -217,7 +216,7 @@ impl Streams {
         self.all.iter().filter_map(|stream| stream.worker.next_deadline()).min()
     }
 
-    /// Resends what has waited too long, or gives the job up.
+    /// Retransmits after a timeout, or fails the job.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         // A class may wait long for ranks that have much to send in a higher one: it has not stalled while any class moves.
         let progress = self.all.iter().filter(|stream| stream.worker.stats().results > 0);
@@ -252,7 +251,7 @@ impl Streams {
         stream.tensors.finish(op);
     }
 
-    /// Settles with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of
+    /// Agrees with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of
     /// submission. Returns those that have not: other ranks may not have submitted them yet.
     pub(crate) fn reconcile(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<Submission>, Error> {
         let rank = self.config().rank;
@@ -282,7 +281,7 @@ impl Streams {
         Ok(left.into_iter().map(|(_, submission)| submission).collect())
     }
 
-    /// Does an operation that no stream has taken among the ranks.
+    /// Executes an operation that no stream has taken among the ranks.
     pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
         self.next += 1;
         let chunks = submission.chunks(self.lane_bytes());
@@ -290,7 +289,7 @@ impl Streams {
         self.all[0].tensors.execute(peers, Submission { spec, ..submission })
     }
 
-    /// Gives all tensors back, as failed.
+    /// Settles all operations with an error.
     pub(crate) fn fail(&mut self, error: &Error) {
         self.all.iter_mut().for_each(|stream| stream.tensors.fail(error));
     }

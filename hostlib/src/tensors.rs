@@ -60,7 +60,7 @@ struct PendingOp {
     saturated: u32,
     partial: u32,
     left_out: u32,
-    /// The chunk whose result is about to come without this rank's share.
+    /// The chunk whose next result lacks this rank's contribution.
     left_out_chunk: Option<u32>,
     /// Of operations that keep residuals, how each chunk was last packed.
     packed: Vec<Option<Packed>>,
@@ -92,11 +92,11 @@ pub(crate) struct Tensors {
     lane_bytes: usize,
     /// Bits by which sums come down shifted; 0 for what follows from the world size.
     shift: u8,
-    /// Copies of the newest results, where ranks can go on without the switch.
+    /// The newest results, where ranks can continue without the switch.
     retained: Option<RetainedResults>,
     /// How large this rank's blocks are.
     magnitudes: Magnitudes,
-    /// Operations that came before the worker's first, at places that are lost: what is drawn by chance does not begin again.
+    /// Operations of earlier workers, whose attachments are lost: stochastic rounding continues its sequence.
     before: u64,
 }
 
@@ -125,7 +125,7 @@ impl Tensors {
         Self { shift, ..self }
     }
 
-    /// From now on draws as if so many operations had come before.
+    /// Continues stochastic rounding as if so many operations had come before.
     pub(crate) fn continue_from(&mut self, before: u64) {
         self.before = before;
     }
@@ -182,7 +182,7 @@ impl Tensors {
         self.pending.len()
     }
 
-    /// Gives the tensor of the oldest operation back, as done.
+    /// Finishes the oldest operation.
     pub(crate) fn finish(&mut self, op: OpId) {
         debug_assert_eq!(op.0, self.first, "operations finish in order");
         let Some(mut pending) = self.pending.pop_front() else { return };
@@ -199,7 +199,7 @@ impl Tensors {
         self.pending.iter().rposition(|pending| pending.has_begun(reconciled)).map_or(0, |last| last + 1)
     }
 
-    /// Takes all operations out again: nothing of them was done.
+    /// Withdraws all operations, of which nothing was done.
     pub(crate) fn withdraw_all(&mut self) -> Vec<Submission> {
         self.first += self.pending.len() as u64;
         let back = |pending: PendingOp| {
@@ -209,7 +209,7 @@ impl Tensors {
         self.pending.drain(..).map(back).collect()
     }
 
-    /// Gives all tensors back, as failed.
+    /// Settles all operations with an error.
     pub(crate) fn fail(&mut self, error: &Error) {
         for pending in self.pending.drain(..) {
             self.first += 1;
@@ -240,7 +240,7 @@ impl PendingOp {
             || (data..data + firsts).any(|position| !reconciled.is_undone(position))
     }
 
-    /// Gives the tensor back, as done.
+    /// Settles the operation with its report.
     fn finish(self) {
         self.buffer.finish(Ok(OpReport {
             elements: self.spec.descriptor.elements,
@@ -272,7 +272,7 @@ impl PendingOp {
         }
     }
 
-    /// What a sum of `count` ranks' shares is multiplied by, where all ranks' was asked for.
+    /// The factor that makes a sum of `count` ranks' contributions an estimate of the sum of all, where the tolerance asks for it.
     fn rescaling(&self, count: u16, world: u16) -> Option<f32> {
         let tolerance = self.spec.descriptor.tolerance();
         let lacks = tolerance.any() && count < world && count > 0;

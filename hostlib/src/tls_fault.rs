@@ -13,7 +13,7 @@ pub enum TlsFault {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// The file holds no certificate that can stand for an authority.
@@ -22,7 +22,7 @@ pub enum TlsFault {
         /// The file.
         path: PathBuf,
     },
-    /// What the controller is called is no name.
+    /// The controller's name is not valid.
     #[error("'{0}' is no name that a certificate can be for; give the controller's name or address")]
     Name(String),
     /// Another authority has signed the controller's certificate.
@@ -50,7 +50,7 @@ pub enum TlsFault {
         "it does not speak TLS; leave out the authority, or start the controller with --tls-cert and --tls-key"
     )]
     Plain,
-    /// The port took the connection and says nothing.
+    /// The port accepted the connection and sends nothing.
     #[error(
         "it takes the connection and does not go on with the handshake; check that a controller listens there"
     )]
@@ -58,7 +58,7 @@ pub enum TlsFault {
     /// The port has ended the connection during the handshake.
     #[error("it has ended the connection during the handshake; check that a controller listens there")]
     Closed,
-    /// The two have nothing in common.
+    /// The two sides have no version or cipher in common.
     #[error("the handshake failed ({0})")]
     Handshake(rustls::Error),
 }

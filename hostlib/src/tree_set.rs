@@ -1,8 +1,8 @@
-//! The trees of switches that a job is laid over: an engine for each, and operations shared out among them.
+//! The tree set of a job: an engine for each tree, and the distribution of operations among them.
 //!
 //! A large tensor goes over all trees at once, in contiguous parts that begin with whole chunks, so that the same elements share an
 //! exponent as over one tree, and results are the same. Each part is an operation of its tree. Smaller operations go over one tree,
-//! the next one each time. Which trees count for an operation is what its number says ([`crate::route`]), so all ranks share out alike.
+//! the next one each time. The number of an operation determines its trees ([`crate::route`]), so all ranks distribute alike.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,24 +14,25 @@ use crate::buffer::OpBuffer;
 use crate::coding;
 use crate::error::Error;
 use crate::lower::Lowered;
-use crate::mailbox::{Mailbox, Stop};
+use crate::mailbox::Mailbox;
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
 use crate::session::ControlConnection;
+use crate::shutdown::StopMode;
 use crate::tensors::Submission;
 
-/// How long a control port that is there may take to hear a farewell.
+/// How long a reachable control port may take to answer a leave request.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Fewest chunks of a part: half a default window.
 const PART_CHUNKS: u64 = 128;
 
-/// The control session that is to be left at the end: an engine has one after the other.
+/// The control connection to leave at the end; rejoining replaces it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CurrentControl(Arc<Mutex<Option<(ControlConnection, Duration)>>>);
 
 impl CurrentControl {
-    /// The session from now on, and how long it may be away.
+    /// Sets the connection, and the grace period of its session.
     pub(crate) fn set(&self, control: Option<ControlConnection>, grace: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = control.map(|control| (control, grace));
     }
@@ -57,11 +58,12 @@ impl TreeHandle {
         self.last.get().iter().for_each(|(control, _)| control.leave());
     }
 
-    /// Waits until the farewell has been heard, where `stop` allows it: a controller that is away is told when it is back.
-    fn wait_for_leave(&self, stop: Stop) {
+    /// Waits for the end of the session, where `mode` allows it also for its grace period: a controller that is unreachable receives the
+    /// leave request later.
+    fn wait_for_leave(&self, mode: StopMode) {
         if let Some((control, grace)) = self.last.get() {
-            let patience = if stop == Stop::WhenIdle { LEAVE_TIMEOUT + grace } else { LEAVE_TIMEOUT };
-            control.wait_until_finished(Instant::now() + patience);
+            let timeout = if mode == StopMode::WhenIdle { LEAVE_TIMEOUT + grace } else { LEAVE_TIMEOUT };
+            control.wait_until_finished(Instant::now() + timeout);
         }
     }
 }
@@ -70,7 +72,7 @@ impl TreeHandle {
 pub(crate) struct TreeSet {
     trees: Vec<TreeHandle>,
     route: Route,
-    /// Held from an operation's number to its place in the trees' mailboxes.
+    /// Held from numbering an operation to its submission to the trees' mailboxes.
     order: Mutex<()>,
     lane_bytes: usize,
 }
@@ -111,7 +113,7 @@ impl TreeSet {
         let mut all = self.trees.iter().map(|tree| tree.mailbox.stats());
         let mut sum = all.next().unwrap_or_default();
         all.for_each(|more| sum.add(&more));
-        // All trees count in the same place.
+        // All trees share these counters.
         sum.control = self.trees.first().map(|tree| tree.counters.get()).unwrap_or_default();
         sum
     }
@@ -121,19 +123,15 @@ impl TreeSet {
         self.trees.iter().find_map(|tree| tree.mailbox.ended())
     }
 
-    pub(crate) fn stop(&self, stop: Stop) {
-        self.trees.iter().for_each(|tree| tree.mailbox.stop(stop));
-    }
-
     /// Whether any engine may be waiting for other ranks.
     pub(crate) fn is_busy(&self) -> bool {
         self.trees.iter().any(|tree| tree.mailbox.is_busy())
     }
 
     /// Waits for the engines and leaves.
-    pub(crate) fn close(&mut self, stop: Stop) {
+    pub(crate) fn close(&mut self, mode: StopMode) {
         self.trees.iter_mut().for_each(TreeHandle::finish);
-        self.trees.iter().for_each(|tree| tree.wait_for_leave(stop));
+        self.trees.iter().for_each(|tree| tree.wait_for_leave(mode));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::report::OpReport;
 
-/// What owns memory that was given away.
+/// The owner of memory that a caller has given away.
 pub(crate) type MemoryOwner = Box<dyn Any + Send>;
 
 type Outcome = Result<OpReport, Error>;
@@ -26,7 +26,7 @@ pub(crate) struct Completion {
 #[derive(Default)]
 struct CompletionState {
     outcome: Option<Outcome>,
-    /// Memory that was given away for the time of the operation.
+    /// Memory that was given away until the operation is done.
     owner: Option<MemoryOwner>,
     callbacks: Vec<Callback>,
 }
@@ -37,10 +37,10 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// How long a thread that waits for another keeps looking before it sleeps: waking it takes longer than small operations do.
+/// How long a thread that waits for another spins before it sleeps: waking it takes longer than a small operation.
 const SPIN_TIMEOUT: Duration = Duration::from_micros(100);
 
-/// Looks for a while whether something has happened; whether it has.
+/// Spins until `happened` returns true, for a bounded time; whether it did.
 pub(crate) fn spin_until(happened: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -59,7 +59,7 @@ impl Completion {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the outcome and runs the callbacks on this thread. The first outcome stands.
+    /// Publishes the outcome and runs the callbacks on this thread. The first outcome counts.
     pub(crate) fn settle(&self, outcome: Outcome, owner: Option<MemoryOwner>) {
         let callbacks = {
             let mut state = self.lock();
@@ -77,7 +77,7 @@ impl Completion {
         }
     }
 
-    /// Blocks until the ticket is settled. Does not panic.
+    /// Blocks until the completion is settled. Does not panic.
     pub(crate) fn block(&self) {
         drop(self.wait());
     }
@@ -118,7 +118,7 @@ impl Completion {
         self.lock().outcome.is_some()
     }
 
-    /// The memory that was given away, once, after the ticket is settled.
+    /// The memory that was given away, once, after the completion is settled.
     pub(crate) fn take_owner(&self) -> Option<MemoryOwner> {
         self.lock().owner.take()
     }
@@ -135,8 +135,8 @@ impl Completion {
     }
 }
 
-/// An operation in flight, started by [`Communicator::submit`](crate::Communicator::submit). Clones stand for the same
-/// operation, which takes place whether or not anyone keeps one.
+/// An operation in flight, started by [`Communicator::submit`](crate::Communicator::submit). Clones refer to the same
+/// operation, which is executed whether or not a clone is kept.
 #[derive(Debug, Clone)]
 pub struct Work(Arc<Completion>);
 

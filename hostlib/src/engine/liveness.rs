@@ -1,8 +1,8 @@
-//! Telling a switch that is gone from ranks that are late.
+//! Distinguishes a switch that is lost from ranks that are stragglers.
 //!
-//! Both look the same from a worker: it sends, and no result comes. But a switch that lives answers a share of a chunk that is long past
-//! with STALE, whatever its slots hold, and changes nothing. So a worker that has waited for a while asks, and gives the switch up
-//! when nothing at all has come back for long. It asks by packets as long as the job's: a way that drops those is as good as none.
+//! A worker sees the same in both cases: it sends and receives no result. But a reachable switch answers a contribution to a very old chunk
+//! with STALE, whatever its slots hold, and changes nothing. So a worker that has waited for a while sends such probes, and gives the
+//! switch up when it has received no packet at all for long. Probes are as long as the job's packets: a path that drops those is of no use.
 
 use std::time::{Duration, Instant};
 
@@ -11,29 +11,30 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
 use crate::error::Error;
 
-/// How long nothing comes before the switch is asked, and how often it is asked then.
+/// How long the switch is silent before it is probed, and the interval of the probes.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long nothing comes, and to how many questions, before the switch counts as gone: a process that was stopped has not asked.
+/// How long, and after how many probes, a silent switch counts as lost. The number matters after this process was stopped: it has not
+/// probed then.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 const PROBES_MIN: u32 = 8;
 
-/// How far behind the job's first chunk the chunk of a question is: older than anything that its slots hold.
+/// How far a probe's chunk is behind the job's first chunk: older than any that its slots hold.
 const STALE_DISTANCE: u32 = 1 << 29;
 
-/// What has been heard of the switch.
+/// Whether the switch is silent.
 #[derive(Debug)]
 pub(super) struct LivenessMonitor {
     probe: Option<LivenessProbe>,
-    /// Since when an answer is awaited and nothing has come.
+    /// Since when a result is awaited and no packet has come.
     since: Option<Instant>,
-    /// Questions asked since then, and when the last was.
+    /// Probes sent since then, and when the last was.
     probes_sent: u32,
     probed_at: Option<Instant>,
 }
 
-/// A packet that every living switch of the job answers.
+/// A packet that every reachable switch of the job answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LivenessProbe {
     repr: Repr,
@@ -42,12 +43,12 @@ pub(super) struct LivenessProbe {
 }
 
 impl LivenessMonitor {
-    /// Watches over the place of an admission; without one over nothing.
+    /// Monitors the attachment of an admission; inactive without one.
     pub(super) fn new(admission: Option<&Admission>) -> Self {
         Self { probe: admission.map(LivenessProbe::new), since: None, probes_sent: 0, probed_at: None }
     }
 
-    /// Notes whether packets have come, and whether any are awaited.
+    /// Records whether packets were received, and whether any are awaited.
     #[inline]
     pub(super) fn observe(&mut self, received: bool, awaited: bool) {
         if received || !awaited {
@@ -59,16 +60,16 @@ impl LivenessMonitor {
         }
     }
 
-    /// Whether the time matters.
+    /// Whether it is waiting for the switch.
     pub(super) fn is_waiting(&self) -> bool {
         self.since.is_some()
     }
 
-    /// What to ask the switch now, if anything.
+    /// The probe to send now, if one is due.
     ///
     /// # Errors
     ///
-    /// [`Error::SwitchLost`] when it has answered nothing for long.
+    /// [`Error::SwitchLost`] when the switch has been silent for long.
     pub(super) fn probe(&mut self) -> Result<Option<LivenessProbe>, Error> {
         let (Some(probe), Some(since)) = (self.probe, self.since) else { return Ok(None) };
         let silent = since.elapsed();

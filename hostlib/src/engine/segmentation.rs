@@ -1,38 +1,38 @@
-//! Doing without runs of datagrams that are cut below (GSO), where runs get lost.
+//! Disables GSO (UDP_SEGMENT) where GSO packets are lost.
 //!
-//! Between virtual interfaces of one machine nobody cuts them: who receives by a packet socket, as some switches do, gets the run as one
-//! frame that is too long, and drops it. Single datagrams arrive. From here this is a loss like any other, but for whom it meets: nearly all
-//! that is sent together with others, and nothing that is sent alone. A rank that is late, or a network that loses, meets both. So where what was sent together
-//! gets no results, time after time, while what was sent alone does, runs are given up. If that helped, they are tried again after many results, and after
-//! more of them each time; if it did not, they were not to blame.
+//! Between virtual interfaces of one machine GSO packets stay unsegmented: a receiver on a packet socket, as in some switches, gets one
+//! frame that is too long, and drops it. Single datagrams arrive. The sender sees losses among nearly all datagrams that were sent in a
+//! batch, and among none that were sent singly; a straggler or a lossy network affects both. So GSO is disabled where batches get no
+//! results several times in a row while single datagrams do. If that helped, GSO is tried again after many results, and after
+//! more of them each time; if it did not, GSO was not the cause.
 
 use crate::streams::BatchStats;
 
-/// Results, and packets sent together, after which it is looked how those fared.
+/// Results, and packets sent in batches, of one sample.
 const SAMPLE_MIN: u64 = 16;
-/// A look is bad if less than one in so many results, and for less than one in so many packets sent together, is of such a packet.
+/// A sample is bad if less than one in so many results, and less than one for so many packets sent in batches, is of such a packet.
 const BAD_RATIO: u64 = 4;
-/// Bad looks in a row from which something follows.
+/// Consecutive bad samples after which the setting changes.
 const BAD_SAMPLES: u32 = 2;
-/// Results until the other way is tried again, at first and at most.
+/// Results until the other setting is tried again, at first and at most.
 const RETRY_AFTER_RESULTS: u64 = 1 << 16;
 const RETRY_AFTER_RESULTS_MAX: u64 = 1 << 24;
 
-/// Whether runs are made, and how sending went of late.
+/// Whether GSO is used, and the recent samples.
 #[derive(Debug)]
 pub(super) struct Segmentation {
     allowed: bool,
-    /// At the last look.
+    /// At the last sample.
     last: BatchStats,
     bad_samples: u32,
-    /// Results from which on runs may be given up, or are tried again.
+    /// Results from which on the setting may change.
     until: u64,
     /// What is added to that the next time.
     retry_after: u64,
 }
 
 impl Segmentation {
-    /// Runs are allowed.
+    /// GSO is enabled.
     pub(super) fn new() -> Self {
         Self {
             allowed: true,
@@ -43,7 +43,7 @@ impl Segmentation {
         }
     }
 
-    /// Takes note of how packets fared, and says whether there are to be runs, when that changes.
+    /// Takes the counters, and returns whether GSO is to be used when that changes.
     pub(super) fn update(&mut self, now: BatchStats) -> Option<bool> {
         let results = now.results.saturating_sub(self.last.results);
         let sent_together = now.sent_together.saturating_sub(self.last.sent_together);
@@ -73,8 +73,8 @@ impl Segmentation {
 mod tests {
     use super::*;
 
-    /// Sends in which eight packets are sent together, of which so many have results, and one alone, which has one; until something
-    /// changes, at most so many times.
+    /// Sends batches of eight packets, of which `arrive` get results, each with a single packet, which gets one; until the setting
+    /// changes, at most `times` times.
     fn run(segmentation: &mut Segmentation, at: &mut BatchStats, times: u64, arrive: u64) -> Option<bool> {
         (0..times).find_map(|_| {
             at.sent_together += 8;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_given_up_where_they_are_lost_and_tried_again_ever_more_rarely() {
+    fn gso_is_disabled_where_batches_are_lost_and_retried_ever_more_rarely() {
         let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
         let mut retry_after = RETRY_AFTER_RESULTS;
         for _ in 0..12 {
@@ -104,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_kept_where_a_rank_is_late_or_the_network_loses() {
+    fn gso_stays_enabled_with_a_straggler_or_a_lossy_network() {
         let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
         for _ in 0..1000 {
-            // All slots are sent again some times while a rank is late.
+            // All slots are retransmitted some times while one rank is a straggler.
             at.sent_together += 2000;
             assert_eq!(run(&mut segmentation, &mut at, 30, 8), None);
             assert_eq!(run(&mut segmentation, &mut at, 30, 2), None);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_alone_by_a_narrow_window_says_nothing() {
+    fn single_packets_of_a_narrow_window_change_nothing() {
         let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
         for _ in 0..10_000 {
             at.results += 1;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_not_to_blame_are_back_at_once_and_left_alone_for_long() {
+    fn gso_that_is_not_the_cause_is_enabled_again_at_once() {
         let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
         assert_eq!(run(&mut segmentation, &mut at, 100, 0), Some(false));
         assert_eq!(run(&mut segmentation, &mut at, 100, 0), Some(true));

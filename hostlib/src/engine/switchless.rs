@@ -1,4 +1,4 @@
-//! An engine without its switch: it does among the ranks what goes over its tree, until they have another place.
+//! An engine that has lost its switch: the ranks do the operations of its tree among themselves until they are attached again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::rejoin::{NewAttachment, Rejoin};
 use crate::report::Stats;
 use crate::tensors::Submission;
 
-/// How often it is looked whether other ranks call, or a place was found.
+/// How often the engine polls whether other ranks wait for this one, or the rank is attached again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How soon a rank without work takes part in a second round.
 const ROUND_INTERVAL: Duration = Duration::from_millis(300);
 
-/// What a rank has while it does without the switch.
+/// What a rank has while it continues without the switch.
 struct FailoverState {
     rejoin: Option<Rejoin>,
-    /// The next operations, until all ranks do them: those that had not begun when the switch was lost, or one.
+    /// The next operations, until all ranks execute them: those that had not begun when the switch was lost, or one.
     waiting: VecDeque<Submission>,
-    /// When a rank without work takes part in rounds again; `None` when it no longer does: a rank has gone.
+    /// When a rank without operations takes part in rounds again; `None` once a rank is lost.
     next_round: Option<Instant>,
 }
 
@@ -31,14 +31,14 @@ impl Engine {
     /// Works without the switch, which was lost by `cause`: until the ranks have one again, or the job is over.
     pub(super) fn fail_over(&mut self, peers: &mut dyn Peers, cause: Error) -> Result<(), Error> {
         let rank = self.streams.config().rank;
-        log::warn!("rank {rank}: going on without the switch of tree {}: {cause}", self.tree.index);
+        log::warn!("rank {rank}: continuing without the switch of tree {}: {cause}", self.tree.index);
         self.tree.counters.count_loss();
         self.mailbox.set_busy();
         let may_be_away = !self.tree.grace.is_zero();
         if let Some(control) = &self.control
             && !may_be_away
         {
-            // At a control port that allows no absence this tells the others.
+            // Without a grace period the control port then notifies the other ranks.
             control.abort();
         }
         self.path.set_lost(self.tree.index, cause.to_string());
@@ -48,7 +48,7 @@ impl Engine {
         match outcome {
             Ok(new) => {
                 self.resume_on(new);
-                // What was next is the first at the new place.
+                // What was next is the first operation there.
                 state.waiting.into_iter().for_each(|submission| self.streams.submit(submission));
                 Ok(())
             }
@@ -61,9 +61,9 @@ impl Engine {
         }
     }
 
-    /// Asks for another place, and does operations among the ranks until all have one.
+    /// Starts to rejoin, and executes operations among the ranks until all are attached.
     fn recover(&mut self, peers: &mut dyn Peers, state: &mut FailoverState) -> Result<NewAttachment, Error> {
-        // Now all ranks know, and nobody waits for this one there.
+        // All ranks know of the loss now, so none waits for this one at the switch.
         self.control.take().iter().for_each(|control| control.leave());
         self.reroute(peers, true)?;
         if let Some(joiner) = self.tree.joiner.clone() {
@@ -73,7 +73,7 @@ impl Engine {
         self.run_without_switch(peers, state)
     }
 
-    /// Does operations among the ranks until all have a place again.
+    /// Executes operations among the ranks until all are attached again.
     fn run_without_switch(
         &mut self,
         peers: &mut dyn Peers,
@@ -115,13 +115,13 @@ impl Engine {
                 }
                 Ok(RoundOutcome::Retry) => state.next_round = Some(Instant::now() + ROUND_INTERVAL),
                 Err(error) if op.is_some() => return Err(error),
-                // Nothing is lost yet: the rank that has gone may have finished.
+                // No operation is affected yet: the lost rank may have finished.
                 Err(_) => (state.next_round, state.rejoin) = (None, None),
             }
         }
     }
 
-    /// Agrees with all ranks from which operation on this tree is left out, or taken in again.
+    /// Agrees with all ranks from which operation on this tree is excluded, or included again.
     fn reroute(&mut self, peers: &mut dyn Peers, excluded: bool) -> Result<(), Error> {
         if self.tree.route.is_single() {
             return Ok(());
@@ -132,7 +132,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on at a new place.
+    /// Continues at the new attachment.
     fn resume_on(&mut self, new: NewAttachment) {
         let NewAttachment { attachment, control, events } = new;
         let (worker, io) = (self.streams.stats(), self.io.counters());
@@ -156,6 +156,6 @@ impl Engine {
         (self.departed, self.busy_turns, self.backlog) = (None, 0, true);
         let (rank, job, epoch) = (config.rank, config.admission.job, config.admission.epoch);
         let tree = self.tree.index;
-        log::info!("rank {rank}: back at a switch in tree {tree}, as job {job} in epoch {epoch}");
+        log::info!("rank {rank}: attached to a switch again in tree {tree}, as job {job} in epoch {epoch}");
     }
 }

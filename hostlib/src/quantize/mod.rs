@@ -19,7 +19,7 @@
 //! turns out to saturate; *wide* is bfp16 with h = 0, whose sums come down shifted right; *half* and *float* carry binary16
 //! and binary32 numbers.
 //!
-//! [By chance](Rounding::Stochastic), *m* is the integer below *v / q* or the one above, the nearer one more often, so that its
+//! With [stochastic rounding](Rounding::Stochastic), *m* is the integer below *v / q* or the one above, the nearer one more often, so that its
 //! expected value is *v / q*. Either way [`Quantizer::residual`] tells what the lanes leave out, for error feedback.
 //!
 //! A bfp16 lane is below `2^(16-h)`, so the sum of up to `2^h` of them fits 16 bits: a switch that adds whole 32-bit
@@ -167,7 +167,7 @@ pub enum Lanes {
     Bfp32,
     /// Two biased 16-bit mantissas in each big-endian word.
     Bfp16,
-    /// As `Bfp32`, with half the headroom, rounded down; for switches whose sums saturate and say so.
+    /// As `Bfp32`, with half the headroom, rounded down; for switches whose sums saturate and are flagged.
     Saturating,
     /// As `Bfp16`, without headroom; for switches that sum in 32 bits and shift sums to 16 on their way down.
     Wide,
@@ -195,7 +195,7 @@ impl Lanes {
         8 * self.element_bytes() as u32
     }
 
-    /// Whether lanes hold mantissas, integers in units of the block's quantum: what can be rounded by chance.
+    /// Whether lanes hold mantissas, integers in units of the block's quantum: what can be rounded stochastically.
     pub const fn has_mantissas(self) -> bool {
         matches!(self, Self::Bfp32 | Self::Bfp16 | Self::Saturating | Self::Wide)
     }
@@ -304,12 +304,12 @@ pub struct Quantizer {
     lanes: Lanes,
     /// ceil(log2(workers)).
     spread: u32,
-    /// Bits of headroom that shares leave.
+    /// Bits of headroom of a contribution.
     headroom: u32,
     /// Bits by which a mantissa of the result is worth more than one without headroom.
     raised: u32,
     kernel: Kernel,
-    /// Where mantissas are rounded by chance.
+    /// Where mantissas are rounded stochastically.
     rng: Option<RoundingRng>,
 }
 
@@ -341,7 +341,7 @@ impl Quantizer {
         Self { lanes, spread, headroom, raised, kernel, rng: None }
     }
 
-    /// The same with mantissas rounded [by chance](Rounding::Stochastic) with these draws, where lanes
+    /// The same with mantissas rounded [stochastically](Rounding::Stochastic) with these random numbers, where lanes
     /// [have mantissas](Lanes::has_mantissas).
     #[must_use]
     pub fn stochastic(self, rng: RoundingRng) -> Self {
@@ -355,7 +355,7 @@ impl Quantizer {
         if self.lanes == Lanes::Wide { Self { raised: u32::from(shift).min(15), ..self } } else { self }
     }
 
-    /// The same for a block whose sum has saturated ([`Lanes::Saturating`]): with all headroom, so that it cannot again.
+    /// The same for a block whose sum has saturated ([`Lanes::Saturating`]): with full headroom, so that it cannot saturate again.
     #[must_use]
     pub fn full_headroom(self) -> Self {
         match self.lanes {
@@ -379,8 +379,8 @@ impl Quantizer {
         lane_bytes / self.lanes.element_bytes()
     }
 
-    /// The quantum q of a block of exponent `exp`: the value of the lowest mantissa bit of a share, at least 2^-127. In
-    /// [`Lanes::Half`] and [`Lanes::Float`], of what a lane holding 1.0 stands for.
+    /// The quantum q of a block of exponent `exp`: the value of the lowest mantissa bit of a contribution, at least 2^-127. In
+    /// [`Lanes::Half`] and [`Lanes::Float`], the value of a lane that holds 1.0.
     pub fn quantum(&self, exp: u8) -> f32 {
         power_of_two(self.power(exp, self.headroom))
     }
@@ -400,7 +400,7 @@ impl Quantizer {
     /// This worker's exponent of a block: [`EXPONENT_MIN`]..=254, or [`EXPONENT_NON_FINITE`] when it holds NaN or an
     /// infinity. [`EXPONENT_MIN`] for an empty block.
     ///
-    /// Rounding [by chance](Self::stochastic) has no room above the highest mantissa: a block that holds more than that many
+    /// [Stochastic rounding](Self::stochastic) has no room above the highest mantissa: a block that holds more than that many
     /// quanta asks for the next larger exponent, if there is one.
     #[inline]
     pub fn exponent<T: Float>(&self, block: &[T]) -> u8 {
@@ -442,7 +442,7 @@ impl Quantizer {
     }
 
     /// The same for block `number` of an operation, which makes a difference where mantissas are rounded
-    /// [by chance](Self::stochastic): the same block of the same number gives the same bytes, and blocks of other numbers draw
+    /// [stochastically](Self::stochastic): the same block of the same number gives the same bytes, and blocks of other numbers use
     /// their own.
     ///
     /// # Panics
@@ -507,7 +507,7 @@ impl Quantizer {
 
     /// What [`pack_block`](Self::pack_block) leaves out of a block: to each element what must be added to the value of its lane.
     ///
-    /// Exact for mantissas rounded to the nearest; by chance, within 2^-25 of the [quantum](Self::quantum). What a switch of
+    /// Exact for mantissas rounded to the nearest; with stochastic rounding within 2^-25 of the [quantum](Self::quantum). What a switch of
     /// other numerics rounds on its way is not in it. Zero for blocks that are not finite, and in [`Lanes::Float`].
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! The AVX2 kernel's rounding by chance, and what rounding leaves out.
+//! The AVX2 kernel's stochastic rounding, and what rounding leaves out.
 #![expect(unsafe_code, reason = "as in the module above")]
 
 use std::arch::x86_64::*;
@@ -17,7 +17,7 @@ trait Mantissas {
     unsafe fn next(&mut self, values: __m256) -> __m256i;
 }
 
-/// By chance, from the block's first element on.
+/// Stochastic, from the block's first element on.
 struct ByChance {
     scale: __m256,
     low: __m256,

@@ -1,28 +1,28 @@
-//! How a number becomes an integer: the nearest one, or one of its two neighbours by chance.
+//! How a number becomes an integer: the nearest one, or one of the two next to it at random.
 //!
-//! Chance is a function of where the number stands, not of a generator's state: a packet that is sent again must hold the
-//! same bytes, packets are packed in no fixed order, and vector code draws eight numbers at a time. So each draw is a hash
+//! A random number is a function of the element's position, not of a generator's state: a retransmitted packet must hold the
+//! same bytes, packets are packed in no fixed order, and vector code needs eight numbers at a time. So each random number is a hash
 //! of (seed, rank, operation, block, element): the first four by SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA
 //! 2014), once a block, the last by the 32-bit finaliser `lowbias32` (Wellons, Hash Prospector, 2018) with a second key
 //! between its multiplications.
 
-/// How shares are rounded to mantissas.
+/// How contributions are rounded to mantissas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Rounding {
-    /// To the nearest, ties to even: the smallest error of each share. The default.
+    /// To the nearest, ties to even: the smallest error of each contribution. The default.
     #[default]
     Nearest,
-    /// Up or down, so that the expected value is the number itself: twice the largest error of each share, but errors of
-    /// many shares or steps cancel instead of adding up, and what is smaller than a quantum does not always vanish. The
-    /// same seed gives the same results. It need not be the same on all ranks: every rank draws for itself.
+    /// Up or down, so that the expected value is the number itself: twice the largest error of each contribution, but errors of
+    /// many contributions or steps cancel instead of adding up, and what is smaller than a quantum does not always vanish. The
+    /// same seed gives the same results. It need not be the same on all ranks: every rank has its own random numbers.
     Stochastic {
-        /// Where the draws start. Ranks that have the same seed draw differently all the same.
+        /// The seed. Ranks with the same seed still use different random numbers.
         seed: u64,
     },
 }
 
-/// Draws for the blocks of one operation of one rank.
+/// The random numbers for the blocks of one operation of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RoundingRng(u64);
 
@@ -58,12 +58,12 @@ const fn mix(number: u64) -> u64 {
 pub(super) const STRIDE: u32 = 0x9e37_79b9;
 /// The multipliers of `lowbias32`.
 pub(super) const FACTORS: [u32; 2] = [0x7feb_352d, 0x846c_a68b];
-/// Bits of a draw that are used: as many as binary32 holds.
+/// Bits of a random number that are used: as many as binary32 holds.
 pub(super) const DRAW_BITS: u32 = 24;
 /// 2^[`DRAW_BITS`].
 pub(super) const DRAW_RANGE: f32 = (1u32 << DRAW_BITS) as f32;
 
-/// The draws of one block.
+/// The random numbers of one block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockRng {
     pub(super) start: u32,
@@ -81,7 +81,7 @@ impl BlockRng {
     }
 }
 
-/// Scale and range of mantissas that are rounded by chance.
+/// Scale and range of mantissas that are rounded stochastically.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     /// 1/q.

@@ -1,4 +1,4 @@
-//! Rounding by chance, and what rounding leaves out.
+//! Stochastic rounding, and what rounding leaves out.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -189,7 +189,7 @@ proptest! {
         }
     }
 
-    /// Lane and residual together are the number: exactly where it was rounded to the nearest, within 2^-25 q by chance.
+    /// Lane and residual together are the number: exactly where it was rounded to the nearest, within 2^-25 q with stochastic rounding.
     #[test]
     fn nothing_is_lost_between_lane_and_residual(
         seed in any::<u64>(), world in prop_oneof![1u16..=32, Just(128)], at in 1u32..254, width in 1u32..40

@@ -26,7 +26,7 @@ pub(super) fn top16(headroom: u32) -> u16 {
 
 /// The least magnitude that rounds, half to even, to 2^(31-h), which is out of a bfp32 lane's range when positive.
 ///
-/// That is 2^(31-h) - 1/2 where binary32 can say so (h >= 8); below, where all numbers so large are integers, the
+/// That is 2^(31-h) - 1/2 where binary32 can represent it (h >= 8); below, where all numbers so large are integers, the
 /// subtraction rounds to 2^(31-h) itself. Either rounds to 2^(31-h).
 #[inline(always)]
 pub(super) fn limit32(headroom: u32) -> f32 {
@@ -71,7 +71,7 @@ pub(super) fn pack32<T: Float>(block: &[T], scale: f32, headroom: u32, lanes: &m
     }
 }
 
-/// As [`pack16`] by chance; `first` is the number of the slice's first element in its block.
+/// As [`pack16`], with stochastic rounding; `first` is the number of the slice's first element in its block.
 pub(super) fn pack16_stochastic<T: Float>(
     block: &[T],
     (range, bias): (Range, i32),
@@ -84,7 +84,7 @@ pub(super) fn pack16_stochastic<T: Float>(
     }
 }
 
-/// As [`pack32`] by chance; `first` is the number of the slice's first element in its block.
+/// As [`pack32`], with stochastic rounding; `first` is the number of the slice's first element in its block.
 pub(super) fn pack32_stochastic<T: Float>(
     block: &[T],
     range: Range,

@@ -243,7 +243,7 @@ fn no_carry_crosses_packed_halves() {
     }
 }
 
-/// The bounds of docs/numerics.md, in f64: quantisation of every share, then one rounding to the type of the tensor.
+/// The bounds of docs/numerics.md, in f64: quantisation of every contribution, then one rounding to the type of the tensor.
 fn error_bound(q: &Quantizer, inputs: &[Vec<f64>], at: usize, half_ulp: impl Fn(f64) -> f64) -> f64 {
     let magnitude = inputs.iter().flatten().fold(2f64.powi(-97), |max, v| max.max(v.abs()));
     let power = magnitude.log2().floor(); // right in f64 for every binary32 number
@@ -304,7 +304,7 @@ fn bounds_hold<T: Float>(seed: u64, max: f64, half_ulp: impl Fn(f64) -> f64 + Co
                     assert_within_bound(&q, &inputs, max, half_ulp);
                 }
             }
-            // Equal shares add their errors up; the hard numbers sit at ties and range ends.
+            // Equal contributions add their errors up; the difficult numbers are at ties and range ends.
             for block in hard.chunks(12) {
                 let share: Vec<T> = block.iter().map(|&v| T::from_f32(v)).collect();
                 if share.iter().all(|v| v.to_f32().is_finite()) {
@@ -413,7 +413,7 @@ proptest! {
     }
 }
 
-/// What a switch makes of shares in layouts other than plain words, and whether it says that they saturated.
+/// The sum that a switch makes in layouts other than plain words, and whether it saturated.
 fn switch(lanes: Lanes, shares: &[Vec<u8>]) -> (Vec<u8>, bool) {
     let spread = (shares.len() as u16).next_power_of_two().trailing_zeros();
     let width = lanes.element_bytes();

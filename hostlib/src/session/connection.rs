@@ -41,20 +41,20 @@ impl From<io::Error> for Unopened {
 }
 
 impl Connection {
-    /// Connects, and shakes hands where `security` says with whom, within `timeout` for each of the two.
+    /// Connects, and does the TLS handshake if `security` is given, within `timeout` for each of the two.
     pub(super) fn open(
         address: &SocketAddr,
         timeout: Duration,
         security: Option<&Security>,
     ) -> Result<(Self, SocketAddr, SocketAddr), Unopened> {
-        // A file that is no use is told before anybody is asked.
+        // An unusable file is an error before the connection is made.
         let greeting = security.map(|security| security.begin(address).map_err(Unopened::Tls)).transpose()?;
         let tcp = TcpStream::connect_timeout(address, timeout)?;
         tcp.set_nodelay(true)?;
         tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
         if peer == local {
-            // TCP can connect a port to itself where nobody listens.
+            // TCP can connect a port to itself where no process listens.
             return Err(io::Error::from(ErrorKind::ConnectionRefused).into());
         }
         let tls = match (security, greeting) {
@@ -68,7 +68,7 @@ impl Connection {
         Ok((Self(Arc::new(Ends { tcp, tls, ended: AtomicBool::new(false) })), peer, local))
     }
 
-    /// Reads what comes within `timeout`; nothing when the other end has closed.
+    /// Reads what arrives within `timeout`; 0 bytes when the other end has closed.
     pub(super) fn read(&self, bytes: &mut [u8], timeout: Duration) -> io::Result<usize> {
         let start = Instant::now();
         let mut record = [0; RECORD_BYTES];
@@ -83,7 +83,7 @@ impl Connection {
                     read => return read,
                 }
             }
-            // Records may come in which there is nothing to read.
+            // Records may carry no application data.
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() && waited {
                 return Err(ErrorKind::TimedOut.into());
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// Takes in bytes of records, and answers what they ask for by themselves.
+    /// Processes bytes of records, and sends the answers that TLS requires.
     fn digest(&self, mut records: &[u8]) -> io::Result<()> {
         let Some(mut tls) = self.tls() else { return Ok(()) };
         while !records.is_empty() {
@@ -132,11 +132,11 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Closes the sending direction.
     pub(super) fn finish(&self) {
         if let Some(mut tls) = self.tls() {
             tls.send_close_notify();
-            // The other end sees the end of the connection all the same.
+            // The other end sees the end of the connection in any case.
             let _ = flush(&self.0.tcp, &mut tls);
         }
         let _ = self.0.tcp.shutdown(Shutdown::Write);
@@ -168,7 +168,7 @@ fn flush(mut tcp: &TcpStream, tls: &mut ClientConnection) -> io::Result<()> {
     Ok(())
 }
 
-/// The handshake, within `timeout`; what it means that it failed is asked for.
+/// The handshake, within `timeout`; `meaning` explains its failure.
 fn shake_hands(
     mut tcp: &TcpStream,
     tls: &mut ClientConnection,
@@ -176,7 +176,7 @@ fn shake_hands(
     meaning: impl Fn(rustls::Error) -> TlsFault,
 ) -> Result<(), TlsFault> {
     let start = Instant::now();
-    // What it was that failed shows in what is read or written next.
+    // The cause of a failure shows in the next read or write.
     let ended = |_| TlsFault::Closed;
     while tls.is_handshaking() {
         if tls.wants_write() {
@@ -195,7 +195,7 @@ fn shake_hands(
             },
         }
         if let Err(error) = tls.process_new_packets() {
-            // An alert tells the other end why.
+            // An alert tells the other end the cause.
             let _ = flush(tcp, tls);
             return Err(meaning(error));
         }

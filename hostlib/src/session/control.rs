@@ -8,24 +8,24 @@ use netfold_control::SessionRequest;
 
 use super::connection::Connection;
 
-/// The sending side of a session; any thread may use it. It outlives the connections that a session goes through.
+/// The sending side of a session; any thread may use it. It outlives the TCP connections of the session.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlConnection(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<ConnectionState>,
-    /// This side wants to end, or the session's thread has.
+    /// This side wants to end the session, or the session's thread has ended.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct ConnectionState {
-    /// The connection; none while the control port is away.
+    /// The connection; `None` while the control port is unreachable.
     stream: Option<Connection>,
     /// How this side wants the session to end, if it does.
     end_mode: Option<EndMode>,
-    /// The farewell went to a port that was there.
+    /// The leave request was sent to a port that had not closed the connection.
     leave_sent: bool,
     /// The session's thread has ended.
     finished: bool,
@@ -33,9 +33,9 @@ struct ConnectionState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndMode {
-    /// In peace.
+    /// With a leave request.
     Leave,
-    /// As one that is lost.
+    /// Without one: the rank counts as lost.
     Abort,
 }
 
@@ -54,8 +54,8 @@ impl ControlConnection {
         self.lock().send(request)
     }
 
-    /// Leaves the job in peace, unless the session is closed already. While the control port is away, the session's thread does
-    /// it when the port is back.
+    /// Leaves the job gracefully, unless the session is closed already. While the control port is unreachable, the session's thread does
+    /// it later.
     pub(crate) fn leave(&self) {
         let mut state = self.lock();
         if state.end_mode.is_none() {
@@ -65,7 +65,7 @@ impl ControlConnection {
         self.0.changed.notify_all();
     }
 
-    /// Closes the connection without a farewell: the port tells the other ranks that this one is lost.
+    /// Closes the connection without a leave request: the port then notifies the other ranks that this one is lost.
     pub(crate) fn abort(&self) {
         let mut state = self.lock();
         if !state.finished {
@@ -77,7 +77,7 @@ impl ControlConnection {
         self.0.changed.notify_all();
     }
 
-    /// Whether the farewell went to a port that was there.
+    /// Whether the leave request was sent to a port that had not closed the connection.
     pub(super) fn leave_sent(&self) -> bool {
         self.lock().leave_sent
     }
@@ -91,7 +91,7 @@ impl ControlConnection {
         self.lock().stream = None;
     }
 
-    /// Goes on over another connection; says the farewell if that was wanted meanwhile.
+    /// Continues on another connection; sends the leave request if this side has left meanwhile.
     pub(super) fn attach(&self, stream: Connection) {
         let mut state = self.lock();
         state.stream = Some(stream);
@@ -109,7 +109,7 @@ impl ControlConnection {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Tells waiters that the session's thread has ended.
+    /// Notifies waiters that the session's thread has ended.
     pub(super) fn set_finished(&self) {
         let mut state = self.lock();
         (state.finished, state.stream) = (true, None);
@@ -134,7 +134,7 @@ impl ConnectionState {
     }
 
     fn send_leave(&mut self) {
-        // When it fails the connection is broken, and the session's thread has noticed or will.
+        // When it fails the connection is broken, which the session's thread detects.
         self.leave_sent = !self.is_closed_by_peer() && self.send(&SessionRequest::Leave {}).is_ok();
         if let Some(stream) = &self.stream {
             stream.finish();

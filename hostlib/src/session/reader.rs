@@ -17,9 +17,9 @@ pub(super) struct EventReader {
     filled: usize,
 }
 
-/// What reading brought.
+/// The outcome of a read.
 pub(super) enum Received {
-    SessionEvent(SessionEvent),
+    Event(SessionEvent),
     /// Nothing within the time given.
     Timeout,
     /// The port has closed the connection.
@@ -40,9 +40,7 @@ impl EventReader {
                 let event = serde_json::from_slice(&self.buffer[..end]);
                 self.buffer.copy_within(end + 1..self.filled, 0);
                 self.filled -= end + 1;
-                return event
-                    .map(Received::SessionEvent)
-                    .map_err(|_| Error::Control { what: "an unknown event" });
+                return event.map(Received::Event).map_err(|_| Error::Control { what: "an unknown event" });
             }
             if self.filled == self.buffer.len() {
                 return Err(Error::Control { what: "a line without end" });

@@ -1,4 +1,4 @@
-//! TLS to a controller: whom to trust, and what it means when the two do not agree.
+//! TLS to a controller: whom to trust, and the cause of a failed handshake.
 
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ impl Security {
         if roots.is_empty() { Err(TlsFault::NoAuthority { path: self.ca.clone() }) } else { Ok(roots) }
     }
 
-    /// What it means that a handshake failed so.
+    /// The cause of a failed handshake.
     pub(super) fn meaning(&self, address: &SocketAddr, error: rustls::Error) -> TlsFault {
         match error {
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsFault::Plain,

@@ -1,4 +1,4 @@
-//! Tensors as bytes: what ranks pass to each other when they go on without the switch.
+//! Tensors as bytes: what ranks pass to each other after failover.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -35,12 +35,12 @@ impl Tensors {
     pub(crate) fn memory_at(&mut self, position: u64) -> Option<&mut [u8]> {
         let pending = self.pending.iter_mut().find(|pending| pending.chunk_at(position).is_some())?;
         let chunk = pending.chunk_at(position)?;
-        // This rank's share was in that result, as it was packed.
+        // That result contains this rank's contribution as it was packed.
         pending.keep_residual_of_last(chunk);
         pending.bytes_at(position)
     }
 
-    /// Does what is left of the oldest pending operation, if there is one, among the ranks, and gives its tensor back.
+    /// Executes the rest of the oldest pending operation, if there is one, among the ranks, and finishes it.
     pub(crate) fn finish_oldest(
         &mut self,
         peers: &mut dyn Peers,
@@ -52,7 +52,7 @@ impl Tensors {
             peers::check_same_op(pending.spec.descriptor, peers)?;
         }
         let undone = pending.undone(|position| reconciled.is_undone(position));
-        // A barrier whose one result another rank has is over: all had come, and those that know do not come again.
+        // A barrier whose one result another rank has is over: all had called, and the ranks that have it do not call again.
         if begins_here || pending.spec.descriptor.kind != OpKind::Barrier {
             pending.reduce_among(peers, &undone)?;
         }
@@ -63,7 +63,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Does an operation that the worker never had, among the ranks, which have agreed that it is the same.
+    /// Executes an operation that the worker never had among the ranks, which have agreed that it is the same.
     pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
         let mut pending = self.pending(OpId(0), (0, 0), submission);
         let undone = pending.undone(|_| true);

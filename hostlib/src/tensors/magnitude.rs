@@ -1,12 +1,12 @@
 //! Which blocks are small among a rank's own: what may go missing first.
 //!
 //! After MLT (NSDI 2024), which lets packets of small gradients go before those of large ones. The measure here is the exponent
-//! of a block's largest element, which the quantiser has anyway, and small is what is at most the median of the blocks of late.
+//! of a block's largest element, which the quantiser has anyway, and small is what is at most the median of recent blocks.
 
-/// Blocks after which the counts are halved: how far back "of late" reaches.
+/// Blocks after which the counts are halved: the extent of "recent".
 const MEMORY: u32 = 4096;
 
-/// Block exponents of late, counted.
+/// Counts of recent block exponents.
 #[derive(Debug)]
 pub(super) struct Magnitudes {
     counts: Box<[u32; 256]>,

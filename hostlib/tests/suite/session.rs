@@ -285,7 +285,9 @@ fn a_broken_session_is_resumed_and_receives_missed_events() {
         assert_eq!(request, resume());
         match attempt {
             0 => {} // closes without an answer
-            1 => port.send(&SessionEvent::Refused { reason: Refusal::Unavailable, message: "starting".into() }),
+            1 => {
+                port.send(&SessionEvent::Refused { reason: Refusal::Unavailable, message: "starting".into() })
+            }
             _ => {
                 port.send(&SessionEvent::Resumed {});
                 assert_eq!(port.read(), Some(SessionRequest::Alive {}));

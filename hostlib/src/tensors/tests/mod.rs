@@ -75,7 +75,7 @@ impl Fed {
     }
 }
 
-/// What lanes of one share come to.
+/// The result of the lanes of one contribution.
 fn delivered(quantizer: &Quantizer, lanes: &[u8], exp: u8, len: usize) -> Vec<f32> {
     let mut block = vec![0.0; len];
     quantizer.unpack(lanes, exp, 1, &mut block);
