@@ -28,7 +28,7 @@ impl Port {
         }
     }
 
-    fn send(&mut self, event: &Event) {
+    fn send(&mut self, event: &SessionEvent) {
         let mut line = serde_json::to_vec(event).unwrap();
         line.push(b'\n');
         self.stream.write_all(&line).unwrap();
