@@ -402,11 +402,11 @@ impl SurviveRig {
         Ok(())
     }
 
-    /// Whether both jobs run at the switch, in epochs of at least `least`, with all their workers in their sessions.
-    fn all_run(&mut self, least: u64) -> Result<(), String> {
+    /// Whether both jobs run at the switch, in epochs of at least `epoch_min`, with all their workers in their sessions.
+    fn all_run(&mut self, epoch_min: u64) -> Result<(), String> {
         let live = self.live();
         for job in &self.jobs {
-            job.runs(&live, least)?;
+            job.runs(&live, epoch_min)?;
         }
         Ok(())
     }

@@ -364,7 +364,7 @@ pub fn run(config: &AdmissionConfig, mut on_round: impl FnMut(u32)) -> Result<Ad
         rounds: config.rounds,
         median_ms: through.median(),
         p90_ms: through.percentile(90),
-        longest_ms: through.most(),
+        longest_ms: through.max(),
         own_median_ms: own.median(),
         ratio_to_own: ratios.median(),
     })

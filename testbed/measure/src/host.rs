@@ -119,7 +119,7 @@ impl HostRow {
     /// Median, shortest and longest time in seconds.
     pub fn spread(&self) -> (f64, f64, f64) {
         match (self.times.first(), self.times.last()) {
-            (Some(least), Some(most)) => (self.times[self.times.len() / 2], *least, *most),
+            (Some(min), Some(max)) => (self.times[self.times.len() / 2], *min, *max),
             _ => (f64::NAN, f64::NAN, f64::NAN),
         }
     }

@@ -180,8 +180,8 @@ pub fn run(
         cycles_per_packet: of(&switch, |turn| turn.cycles),
         syscalls_per_packet: of(&switch, |turn| turn.calls),
         ratio_to_forwarder: ratios.median(),
-        ratio_min: ratios.least(),
-        ratio_max: ratios.most(),
+        ratio_min: ratios.min(),
+        ratio_max: ratios.max(),
         forwarder_mpps: of(&forwarder, |turn| turn.mpps),
         forwarder_cycles_per_packet: of(&forwarder, |turn| turn.cycles),
         copies_per_byte: backend.copies_per_byte(),
@@ -220,7 +220,7 @@ fn referred(config: &IoConfig, mut reference: Reference) -> Result<f64, IoBenchE
 }
 
 /// What a queue did in a turn.
-struct Driven {
+struct QueueResult {
     packets: u64,
     cpu: Duration,
     calls: u64,
@@ -238,7 +238,7 @@ fn turn(config: &IoConfig, backend: &Backend, what: What) -> Result<Turn, IoBenc
         keep.push(opened.keep);
     }
     let start = Barrier::new(devices.len());
-    let queues: Vec<Result<Driven, IoBenchError>> = std::thread::scope(|scope| {
+    let queues: Vec<Result<QueueResult, IoBenchError>> = std::thread::scope(|scope| {
         let start = &start;
         // On threads of their own, so that the caller's stays where it was.
         let drive = |(queue, device)| scope.spawn(move || drive((config, what), queue, device, start));
@@ -250,12 +250,12 @@ fn turn(config: &IoConfig, backend: &Backend, what: What) -> Result<Turn, IoBenc
     let queues = queues.into_iter().collect::<Result<Vec<_>, _>>()?;
     let packets = queues.iter().map(|queue| queue.packets).sum::<u64>() as f64;
     let cpu = queues.iter().map(|queue| queue.cpu.as_secs_f64()).sum::<f64>();
-    let share = |queue: &Driven| queue.cpu.as_secs_f64() / queue.took.as_secs_f64();
+    let busy_fraction = |queue: &QueueResult| queue.cpu.as_secs_f64() / queue.took.as_secs_f64();
     Ok(Turn {
         mpps: queues.iter().map(|queue| queue.packets as f64 / queue.took.as_secs_f64() / 1e6).sum(),
         cycles: cpu * hub::clock_hz() / packets,
         calls: queues.iter().map(|queue| queue.calls).sum::<u64>() as f64 / packets,
-        busy: queues.iter().map(share).sum::<f64>() / queues.len() as f64,
+        busy: queues.iter().map(busy_fraction).sum::<f64>() / queues.len() as f64,
         resent: queues.iter().map(|queue| queue.resent).sum(),
     })
 }
@@ -267,7 +267,7 @@ fn drive(
     queue: usize,
     (mut io, mut workers): (Box<dyn PacketIo>, Box<dyn Workers>),
     start: &Barrier,
-) -> Result<Driven, IoBenchError> {
+) -> Result<QueueResult, IoBenchError> {
     let cores = hub::cores();
     let core = |index: usize| cores.of(index).filter(|_| cores.len() > 1);
     let hub = hub::meet(&mut *io, &mut *workers)
@@ -289,7 +289,7 @@ fn drive(
     }
     let calls = |snapshot: &Snapshot| snapshot.io.rx_calls + snapshot.io.tx_calls + snapshot.io.sleeps;
     let (cpu, calls) = (after.cpu - before.cpu, calls(&after) - calls(&before));
-    Ok(Driven { packets, cpu, calls, took, resent: crowd.resent() })
+    Ok(QueueResult { packets, cpu, calls, took, resent: crowd.resent() })
 }
 
 #[cfg(test)]

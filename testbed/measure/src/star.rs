@@ -113,7 +113,7 @@ impl StarRow {
     pub fn spread(&self) -> (f64, f64, f64) {
         let times = &self.times;
         match (times.first(), times.last()) {
-            (Some(least), Some(most)) => (times[times.len() / 2], *least, *most),
+            (Some(min), Some(max)) => (times[times.len() / 2], *min, *max),
             _ => (f64::NAN, f64::NAN, f64::NAN),
         }
     }

@@ -41,7 +41,7 @@ pub struct Experiment {
 /// Median, minimum and maximum of as many values as there are seeds.
 fn spread(values: Vec<f64>) -> (f64, f64, f64) {
     let values: Sample = values.into_iter().collect();
-    (values.median(), values.least(), values.most())
+    (values.median(), values.min(), values.max())
 }
 
 /// All of them.
@@ -69,7 +69,7 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "incast",
-        about: "what do exact sums cost where uplinks are narrow, and sums that may lack shares?",
+        about: "what do exact sums cost where uplinks are narrow, and sums that may lack contributions?",
         seed: 1,
         run: incast::run,
         long: false,
@@ -83,14 +83,14 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         name: "straggler",
-        about: "what does one rank cost that is late with some chunks, and closing slots without it?",
+        about: "what does a rank cost that delays some chunks, and closing slots without it?",
         seed: 1,
         run: straggler::run,
         long: false,
     },
     Experiment {
         name: "bounded",
-        about: "how does a model learn from sums that lack shares? (minutes)",
+        about: "how does a model learn from sums that lack contributions? (minutes)",
         seed: 1,
         run: bounded::run,
         long: true,

@@ -14,10 +14,10 @@
 //! Progressive filling: Bertsekas and Gallager, "Data Networks", section 6.5. The slot law, bytes in flight over the time that a slot is
 //! held: SwitchML (NSDI 2021).
 
+mod fairness;
 mod hyperflow;
 mod run;
-mod share;
 
+pub use fairness::{Demand, rates};
 pub use hyperflow::{HyperFlow, Pool};
-pub use run::{Iteration, Job, Outcome, Pace, Time, jain, run};
-pub use share::{Demand, rates};
+pub use run::{FlowOutcome, Iteration, Job, Pace, Time, jain, run};

@@ -170,7 +170,7 @@ struct Occupant {
 
 /// One state. Results under way to a worker matter only for the chunk it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
+struct ModelState {
     sets: [Occupant; 2],
     /// Position that each worker waits for.
     next: [u8; WORKERS_MAX],
@@ -193,11 +193,11 @@ impl Model {
         Ok(Explored { states: search.states.len(), events: search.edges.len() })
     }
 
-    fn start(&self) -> State {
+    fn start(&self) -> ModelState {
         let before =
             if self.rules.advanced { self.first + NUMBERS - 1 } else { self.first + self.chunks } % NUMBERS;
         let idle = Occupant { number: before, chunk: 0, seen: 0, lanes: Lanes::default() };
-        State { sets: [idle; 2], next: [0; WORKERS_MAX], coming: [None; WORKERS_MAX] }
+        ModelState { sets: [idle; 2], next: [0; WORKERS_MAX], coming: [None; WORKERS_MAX] }
     }
 
     fn number(&self, position: u8) -> u8 {
@@ -215,7 +215,7 @@ impl Model {
         (next + ahead).min(self.chunks - 1)
     }
 
-    fn events(&self, state: &State) -> Vec<Event> {
+    fn events(&self, state: &ModelState) -> Vec<Event> {
         let mut events = Vec::new();
         for worker in 0..self.workers {
             for chunk in 0..=self.sent(state.next[worker]) {
@@ -234,7 +234,7 @@ impl Model {
         events
     }
 
-    fn play(&self, state: &State, event: Event) -> Result<State, Broken> {
+    fn play(&self, state: &ModelState, event: Event) -> Result<ModelState, Broken> {
         let mut state = *state;
         match event {
             Event::Data { worker, chunk, kept, cut } => self.data(&mut state, (worker, cut), chunk, kept)?,
@@ -257,7 +257,7 @@ impl Model {
     /// The switch takes a DATA packet of a worker, whole or cut.
     fn data(
         &self,
-        state: &mut State,
+        state: &mut ModelState,
         (worker, cut): (usize, bool),
         chunk: u8,
         kept: u8,
@@ -266,48 +266,48 @@ impl Model {
         let full = (1 << self.workers) - 1;
         let bit = 1 << worker;
         let set = usize::from(number % self.rules.sets);
-        let place = &mut state.sets[set];
-        let mut share = Lanes::default();
-        share.times[worker] = u8::from(!cut);
-        if self.newer(number, place.number) || (number != place.number && !self.rules.stale_refused) {
-            let replaced = (place.number + NUMBERS - self.first) % NUMBERS;
-            let needed = |next: &u8| place.seen != 0 && *next <= replaced && replaced < self.chunks;
+        let slot_set = &mut state.sets[set];
+        let mut contribution = Lanes::default();
+        contribution.times[worker] = u8::from(!cut);
+        if self.newer(number, slot_set.number) || (number != slot_set.number && !self.rules.stale_refused) {
+            let replaced = (slot_set.number + NUMBERS - self.first) % NUMBERS;
+            let needed = |next: &u8| slot_set.seen != 0 && *next <= replaced && replaced < self.chunks;
             if state.next[..self.workers].iter().any(needed) {
                 return Err(Broken::SafeReuse);
             }
-            *place = Occupant { number, chunk, seen: bit, lanes: share };
-        } else if number != place.number {
+            *slot_set = Occupant { number, chunk, seen: bit, lanes: contribution };
+        } else if number != slot_set.number {
             return if chunk == state.next[worker] { Err(Broken::Stale) } else { Ok(()) };
-        } else if place.seen & bit != 0 && self.rules.deduplicated {
-            place.lanes.foreign |= place.chunk != chunk;
-            if place.seen == full && self.rules.repeated {
+        } else if slot_set.seen & bit != 0 && self.rules.deduplicated {
+            slot_set.lanes.foreign |= slot_set.chunk != chunk;
+            if slot_set.seen == full && self.rules.repeated {
                 self.send(state, set, chunk, kept & bit)?;
             }
             return Ok(());
         } else {
-            place.seen |= bit;
-            place.lanes.foreign |= place.chunk != chunk;
-            place.lanes.times[worker] = (place.lanes.times[worker] + u8::from(!cut)).min(3);
+            slot_set.seen |= bit;
+            slot_set.lanes.foreign |= slot_set.chunk != chunk;
+            slot_set.lanes.times[worker] = (slot_set.lanes.times[worker] + u8::from(!cut)).min(3);
         }
         if state.sets[set].seen == full { self.send(state, set, chunk, kept) } else { Ok(()) }
     }
 
     /// The switch takes a CLOSE: a slot that holds the chunk, and has received its sender's DATA, counts as complete from then on.
-    fn close(&self, state: &mut State, worker: usize, kept: u8) -> Result<(), Broken> {
+    fn close(&self, state: &mut ModelState, worker: usize, kept: u8) -> Result<(), Broken> {
         let (chunk, full) = (state.next[worker], (1 << self.workers) - 1);
         let number = self.number(chunk);
         let set = usize::from(number % self.rules.sets);
-        let place = &mut state.sets[set];
-        if place.number != number || place.seen >> worker & 1 == 0 {
+        let slot_set = &mut state.sets[set];
+        if slot_set.number != number || slot_set.seen >> worker & 1 == 0 {
             return Ok(());
         }
-        let to = if place.seen == full { kept & 1 << worker } else { kept };
-        place.seen = full;
+        let to = if slot_set.seen == full { kept & 1 << worker } else { kept };
+        slot_set.seen = full;
         self.send(state, set, chunk, to)
     }
 
     /// The result of a set leaves for the workers of the mask.
-    fn send(&self, state: &mut State, set: usize, chunk: u8, to: u8) -> Result<(), Broken> {
+    fn send(&self, state: &mut ModelState, set: usize, chunk: u8, to: u8) -> Result<(), Broken> {
         let lanes = state.sets[set].lanes;
         for worker in (0..self.workers).filter(|worker| to >> worker & 1 == 1) {
             if state.next[worker] == chunk && *state.coming[worker].get_or_insert(lanes) != lanes {
@@ -321,8 +321,8 @@ impl Model {
 #[derive(Default)]
 struct Search {
     model: Model,
-    states: Vec<State>,
-    known: HashMap<State, usize>,
+    states: Vec<ModelState>,
+    known: HashMap<ModelState, usize>,
     /// How each state was first reached.
     came: Vec<Option<(usize, Event)>>,
     /// Every event, from state to state.
@@ -374,8 +374,9 @@ impl Search {
         for (from, to) in &self.edges {
             backward[*to].push(*from);
         }
-        let finished =
-            |state: &State| state.next[..self.model.workers].iter().all(|next| *next == self.model.chunks);
+        let finished = |state: &ModelState| {
+            state.next[..self.model.workers].iter().all(|next| *next == self.model.chunks)
+        };
         let mut live: Vec<bool> = self.states.iter().map(finished).collect();
         let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
         while let Some(at) = open.pop() {

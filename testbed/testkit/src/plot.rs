@@ -75,8 +75,8 @@ impl Bars {
     /// Draws below `top`, and returns its height.
     fn draw(&self, out: &mut String, top: f64) -> f64 {
         let all = self.groups.iter().flat_map(|(_, bars)| bars).map(|(_, value)| *value);
-        let most = all.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
-        let scale = (WIDTH - LABEL - 80.0) / most;
+        let max = all.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
+        let scale = (WIDTH - LABEL - 80.0) / max;
         heading(out, top, &self.title);
         let mut y = top + HEAD;
         for (name, bars) in &self.groups {
@@ -214,17 +214,17 @@ fn heading(out: &mut String, top: f64, title: &str) {
     let _ = writeln!(out, "<text x=\"10\" y=\"{:.1}\" font-size=\"15\">{}</text>", top + 24.0, escape(title));
 }
 
-/// 1, 2 or 5 times a power of ten, not below `least`.
-fn nice_step(least: f64) -> f64 {
-    let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
+/// 1, 2 or 5 times a power of ten, not below `min`.
+fn nice_step(min: f64) -> f64 {
+    let min = if min.is_finite() && min > 0.0 { min } else { 1.0 };
     let mut power = 1.0;
-    while power * 10.0 <= least {
+    while power * 10.0 <= min {
         power *= 10.0;
     }
-    while power > least {
+    while power > min {
         power /= 10.0;
     }
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= least).unwrap_or(power)
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= min).unwrap_or(power)
 }
 
 /// With as many places as the step between two of them has.

@@ -1,32 +1,32 @@
-//! What was measured several times.
+//! Order statistics of repeated measurements.
 
 /// Values in ascending order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// The value that so many in a hundred lie below, by rank and not interpolated; the greatest for 100, 0 of none.
+    /// The percentile by rank, not interpolated; the maximum for 100, 0 of none.
     pub fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
         self.0.get(rank).copied().unwrap_or(0.0)
     }
 
-    /// The value in the middle, of two the greater; 0 of none.
+    /// The median, of two the greater; 0 of none.
     pub fn median(&self) -> f64 {
         self.percentile(50)
     }
 
-    /// The least, 0 of none.
-    pub fn least(&self) -> f64 {
+    /// The minimum; 0 of none.
+    pub fn min(&self) -> f64 {
         self.percentile(0)
     }
 
-    /// The greatest, 0 of none.
-    pub fn most(&self) -> f64 {
+    /// The maximum; 0 of none.
+    pub fn max(&self) -> f64 {
         self.percentile(100)
     }
 
-    /// The values, least first.
+    /// The values in ascending order.
     pub fn into_values(self) -> Vec<f64> {
         self.0
     }
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn ranks_of_few_and_many_values() {
         let of = |count: u32| (1..=count).rev().map(f64::from).collect::<Sample>();
-        let figures = |sample: &Sample| (sample.least(), sample.median(), sample.most());
+        let figures = |sample: &Sample| (sample.min(), sample.median(), sample.max());
         assert_eq!(figures(&of(0)), (0.0, 0.0, 0.0));
         assert_eq!(figures(&of(1)), (1.0, 1.0, 1.0));
         assert_eq!(figures(&of(4)), (1.0, 3.0, 4.0));

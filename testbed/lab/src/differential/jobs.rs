@@ -49,15 +49,15 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn generate(rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Self {
-        let most = JOBS_MAX.min(profile.jobs).min(profile.slots / RANGE).max(1);
-        let count = rng.random_range(1..=most);
+        let max = JOBS_MAX.min(profile.jobs).min(profile.slots / RANGE).max(1);
+        let count = rng.random_range(1..=max);
         let mut ports = 1..;
         let mut port = || ports.next().expect("there are more ports than members");
         let mut list = Vec::new();
         for number in 0..count as u16 {
             let slots = [1, 2, 4][rng.random_range(0..3)].min(profile.slots);
-            let most = profile.workers.min(32);
-            let world = [1, 2, 2, 3, 3, 4, 8, 32][rng.random_range(0..8)].min(most) as u16;
+            let max = profile.workers.min(32);
+            let world = [1, 2, 2, 3, 3, 4, 8, 32][rng.random_range(0..8)].min(max) as u16;
             let sees_source = profile.encapsulation == Encapsulation::Ethernet && rng.random_bool(0.7);
             let source = |port| if sees_source { endpoint(port).ip.to_bits() } else { 0 };
             let children: Vec<Child> = (0..world as u8)

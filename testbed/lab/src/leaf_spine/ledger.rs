@@ -146,7 +146,7 @@ fn phase(entries: &[&Entry]) -> Phase {
         checked: entries.iter().map(|entry| entry.checked).sum(),
         wrong: entries.iter().map(|entry| entry.wrong).sum(),
         median_s: seconds.median(),
-        longest_s: seconds.most(),
+        longest_s: seconds.max(),
     }
 }
 

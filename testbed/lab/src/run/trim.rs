@@ -135,9 +135,9 @@ impl TrimRig {
         let mut elapsed = Duration::ZERO;
         for _ in 0..trial.rounds {
             self.rounds += 1;
-            let shares = self.round(&comms, trial)?;
-            elapsed += shares.iter().map(|share| share.elapsed).max().unwrap_or_default();
-            count(&mut outcome, &shares, trial.tolerance);
+            let ranks = self.round(&comms, trial)?;
+            elapsed += ranks.iter().map(|rank_result| rank_result.elapsed).max().unwrap_or_default();
+            count(&mut outcome, &ranks, trial.tolerance);
         }
         outcome.mean = elapsed / trial.rounds.max(1);
         drop(load);
@@ -195,8 +195,8 @@ impl TrimRig {
             ranks.into_iter().map(|rank| rank.join()).collect()
         });
         let settled = (0..).zip(outcomes).map(|(rank, outcome)| {
-            let share = outcome.map_err(|_| RunError::WorkerPanicked { rank })?;
-            share.map_err(|source| RunError::Worker { rank, source })
+            let rank_result = outcome.map_err(|_| RunError::WorkerPanicked { rank })?;
+            rank_result.map_err(|source| RunError::Worker { rank, source })
         });
         settled.collect()
     }
@@ -216,36 +216,40 @@ fn tensor(seed: u64, rank: u16, elements: usize) -> Vec<f32> {
 }
 
 /// Adds a round to what came of a trial.
-fn count(outcome: &mut TrimOutcome, shares: &[RankContribution], tolerance: Tolerance) {
-    let Some(first) = shares.first() else { return };
+fn count(outcome: &mut TrimOutcome, ranks: &[RankContribution], tolerance: Tolerance) {
+    let Some(first) = ranks.first() else { return };
     outcome.chunks += u64::from(first.report.chunks);
     outcome.partial += u64::from(first.report.partial);
-    let most = u64::from(first.report.chunks) * u64::from(tolerance.parts) / u64::from(Tolerance::PARTS);
-    for share in shares {
-        outcome.left_out += u64::from(share.report.left_out);
-        outcome.left_out_max = outcome.left_out_max.max(share.report.left_out);
-        outcome.wrong += u64::from(share.report.left_out).saturating_sub(most);
-        outcome.checked += share.result.len() as u64;
+    let max = u64::from(first.report.chunks) * u64::from(tolerance.parts) / u64::from(Tolerance::PARTS);
+    for rank_result in ranks {
+        outcome.left_out += u64::from(rank_result.report.left_out);
+        outcome.left_out_max = outcome.left_out_max.max(rank_result.report.left_out);
+        outcome.wrong += u64::from(rank_result.report.left_out).saturating_sub(max);
+        outcome.checked += rank_result.result.len() as u64;
         let same = |(is, first): &(&f32, &f32)| is.to_bits() == first.to_bits();
-        outcome.wrong += share.result.iter().zip(&first.result).filter(|pair| !same(pair)).count() as u64;
+        outcome.wrong +=
+            rank_result.result.iter().zip(&first.result).filter(|pair| !same(pair)).count() as u64;
     }
-    outcome.wrong += (0..first.result.len()).filter(|at| !adds_up(shares, *at)).count() as u64;
+    outcome.wrong += (0..first.result.len()).filter(|at| !adds_up(ranks, *at)).count() as u64;
 }
 
 /// Whether an element is the sum of what every rank put into it: its input less what the report says is left out.
-fn adds_up(shares: &[RankContribution], at: usize) -> bool {
-    let put = |share: &RankContribution| {
-        share.residual.as_ref().map(|residual| f64::from(share.input[at]) - f64::from(residual[at]))
+fn adds_up(ranks: &[RankContribution], at: usize) -> bool {
+    let put = |rank_result: &RankContribution| {
+        rank_result
+            .residual
+            .as_ref()
+            .map(|residual| f64::from(rank_result.input[at]) - f64::from(residual[at]))
     };
-    let Some(sum) = shares.iter().map(put).sum::<Option<f64>>() else { return true };
-    (f64::from(shares[0].result[at]) - sum).abs() < 1e-5 * shares.len() as f64
+    let Some(sum) = ranks.iter().map(put).sum::<Option<f64>>() else { return true };
+    (f64::from(ranks[0].result[at]) - sum).abs() < 1e-5 * ranks.len() as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn share(input: f32, residual: f32, result: f32, left_out: u32) -> RankContribution {
+    fn rank_result(input: f32, residual: f32, result: f32, left_out: u32) -> RankContribution {
         let report =
             OpReport { chunks: 10, left_out, partial: u32::from(left_out > 0), ..OpReport::default() };
         RankContribution {
@@ -257,30 +261,34 @@ mod tests {
         }
     }
 
-    fn wrong(shares: &[RankContribution], tolerated: f64) -> u64 {
+    fn wrong(ranks: &[RankContribution], tolerated: f64) -> u64 {
         let mut outcome = TrimOutcome::default();
-        count(&mut outcome, shares, Tolerance::fraction(tolerated).unwrap_or(Tolerance::NONE));
+        count(&mut outcome, ranks, Tolerance::fraction(tolerated).unwrap_or(Tolerance::NONE));
         outcome.wrong
     }
 
     #[test]
     fn a_sum_that_differs_from_its_contributors_is_found() {
-        assert_eq!(wrong(&[share(0.5, 0.0, 1.25, 0), share(0.75, 0.0, 1.25, 0)], 0.0), 0);
+        assert_eq!(wrong(&[rank_result(0.5, 0.0, 1.25, 0), rank_result(0.75, 0.0, 1.25, 0)], 0.0), 0);
         assert_eq!(
-            wrong(&[share(0.5, 0.5, 0.75, 1), share(0.75, 0.0, 0.75, 0)], 0.1),
+            wrong(&[rank_result(0.5, 0.5, 0.75, 1), rank_result(0.75, 0.0, 0.75, 0)], 0.1),
             0,
             "told and tolerated"
         );
         assert_eq!(
-            wrong(&[share(0.5, 0.0, 0.75, 0), share(0.75, 0.0, 0.75, 0)], 0.1),
+            wrong(&[rank_result(0.5, 0.0, 0.75, 0), rank_result(0.75, 0.0, 0.75, 0)], 0.1),
             1,
             "missing, and not told"
         );
         assert_eq!(
-            wrong(&[share(0.5, 0.5, 0.75, 2), share(0.75, 0.0, 0.75, 0)], 0.1),
+            wrong(&[rank_result(0.5, 0.5, 0.75, 2), rank_result(0.75, 0.0, 0.75, 0)], 0.1),
             1,
             "more than tolerated"
         );
-        assert_eq!(wrong(&[share(0.5, 0.0, 1.25, 0), share(0.75, 0.0, 1.5, 0)], 0.0), 1, "ranks differ");
+        assert_eq!(
+            wrong(&[rank_result(0.5, 0.0, 1.25, 0), rank_result(0.75, 0.0, 1.5, 0)], 0.0),
+            1,
+            "ranks differ"
+        );
     }
 }

@@ -110,8 +110,8 @@ fn bound(path: &Path, n: usize, largest: f64, sum: f64, magnitudes: f64) -> f64 
     let h = n.next_power_of_two().trailing_zeros() as i32;
     match path.mode {
         Mode::Saturating => {
-            let shares = workers * 2f64.powi(e - 31 + h) / 2.0;
-            shares + (sum + shares) * 2f64.powi(-24)
+            let rounding = workers * 2f64.powi(e - 31 + h) / 2.0;
+            rounding + (sum + rounding) * 2f64.powi(-24)
         }
         Mode::Wide => {
             let q = 2f64.powi(e - 15);

@@ -188,13 +188,13 @@ impl Job {
         self.find(live)?.get("epoch")?.as_u64()
     }
 
-    /// Whether it runs at the switch, in an epoch of at least `least`, with all workers in their sessions.
-    pub(super) fn runs(&self, live: &[Value], least: u64) -> Result<(), String> {
+    /// Whether it runs at the switch, in an epoch of at least `epoch_min`, with all workers in their sessions.
+    pub(super) fn runs(&self, live: &[Value], epoch_min: u64) -> Result<(), String> {
         let name = self.name();
         let job = self.find(live).ok_or(format!("the controller knows of no running job {name}"))?;
         let epoch = job.get("epoch").and_then(Value::as_u64).unwrap_or(0);
-        if epoch < least {
-            return Err(format!("job {name} is in epoch {epoch}, before {least}"));
+        if epoch < epoch_min {
+            return Err(format!("job {name} is in epoch {epoch}, before {epoch_min}"));
         }
         let trees = job.get("trees").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let members = trees.iter().filter_map(|tree| tree.get("members")?.as_array()).flatten();

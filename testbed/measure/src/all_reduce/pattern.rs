@@ -201,10 +201,12 @@ mod tests {
 
     fn reduced(pattern: &Pattern, workers: u16, count: usize) -> Vec<f32> {
         let mut sum = vec![0.0_f64; count];
-        let mut share = vec![0.0_f32; count];
+        let mut contribution = vec![0.0_f32; count];
         for rank in 0..workers {
-            f32::fill(pattern, rank, &mut share);
-            sum.iter_mut().zip(&share).for_each(|(sum, &share)| *sum += f64::from(share));
+            f32::fill(pattern, rank, &mut contribution);
+            sum.iter_mut()
+                .zip(&contribution)
+                .for_each(|(sum, &contribution)| *sum += f64::from(contribution));
         }
         sum.into_iter().map(|sum| sum as f32).collect()
     }
@@ -226,18 +228,18 @@ mod tests {
         let mut swapped = right;
         swapped[..1408].rotate_left(704);
         assert!(f32::wrong(&pattern, &config, &swapped) > 1300, "two packets exchanged");
-        let mut share = vec![0.0; 20_000];
-        f32::fill(&pattern, 0, &mut share);
-        assert!(f32::wrong(&pattern, &config, &share) > 19_000, "not reduced at all");
+        let mut contribution = vec![0.0; 20_000];
+        f32::fill(&pattern, 0, &mut contribution);
+        assert!(f32::wrong(&pattern, &config, &contribution) > 19_000, "not reduced at all");
     }
 
     #[test]
     fn sums_of_hosts_may_be_rounded_with_every_contribution() {
         let pattern = Pattern::new(3, 32);
-        let (mut sum, mut share) = (vec![0.0_f32; 20_000], vec![0.0_f32; 20_000]);
+        let (mut sum, mut contribution) = (vec![0.0_f32; 20_000], vec![0.0_f32; 20_000]);
         for rank in 0..32 {
-            f32::fill(&pattern, rank, &mut share);
-            sum.iter_mut().zip(&share).for_each(|(sum, share)| *sum += share);
+            f32::fill(&pattern, rank, &mut contribution);
+            sum.iter_mut().zip(&contribution).for_each(|(sum, contribution)| *sum += contribution);
         }
         let switch = Reduction { workers: 32, mode: Mode::Bfp32, ..BFP16 };
         let hosts = Reduction { by_hosts: true, ..switch };

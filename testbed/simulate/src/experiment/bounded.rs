@@ -1,4 +1,4 @@
-//! A model that learns from sums that may lack shares.
+//! A model that learns from sums that may lack contributions.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -171,7 +171,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         .map_err(|source| ExperimentError::Scenario { scenario: "bounded", source: Box::new(source) })?;
     let head = [
         "sums",
-        "shares left out",
+        "contributions left out",
         "epochs to 90 %",
         "time to 90 %",
         "accuracy at the end",
@@ -198,7 +198,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         }
     }
     Ok(Report {
-        title: "Learning from sums that lack shares".into(),
+        title: "Learning from sums that lack contributions".into(),
         setting: vec![
             format!(
                 "The network and the handwritten digits of `netfold demo`, {EPOCHS} epochs in steps of 64 images over eight ranks, on the \
@@ -206,8 +206,8 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
                  Queues trim above 4,000 bytes, which is early: to have as much missing as may be.",
                 COMPUTE.as_millis()
             ),
-            "*Rescaled*: a sum is multiplied by ranks over shares. *As it is*: what is missing counts as zero. *Fed back*: what a rank lacks \
-             it adds to its next share."
+            "*Rescaled*: a sum is multiplied by ranks over contributions. *As it is*: what is missing counts as zero. *Fed back*: what a rank lacks \
+             it adds to its next contribution."
                 .into(),
         ],
         tables: vec![table],

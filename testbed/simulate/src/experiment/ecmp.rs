@@ -210,6 +210,6 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
              imbalance of [ECMP](../topology.md#source-ports)."
                 .into(),
         ],
-        plots: vec![Plot::Bars(Bars { title: "Time of the slowest pair, relative to the least possible".into(), groups })],
+        plots: vec![Plot::Bars(Bars { title: "Time of the slowest pair, relative to the minimum".into(), groups })],
     })
 }

@@ -1,4 +1,4 @@
-//! Racks whose uplinks are too narrow, with others' bursts on them: exact sums, and sums that may lack shares.
+//! Racks whose uplinks are too narrow, with others' bursts on them: exact sums, and sums that may lack contributions.
 
 use std::time::Duration;
 
@@ -101,11 +101,11 @@ fn loaded(others: f64, seed: u64) -> Result<(Table, Vec<(String, f64)>), Experim
     let head = [
         "sums",
         "step, median of seeds",
-        "least to most",
+        "min to max",
         "worst step",
         "of exact",
-        "sent again",
-        "shares left out",
+        "retransmitted",
+        "contributions left out",
     ];
     let mut rows = Vec::new();
     let mut bound = 0.0;
@@ -160,17 +160,17 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         )],
         tables,
         reading: vec![
-            "*Of exact* is the median step over that of exact sums with a fixed window and tail drop. *Sent again* is resends over chunks, \
-             *left out* shares over all shares: never more than the tensor tolerates. The worst step is that of all seeds."
+            "*Of exact* is the median step over that of exact sums with a fixed window and tail drop. *Retransmitted* is retransmissions over chunks, \
+             *left out* contributions over all contributions: never more than the tensor tolerates. The worst step is that of all seeds."
                 .into(),
-            "Sums that may lack 1 % of the shares, under `dctcp`, which is the default, take 0.57 to 0.71 of what exact sums with a fixed window \
-             take: 1.4 to 1.7 times faster. But that is the law's doing, and exact sums gain as much by it: a queue that has found its few \
-             shares goes on dropping. Nor is there much left to gain: exact sums under the law keep the links 86 % busy or more, and 1 % less to \
+            "Sums that may lack 1 % of the contributions, under `dctcp`, which is the default, take 0.57 to 0.71 of what exact sums with a fixed window \
+             take: 1.4 to 1.7 times faster. But that is due to congestion control, and exact sums gain as much by it: a queue that has found its \
+             few contributions goes on dropping. Nor is there much left to gain: exact sums under `dctcp` keep the links 86 % busy or more, and 1 % less to \
              carry is 1 % at most. 10 % is worth up to a tenth."
                 .into(),
             "Marks help while ranks are alone. Beside others who do not heed them they only make ranks give way, and `swift` does so without \
              marks. With a fixed window and most of the link taken by others, ranks that resend their whole windows at every time-out can starve \
-             each other: in one seed of five a step of exact sums took 13 seconds. Use a law of congestion control on links that are shared."
+             each other: in one seed of five a step of exact sums took 13 seconds. Use a congestion-control algorithm on links that are shared."
                 .into(),
         ],
         plots: vec![Plot::Bars(Bars { title: "Steps a second, without the time between them".into(), groups })],

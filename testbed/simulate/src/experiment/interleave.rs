@@ -5,7 +5,7 @@ use netfold_controller::schedule::crux::{Flow, Job as CruxJob, plan};
 use netfold_proto::congestion::Aggressiveness;
 
 use super::{Bars, ExperimentError, Groups, Lines, Plot, Report, Series, Table};
-use crate::flow::{HyperFlow, Job, Outcome, Pace, run as simulate};
+use crate::flow::{FlowOutcome, HyperFlow, Job, Pace, run as simulate};
 use netfold_testkit::sample::Sample;
 
 /// Bytes a second of the link.
@@ -102,7 +102,7 @@ fn shift(case: &Case, jobs: &mut [Job], seed: u64) -> Result<(), ExperimentError
 }
 
 /// Iteration times of all jobs once settled, relative to those alone: the mean, and the longest of a hundred.
-fn relative(case: &Case, outcome: &Outcome) -> (f64, f64) {
+fn relative(case: &Case, outcome: &FlowOutcome) -> (f64, f64) {
     let mut all = Vec::new();
     for (iterations, (compute, send)) in outcome.iterations.iter().zip(case.rhythms) {
         let alone_s = (compute + send) as f64 / 1e3;
@@ -115,7 +115,7 @@ fn relative(case: &Case, outcome: &Outcome) -> (f64, f64) {
 }
 
 /// Time of each iteration of the first job, by its number.
-fn curve(outcome: &Outcome) -> Vec<(f64, f64)> {
+fn curve(outcome: &FlowOutcome) -> Vec<(f64, f64)> {
     let ends = outcome.iterations[0].windows(2).take(30).enumerate();
     ends.map(|(number, two)| ((number + 2) as f64, (two[1].ends_s - two[0].ends_s) * 1e3)).collect()
 }
@@ -174,8 +174,8 @@ fn report(tables: Vec<Table>, groups: Groups, series: Series) -> Report {
         tables,
         reading: vec![
             "Where jobs fit, all three come close to what each has alone: CASSINI from the first iteration on, at the price of its slack; MLTCP and Crux \
-             after some, because whoever is ahead stays ahead. Where they do not fit, the link is full whatever is done; CASSINI's moments are then missed, and \
-             jobs wait for the next ones on a link that is idle meanwhile: its score says so beforehand (0.5 for the last case), and it should not be used there. Crux gives \
+             after some, because a job that is ahead stays ahead. Where they do not fit, the link is full whatever is done; CASSINI's moments are then missed, and \
+             jobs wait for the next ones on a link that is idle meanwhile: its score predicts it (0.5 for the last case), and it should not be used there. Crux gives \
              the important job all and lets the last one wait: the mean hides that, the longest of a hundred does not."
                 .into(),
         ],

@@ -38,7 +38,7 @@ const WAYS: [(&str, Way); 7] = [
     ("ring of hosts", Way::Ring(4)),
 ];
 
-/// Times of steps and what was sent again, over what had to be sent.
+/// Times of steps and what was retransmitted, over what had to be sent.
 struct Run {
     mean_ms: f64,
     worst_ms: f64,
@@ -94,7 +94,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let mut without = Vec::new();
     for loss in LOSSES {
         let title = format!("One link loses {} %", loss * 100.0);
-        let head = ["sums by", "step, mean", "of five runs", "step, worst", "of no loss", "sent again"];
+        let head = ["sums by", "step, mean", "of five runs", "step, worst", "of no loss", "retransmitted"];
         let mut table = Table::new(&title, &head);
         let mut bars = Vec::new();
         for (number, (name, way)) in WAYS.into_iter().enumerate() {
@@ -157,14 +157,14 @@ fn setting() -> Vec<String> {
 
 fn reading() -> Vec<String> {
     vec![
-        "*Of five runs* is the least and the greatest of their means, *of no loss* the mean over that of the first table, *sent again* over what must be sent."
+        "*Of five runs* is the minimum and the maximum of their means, *of no loss* the mean over that of the first table, *retransmitted* over what must be sent."
             .into(),
         "A lost packet costs a switch's chunk a round trip or, at the end of a step, a time-out of a millisecond; the other chunks go on. So steps stay below \
          4 ms with a fixed window, and below a ring's without losses: whose bytes are nearly twice as many, and whose every step waits for its last \
          segment. What a ring loses itself is little, as long as its hosts find it by acknowledgements and probes."
             .into(),
-        "Where shares may be missing, late ones included, a chunk that lost one is closed without it: a step stays closer to what it takes without losses, and less \
-         is sent again. But windows are bounded as by a law then, which costs 4 % to begin with, so nothing is gained in all. A law of congestion control takes losses \
+        "Where contributions may be missing, those of stragglers included, a chunk that lost one is closed without it: a step stays closer to what it takes without losses, and less \
+         is retransmitted. But windows are bounded as by congestion control then, which costs 4 % to begin with, so nothing is gained in all. A congestion-control algorithm takes losses \
          for congestion, which these are not: `dctcp` costs nothing without them, and up to 3 % more than a fixed window with them."
             .into(),
     ]

@@ -160,7 +160,7 @@ fn late(seed: u64) -> Table {
         "slots by how long they are held",
         "Jain's index",
     ];
-    let mut table = Table::new("Two jobs, of which one has a late worker", &head);
+    let mut table = Table::new("Two jobs, of which one has a straggler", &head);
     for skew_us in [0.0, 10.0, 20.0, 60.0] {
         let skew_s = skew_us * 1e-6;
         let held = (ROUND_TRIP_S + skew_s) / (2.0 * ROUND_TRIP_S + skew_s);
@@ -195,7 +195,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
                 ROUND_TRIP_S * 1e6
             ),
             "Slots are those that the controller's own policies give jobs that come one after the other. A job without slots sends from host to host, by \
-             a ring, over the same links. Rates are max-min fair; there are no queues and no losses, so this says what shares come to, and not how well \
+             a ring, over the same links. Rates are max-min fair; there are no queues and no losses, so this shows what shares come to, and not how well \
              congestion control finds them."
                 .into(),
         ],
@@ -209,11 +209,11 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
             "An important job needs both. With the links alone it keeps half of the slots and so half of the rate; with the slots alone the other's \
              ring takes its half of the links."
                 .into(),
-            "A late worker holds its job's slots for longer, so equal slots are not equal rates; slots in proportion to how long they are held are."
+            "A straggler holds its job's slots for longer, so equal slots are not equal rates; slots in proportion to how long they are held are."
                 .into(),
         ],
         plots: vec![
-            Plot::Bars(Bars { title: "Mean iteration relative to alone, by who shares out slots".into(), groups }),
+            Plot::Bars(Bars { title: "Mean iteration relative to alone, by slot policy".into(), groups }),
             Plot::Bars(Bars {
                 title: "By how much an important job's iterations are longer, in percent, by where it is important".into(),
                 groups: vec![(String::new(), bars)],

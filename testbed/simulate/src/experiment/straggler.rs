@@ -28,7 +28,7 @@ const SEEDS: u64 = 5;
 /// What sums may lack, in percent, and whether that includes late shares.
 const WAYS: [(&str, f64, bool); 4] = [
     ("exact", 0.0, false),
-    ("20 % may be trimmed, not late", 20.0, false),
+    ("20 % may be trimmed, slots not closed", 20.0, false),
     ("10 % may be missing", 10.0, true),
     ("20 % may be missing", 20.0, true),
 ];
@@ -82,9 +82,9 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
             ms(&undisturbed)
         );
         let head =
-            ["sums", "step, median", "least to most", "of undisturbed", "slots closed", "lacking, at most"];
+            ["sums", "step, median", "min to max", "of undisturbed", "slots closed", "lacking, at most"];
         let mut table = Table::new(&title, &head);
-        let mut bars = vec![("nobody late".to_owned(), 1e3 / ms(&undisturbed))];
+        let mut bars = vec![("no straggler".to_owned(), 1e3 / ms(&undisturbed))];
         for (name, percent, late) in WAYS {
             let tolerance = Tolerance { late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
             let straggler = Straggler { rank: RANK, share: SHARE, by };
@@ -111,10 +111,10 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     }
     let RacksConfig { hosts, .. } = RacksConfig::default();
     Ok(Report {
-        title: "A rank that is late".into(),
+        title: "A straggler".into(),
         setting: vec![format!(
             "Two racks of {hosts} hosts, one rank each, at 1 Gbit/s, with uplinks of {:.0} Gbit/s to the switch that folds. A step sums {ELEMENTS} \
-             numbers over all ranks as `bfp16`; {STEPS} steps, {SEEDS} seeds. One rank is late with {:.0} % of its chunks, by chance: nothing of such a \
+             numbers over all ranks as `bfp16`; {STEPS} steps, {SEEDS} seeds. One rank delays {:.0} % of its chunks, at random: nothing of such a \
              chunk leaves its host for {:.2} ms, which is {ROUND_TRIPS} round trips of the same fabric with short queues, however often it is sent. Real workers and the real pipeline, in \
              virtual time.",
             UPLINK_RATE as f64 / 1e9,
@@ -123,17 +123,17 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         )],
         tables,
         reading: vec![
-            "*Of undisturbed* is the median step over that with nobody late. *Slots closed* are those that ranks finished without the late \
-             one, over all chunks; *lacking, at most* is the largest share of a step's chunks that any rank's share was missing from: never more \
+            "*Of undisturbed* is the median step over that without a straggler. *Slots closed* are those that ranks finished without \
+             the straggler, over all chunks; *lacking, at most* is the largest fraction of a step's chunks that any rank's contribution was missing from: never more \
              than the tensor tolerates."
                 .into(),
-            "Exact sums wait, and each slot stands still for as long as its chunk is late. Trimming does not help: nothing is trimmed. Where late \
-             shares may be left out, ranks ask the switch whom it has heard once later chunks were answered, and close the slot. They have no more \
+            "Exact sums wait, and each slot stands still for as long as its chunk is delayed. Trimming does not help: nothing is trimmed. Where contributions of stragglers \
+             may be left out, ranks ask the switch whose contributions it has once later chunks were acknowledged, and close the slot. They have no more \
              under way than a quarter of the slots, so a chunk that waits to be closed holds up no other. Where the tensor tolerates fewer closed \
-             slots than there are late chunks, ranks wait for the rest."
+             slots than there are delayed chunks, ranks wait for the rest."
                 .into(),
-            "With slots for much more than what is late, exact sums do not wait either: the others go on meanwhile. Under `swift` they do, because \
-             what is late looks like a long queue to it."
+            "With slots for much more than what is delayed, exact sums do not wait either: the others go on meanwhile. Under `swift` they do, because \
+             what is delayed looks like a long queue to it."
                 .into(),
         ],
         plots: vec![Plot::Bars(Bars { title: "Steps a second, without the time between them".into(), groups })],

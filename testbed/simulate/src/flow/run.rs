@@ -83,14 +83,14 @@ pub struct Iteration {
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct FlowOutcome {
     /// Of each job, the iterations that it finished.
     pub iterations: Vec<Vec<Iteration>>,
     /// Bytes that each link has borne.
     pub link_bytes: Vec<f64>,
 }
 
-impl Outcome {
+impl FlowOutcome {
     /// Mean time from the end of an iteration to the end of the next, of those of a job that end in `from_s..to_s`; `None` when
     /// fewer than two do. What a job waits for its pace counts.
     pub fn iteration_s(&self, job: usize, from_s: Time, to_s: Time) -> Option<Time> {
@@ -108,7 +108,7 @@ pub fn jain(values: &[f64]) -> f64 {
 }
 
 #[derive(Debug)]
-struct State<'a> {
+struct FlowState<'a> {
     job: &'a Job,
     rng: Xoshiro256PlusPlus,
     /// When this iteration begins or began.
@@ -123,7 +123,7 @@ struct State<'a> {
     gone: bool,
 }
 
-impl<'a> State<'a> {
+impl<'a> FlowState<'a> {
     fn new(job: &'a Job, seed: u64) -> Self {
         let mut state = Self {
             job,
@@ -207,12 +207,12 @@ impl Pace {
 /// # Panics
 ///
 /// When a transfer uses a link that there is not, or iterations take no time at all.
-pub fn run(links: &[f64], jobs: &[Job], horizon_s: Time, seed: u64) -> Outcome {
+pub fn run(links: &[f64], jobs: &[Job], horizon_s: Time, seed: u64) -> FlowOutcome {
     let seed_of = |index: usize| seed.wrapping_mul(1 << 20).wrapping_add(index as u64);
-    let mut states: Vec<State<'_>> =
-        jobs.iter().enumerate().map(|(index, job)| State::new(job, seed_of(index))).collect();
+    let mut states: Vec<FlowState<'_>> =
+        jobs.iter().enumerate().map(|(index, job)| FlowState::new(job, seed_of(index))).collect();
     let mut outcome =
-        Outcome { iterations: vec![Vec::new(); jobs.len()], link_bytes: vec![0.0; links.len()] };
+        FlowOutcome { iterations: vec![Vec::new(); jobs.len()], link_bytes: vec![0.0; links.len()] };
     let mut now = 0.0;
     for _ in 0..EVENTS_MAX {
         for (index, state) in states.iter_mut().enumerate() {
@@ -241,7 +241,7 @@ pub fn run(links: &[f64], jobs: &[Job], horizon_s: Time, seed: u64) -> Outcome {
 }
 
 /// The rate of each transfer of each job right now.
-fn granted(links: &[f64], states: &[State<'_>], now: Time) -> Vec<Vec<f64>> {
+fn granted(links: &[f64], states: &[FlowState<'_>], now: Time) -> Vec<Vec<f64>> {
     let mut granted: Vec<Vec<f64>> = states.iter().map(|state| vec![0.0; state.left.len()]).collect();
     let (mut demands, mut places) = (Vec::new(), Vec::new());
     for (index, state) in states.iter().enumerate().filter(|(_, state)| state.is_sending(now)) {
@@ -267,7 +267,7 @@ mod tests {
         Job::new("job", compute_s, vec![HyperFlow::path(bytes, &[0])])
     }
 
-    fn mean(outcome: &Outcome, job: usize) -> Time {
+    fn mean(outcome: &FlowOutcome, job: usize) -> Time {
         outcome.iteration_s(job, 0.0, f64::INFINITY).unwrap()
     }
 

@@ -44,16 +44,16 @@ pub struct ClosingModel {
 
 /// What a (slot, set) holds. Chunk 0 means none yet; the stream's chunks count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Place {
+struct SlotSet {
     chunk: u8,
     seen: u8,
-    shares: u8,
+    contributors: u8,
     partial: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct State {
-    places: [[Place; 2]; WINDOW as usize],
+struct ClosingState {
+    slot_sets: [[SlotSet; 2]; WINDOW as usize],
     /// Chunks, by bit, whose results each worker has.
     taken: [u16; WORKERS_MAX],
     /// What each chunk's result was: contributions and whether it was closed.
@@ -69,7 +69,7 @@ struct Event {
     kept: u8,
 }
 
-impl State {
+impl ClosingState {
     fn has(&self, worker: usize, chunk: u8) -> bool {
         self.taken[worker] >> chunk & 1 == 1
     }
@@ -95,7 +95,7 @@ impl ClosingModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let start = State::default();
+        let start = ClosingState::default();
         let mut states = vec![start];
         let mut known = HashMap::from([(start, 0_u32)]);
         let mut came: Vec<Vec<u32>> = vec![Vec::new()];
@@ -121,9 +121,9 @@ impl ClosingModel {
     }
 
     /// Walks back from the states in which all have finished; what is not reached can never finish.
-    fn find_deadlock(&self, states: &[State], came: &[Vec<u32>]) -> Result<(), Broken> {
-        let finished = |state: &State| (0..self.workers).all(|worker| state.has(worker, self.chunks));
-        let all = |state: &State| {
+    fn find_deadlock(&self, states: &[ClosingState], came: &[Vec<u32>]) -> Result<(), Broken> {
+        let finished = |state: &ClosingState| (0..self.workers).all(|worker| state.has(worker, self.chunks));
+        let all = |state: &ClosingState| {
             finished(state) && (0..self.workers).all(|worker| state.all_up_to(worker) == self.chunks)
         };
         let mut live: Vec<bool> = states.iter().map(all).collect();
@@ -139,20 +139,20 @@ impl ClosingModel {
     }
 
     /// Whether a worker may have sent a chunk.
-    fn may_send(&self, state: &State, worker: usize, chunk: u8) -> bool {
+    fn may_send(&self, state: &ClosingState, worker: usize, chunk: u8) -> bool {
         let Some(before) = chunk.checked_sub(WINDOW).filter(|before| *before > 0) else { return true };
         state.has(worker, before)
             && (!self.rules.ordered || state.all_up_to(worker) >= before)
             && (!self.rules.proven || state.whole(worker) >= before)
     }
 
-    fn may_close(&self, state: &State, worker: usize, chunk: u8) -> bool {
+    fn may_close(&self, state: &ClosingState, worker: usize, chunk: u8) -> bool {
         self.may_send(state, worker, chunk)
             && (!self.rules.spared || chunk < state.whole(worker) + WINDOW)
             && !state.has(worker, chunk)
     }
 
-    fn events(&self, state: &State) -> Vec<Event> {
+    fn events(&self, state: &ClosingState) -> Vec<Event> {
         let mut events = Vec::new();
         for worker in 0..self.workers {
             for chunk in 1..=self.chunks {
@@ -168,38 +168,38 @@ impl ClosingModel {
         events
     }
 
-    fn play(&self, state: &State, event: Event) -> Result<State, Broken> {
+    fn play(&self, state: &ClosingState, event: Event) -> Result<ClosingState, Broken> {
         let Event { worker, chunk, closes, kept } = event;
         let mut state = *state;
         let (slot, set) = (usize::from(chunk % WINDOW), usize::from(chunk / WINDOW % 2));
         let (full, bit) = ((1 << self.workers) - 1, 1 << worker);
-        let place = &mut state.places[slot][set];
-        if chunk < place.chunk {
+        let slot_set = &mut state.slot_sets[slot][set];
+        if chunk < slot_set.chunk {
             let needed = !state.has(worker, chunk);
             return if needed { Err(Broken::Stale) } else { Ok(state) };
         }
-        if closes && (place.chunk != chunk || place.seen & bit == 0) {
+        if closes && (slot_set.chunk != chunk || slot_set.seen & bit == 0) {
             return Ok(state);
         }
-        if chunk > place.chunk {
-            let old = std::mem::replace(place, Place { chunk, ..Place::default() }).chunk;
+        if chunk > slot_set.chunk {
+            let old = std::mem::replace(slot_set, SlotSet { chunk, ..SlotSet::default() }).chunk;
             if old > 0 && (0..self.workers).any(|worker| !state.has(worker, old)) {
                 return Err(Broken::SafeReuse);
             }
         }
-        let place = &mut state.places[slot][set];
-        let was_full = place.seen == full;
+        let slot_set = &mut state.slot_sets[slot][set];
+        let was_full = slot_set.seen == full;
         if closes && !was_full {
-            (place.seen, place.partial) = (full, true);
-        } else if place.seen & bit == 0 {
-            (place.seen, place.shares) = (place.seen | bit, place.shares | bit);
+            (slot_set.seen, slot_set.partial) = (full, true);
+        } else if slot_set.seen & bit == 0 {
+            (slot_set.seen, slot_set.contributors) = (slot_set.seen | bit, slot_set.contributors | bit);
         } else if !was_full {
             return Ok(state);
         }
-        let Place { seen, shares, partial, .. } = *place;
+        let SlotSet { seen, contributors, partial, .. } = *slot_set;
         if seen == full {
-            let published = *state.results[usize::from(chunk)].get_or_insert((shares, partial));
-            if published != (shares, partial) {
+            let published = *state.results[usize::from(chunk)].get_or_insert((contributors, partial));
+            if published != (contributors, partial) {
                 return Err(Broken::SameBytes);
             }
             let to = if was_full { kept & bit } else { kept };

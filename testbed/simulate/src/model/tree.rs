@@ -64,7 +64,7 @@ fn once(workers: u8) -> Lanes {
 
 /// What a (slot, set) holds. Chunk 0 means none yet; the stream's chunks count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Place {
+struct SlotSet {
     chunk: u8,
     seen: u8,
     lanes: Lanes,
@@ -72,9 +72,9 @@ struct Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct State {
-    leaves: [[Place; 2]; LEAVES],
-    root: [Place; 2],
+struct TreeState {
+    leaves: [[SlotSet; 2]; LEAVES],
+    root: [SlotSet; 2],
     /// Chunk that each worker waits for.
     next: [u8; WORKERS],
     /// Workers to which the result that they wait for is under way.
@@ -104,7 +104,7 @@ impl TreeModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let start = State { next: [1; WORKERS], ..State::default() };
+        let start = TreeState { next: [1; WORKERS], ..TreeState::default() };
         let mut states = vec![start];
         let mut known = HashMap::from([(start, 0_u32)]);
         let (mut at, mut events) = (0, 0);
@@ -126,8 +126,8 @@ impl TreeModel {
     }
 
     /// A state is live when all have finished in it or some event leads to a live one.
-    fn find_deadlock(&self, states: &[State], known: &HashMap<State, u32>) -> Result<(), Broken> {
-        let finished = |state: &State| state.next.iter().all(|next| *next > self.chunks);
+    fn find_deadlock(&self, states: &[TreeState], known: &HashMap<TreeState, u32>) -> Result<(), Broken> {
+        let finished = |state: &TreeState| state.next.iter().all(|next| *next > self.chunks);
         let mut live: Vec<bool> = states.iter().map(finished).collect();
         // Backwards through the order of discovery settles nearly all in the first round.
         loop {
@@ -159,7 +159,7 @@ impl TreeModel {
     /// Hands every event that can happen to `play`, until that fails.
     fn events(
         &self,
-        state: &State,
+        state: &TreeState,
         play: &mut impl FnMut(Event) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
         for worker in 0..WORKERS {
@@ -183,7 +183,7 @@ impl TreeModel {
         Ok(())
     }
 
-    fn play(&self, state: &State, event: Event) -> Result<State, Broken> {
+    fn play(&self, state: &TreeState, event: Event) -> Result<TreeState, Broken> {
         let mut state = *state;
         match event {
             Event::Data { worker, chunk, kept } => self.data(&mut state, worker, chunk, kept)?,
@@ -200,50 +200,50 @@ impl TreeModel {
     /// Puts a contribution into a slot set. `None` when the chunk is older; else whether the contribution was there before.
     fn take(
         &self,
-        state: &State,
-        place: &mut Place,
+        state: &TreeState,
+        slot_set: &mut SlotSet,
         chunk: u8,
         bit: u8,
-        share: Lanes,
+        contribution: Lanes,
     ) -> Result<Option<bool>, Broken> {
-        if chunk < place.chunk {
+        if chunk < slot_set.chunk {
             return Ok(None);
         }
-        if chunk > place.chunk {
-            if place.chunk > 0 && state.next.iter().any(|next| *next <= place.chunk) {
+        if chunk > slot_set.chunk {
+            if slot_set.chunk > 0 && state.next.iter().any(|next| *next <= slot_set.chunk) {
                 return Err(Broken::SafeReuse);
             }
-            *place = Place { chunk, seen: bit, lanes: share, settled: place.settled };
+            *slot_set = SlotSet { chunk, seen: bit, lanes: contribution, settled: slot_set.settled };
             return Ok(Some(false));
         }
-        let before = place.seen & bit != 0;
+        let before = slot_set.seen & bit != 0;
         if !before {
-            place.seen |= bit;
-            place.lanes = added(place.lanes, share);
+            slot_set.seen |= bit;
+            slot_set.lanes = added(slot_set.lanes, contribution);
         }
         Ok(Some(before))
     }
 
     /// A leaf takes a worker's contribution. Bits of `kept`: the leaf's two workers, the root.
-    fn data(&self, state: &mut State, worker: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+    fn data(&self, state: &mut TreeState, worker: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
         let leaf = worker / 2;
         let set = usize::from(chunk % self.rules.sets);
-        let mut place = state.leaves[leaf][set];
-        let taken = self.take(state, &mut place, chunk, 1 << (worker % 2), once(1 << worker))?;
-        state.leaves[leaf][set] = place;
+        let mut slot_set = state.leaves[leaf][set];
+        let taken = self.take(state, &mut slot_set, chunk, 1 << (worker % 2), once(1 << worker))?;
+        state.leaves[leaf][set] = slot_set;
         let Some(before) = taken else {
             return if chunk == state.next[worker] { Err(Broken::Stale) } else { Ok(()) };
         };
-        if place.seen != 0b11 {
+        if slot_set.seen != 0b11 {
             return Ok(());
         }
-        if before && self.rules.settled && place.settled == chunk {
-            return self.result(state, leaf, place, kept & 1 << (worker % 2));
+        if before && self.rules.settled && slot_set.settled == chunk {
+            return self.result(state, leaf, slot_set, kept & 1 << (worker % 2));
         }
         if before && !self.rules.sent_again {
             return Ok(());
         }
-        if place.lanes != once(OWN[leaf]) {
+        if slot_set.lanes != once(OWN[leaf]) {
             return Err(Broken::SameBytes);
         }
         state.up[leaf] |= (kept >> 2 & 1) << chunk;
@@ -251,16 +251,16 @@ impl TreeModel {
     }
 
     /// The root takes a leaf's fold, which holds what it was seen to hold when it was sent.
-    fn up(&self, state: &mut State, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+    fn up(&self, state: &mut TreeState, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
         let set = usize::from(chunk % self.rules.sets);
-        let mut place = state.root[set];
-        let taken = self.take(state, &mut place, chunk, 1 << leaf, once(OWN[leaf]))?;
-        state.root[set] = place;
+        let mut slot_set = state.root[set];
+        let taken = self.take(state, &mut slot_set, chunk, 1 << leaf, once(OWN[leaf]))?;
+        state.root[set] = slot_set;
         let Some(before) = taken else { return Ok(()) };
-        if place.seen != 0b11 || (before && !self.rules.repeated) {
+        if slot_set.seen != 0b11 || (before && !self.rules.repeated) {
             return Ok(());
         }
-        if place.lanes != ALL_ONCE {
+        if slot_set.lanes != ALL_ONCE {
             return Err(Broken::ExactlyOnce);
         }
         let to = if before { 1 << leaf } else { 0b11 };
@@ -271,26 +271,26 @@ impl TreeModel {
     }
 
     /// A leaf takes the root's result.
-    fn down(&self, state: &mut State, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
+    fn down(&self, state: &mut TreeState, leaf: usize, chunk: u8, kept: u8) -> Result<(), Broken> {
         let set = usize::from(chunk % self.rules.sets);
-        let place = &mut state.leaves[leaf][set];
-        let wanted = place.chunk == chunk && place.seen == 0b11;
-        if !wanted || (self.rules.settled && place.settled == chunk) {
+        let slot_set = &mut state.leaves[leaf][set];
+        let wanted = slot_set.chunk == chunk && slot_set.seen == 0b11;
+        if !wanted || (self.rules.settled && slot_set.settled == chunk) {
             return Ok(());
         }
-        place.lanes = if self.rules.overwritten { ALL_ONCE } else { added(place.lanes, ALL_ONCE) };
-        place.settled = chunk;
-        let place = *place;
-        self.result(state, leaf, place, kept)
+        slot_set.lanes = if self.rules.overwritten { ALL_ONCE } else { added(slot_set.lanes, ALL_ONCE) };
+        slot_set.settled = chunk;
+        let slot_set = *slot_set;
+        self.result(state, leaf, slot_set, kept)
     }
 
     /// What a leaf holds goes to those of its workers in `to`.
-    fn result(&self, state: &mut State, leaf: usize, place: Place, to: u8) -> Result<(), Broken> {
-        if place.lanes != ALL_ONCE {
+    fn result(&self, state: &mut TreeState, leaf: usize, slot_set: SlotSet, to: u8) -> Result<(), Broken> {
+        if slot_set.lanes != ALL_ONCE {
             return Err(Broken::ExactlyOnce);
         }
         for worker in (0..2).filter(|index| to >> index & 1 == 1).map(|index| 2 * leaf + index) {
-            if state.next[worker] == place.chunk {
+            if state.next[worker] == slot_set.chunk {
                 state.coming |= 1 << worker;
             }
         }

@@ -15,7 +15,7 @@ pub struct ReferenceSwitch {
     saturating: bool,
     jobs: Vec<JobSetup>,
     /// Both sets of each slot: index 2 x slot + set.
-    places: Vec<Occupant>,
+    slot_sets: Vec<Occupant>,
 }
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ struct Occupant {
     /// The chunk whose result came down from the switch above.
     settled: u32,
     /// Children whose contributions are in the lanes, and the number of workers in them.
-    shares: u32,
+    contributors: u32,
     counted: u16,
     /// A contribution is missing, and a packet carried a congestion mark.
     partial: bool,
@@ -40,7 +40,7 @@ enum Reply {
     Reject(Reason),
     Stale,
     /// Not complete: it has contributions of these.
-    Heard(u32),
+    Contributors(u32),
     Repeat,
     Complete,
     /// The fold goes to the switch above.
@@ -59,19 +59,19 @@ impl ReferenceSwitch {
             exponent: 0,
             lanes: vec![0; lane_words],
             settled: 0,
-            shares: 0,
+            contributors: 0,
             counted: 0,
             partial: false,
             marked: false,
         };
-        let mut places = vec![empty; 2 * slots as usize];
+        let mut slot_sets = vec![empty; 2 * slots as usize];
         for job in jobs {
-            for place in &mut places[2 * job.base as usize..2 * (job.base + job.slots) as usize] {
-                place.chunk = job.first_chunk.wrapping_sub(1);
-                place.settled = place.chunk;
+            for slot_set in &mut slot_sets[2 * job.base as usize..2 * (job.base + job.slots) as usize] {
+                slot_set.chunk = job.first_chunk.wrapping_sub(1);
+                slot_set.settled = slot_set.chunk;
             }
         }
-        Self { lane_words, saturating: false, jobs: jobs.to_vec(), places }
+        Self { lane_words, saturating: false, jobs: jobs.to_vec(), slot_sets }
     }
 
     /// The same with sums that saturate.
@@ -111,56 +111,57 @@ impl ReferenceSwitch {
         }
     }
 
-    fn place(&self, number: usize, packet: &Packet<&[u8]>) -> usize {
+    fn slot_set(&self, number: usize, packet: &Packet<&[u8]>) -> usize {
         2 * (self.jobs[number].base as usize + usize::from(packet.slot())) + usize::from(packet.set())
     }
 
     /// The four rules of the slot machine.
     fn fold(&mut self, number: usize, rank: usize, packet: &Packet<&[u8]>) -> Reply {
         let (full, leaf) = (self.jobs[number].full(), self.jobs[number].parent.is_some());
-        let (at, saturating) = (self.place(number, packet), self.saturating);
-        let place = &mut self.places[at];
+        let (at, saturating) = (self.slot_set(number, packet), self.saturating);
+        let slot_set = &mut self.slot_sets[at];
         let close = packet.kind() == Kind::Close as u8;
         let shared = if packet.count() > 0 { 1 << rank } else { 0 };
-        let says = |flag| packet.flags().contains(flag);
-        let share = || {
+        let has_flag = |flag| packet.flags().contains(flag);
+        let contribution = || {
             packet
                 .payload()
                 .chunks_exact(4)
                 .map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]))
                 .filter(|_| shared != 0)
         };
-        if serial::newer(packet.chunk(), place.chunk) {
+        if serial::newer(packet.chunk(), slot_set.chunk) {
             if close {
                 return Reply::Nothing;
             }
-            (place.chunk, place.seen, place.exponent) = (packet.chunk(), 1 << rank, packet.exp_next());
-            (place.shares, place.counted) = (shared, packet.count());
-            (place.partial, place.marked) = (says(Flags::PARTIAL), says(Flags::CONGESTION));
-            place.lanes.fill(0);
-            place.lanes.iter_mut().zip(share()).for_each(|(lane, new)| *lane = new);
-        } else if packet.chunk() != place.chunk {
+            (slot_set.chunk, slot_set.seen, slot_set.exponent) =
+                (packet.chunk(), 1 << rank, packet.exp_next());
+            (slot_set.contributors, slot_set.counted) = (shared, packet.count());
+            (slot_set.partial, slot_set.marked) = (has_flag(Flags::PARTIAL), has_flag(Flags::CONGESTION));
+            slot_set.lanes.fill(0);
+            slot_set.lanes.iter_mut().zip(contribution()).for_each(|(lane, new)| *lane = new);
+        } else if packet.chunk() != slot_set.chunk {
             return Reply::Stale;
-        } else if close && place.seen != full {
-            if place.seen & packet.bitmap() != packet.bitmap() {
-                return Reply::Heard(place.seen);
+        } else if close && slot_set.seen != full {
+            if slot_set.seen & packet.bitmap() != packet.bitmap() {
+                return Reply::Contributors(slot_set.seen);
             }
-            (place.seen, place.partial) = (full, true);
-        } else if close || place.seen >> rank & 1 == 1 {
-            return match place.seen == full {
-                false if packet.flags().contains(Flags::DROPPABLE) => Reply::Heard(place.seen),
+            (slot_set.seen, slot_set.partial) = (full, true);
+        } else if close || slot_set.seen >> rank & 1 == 1 {
+            return match slot_set.seen == full {
+                false if packet.flags().contains(Flags::DROPPABLE) => Reply::Contributors(slot_set.seen),
                 false => Reply::Nothing,
-                true if leaf && place.settled != place.chunk => Reply::Up,
+                true if leaf && slot_set.settled != slot_set.chunk => Reply::Up,
                 true => Reply::Repeat,
             };
         } else {
-            place.seen |= 1 << rank;
-            (place.shares, place.counted) =
-                (place.shares | shared, place.counted.wrapping_add(packet.count()));
-            place.partial |= says(Flags::PARTIAL);
-            place.marked |= says(Flags::CONGESTION);
-            place.exponent = place.exponent.max(packet.exp_next());
-            for (lane, new) in place.lanes.iter_mut().zip(share()) {
+            slot_set.seen |= 1 << rank;
+            (slot_set.contributors, slot_set.counted) =
+                (slot_set.contributors | shared, slot_set.counted.wrapping_add(packet.count()));
+            slot_set.partial |= has_flag(Flags::PARTIAL);
+            slot_set.marked |= has_flag(Flags::CONGESTION);
+            slot_set.exponent = slot_set.exponent.max(packet.exp_next());
+            for (lane, new) in slot_set.lanes.iter_mut().zip(contribution()) {
                 *lane = match packet.op() {
                     0 if saturating => match (at_end(*lane), at_end(new)) {
                         (true, _) => *lane,
@@ -173,7 +174,7 @@ impl ReferenceSwitch {
                 };
             }
         }
-        match place.seen == full {
+        match slot_set.seen == full {
             false => Reply::Nothing,
             true if leaf => Reply::Up,
             true => Reply::Complete,
@@ -183,57 +184,57 @@ impl ReferenceSwitch {
     /// The result that the switch above made of this one's fold and the others': it takes the fold's place.
     fn settle(&mut self, number: usize, packet: &Packet<&[u8]>) -> Reply {
         let (full, own) = (self.jobs[number].full(), 1 << self.jobs[number].rank);
-        let at = self.place(number, packet);
-        let place = &mut self.places[at];
-        if packet.chunk() != place.chunk || place.seen != full || place.settled == place.chunk {
+        let at = self.slot_set(number, packet);
+        let slot_set = &mut self.slot_sets[at];
+        if packet.chunk() != slot_set.chunk || slot_set.seen != full || slot_set.settled == slot_set.chunk {
             return Reply::Nothing;
         }
-        place.settled = place.chunk;
+        slot_set.settled = slot_set.chunk;
         // What is left out above is left out, whatever it contains.
-        place.shares = if packet.bitmap() & own == 0 { 0 } else { place.shares };
-        place.counted = packet.count();
-        place.partial = packet.flags().contains(Flags::PARTIAL);
-        place.marked = packet.flags().contains(Flags::CONGESTION);
-        place.exponent = packet.exp_next();
-        for (lane, word) in place.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
+        slot_set.contributors = if packet.bitmap() & own == 0 { 0 } else { slot_set.contributors };
+        slot_set.counted = packet.count();
+        slot_set.partial = packet.flags().contains(Flags::PARTIAL);
+        slot_set.marked = packet.flags().contains(Flags::CONGESTION);
+        slot_set.exponent = packet.exp_next();
+        for (lane, word) in slot_set.lanes.iter_mut().zip(packet.payload().chunks_exact(4)) {
             *lane = i32::from_be_bytes([word[0], word[1], word[2], word[3]]);
         }
         Reply::Down
     }
 
     /// What the slot holds, in the header of the packet that asks for it, as this switch's own contribution.
-    fn share(&self, number: usize, packet: &Packet<&[u8]>) -> Vec<u8> {
+    fn contribution(&self, number: usize, packet: &Packet<&[u8]>) -> Vec<u8> {
         let mut bytes = self.result(number, packet);
-        let mut share = Packet::new_unchecked(&mut bytes[..]);
-        share.set_kind_raw(Kind::Data as u8);
+        let mut contribution = Packet::new_unchecked(&mut bytes[..]);
+        contribution.set_kind_raw(Kind::Data as u8);
         bytes
     }
 
     /// The result of the slot, in the header of the packet that asks for it.
     fn result(&self, number: usize, packet: &Packet<&[u8]>) -> Vec<u8> {
-        let place = &self.places[self.place(number, packet)];
+        let slot_set = &self.slot_sets[self.slot_set(number, packet)];
         let mut bytes = header_of(packet, Kind::Result);
         let mut result = Packet::new_unchecked(&mut bytes[..]);
         let trimmed = Flags::BARE.with(Flags::TRIMMED);
         let cut = packet.flags().contains(trimmed);
         let bare = packet.flags().contains(Flags::BARE) && !cut;
-        let saturated = self.saturating && !bare && place.lanes.iter().any(|lane| at_end(*lane));
+        let saturated = self.saturating && !bare && slot_set.lanes.iter().any(|lane| at_end(*lane));
         let passing = Flags::RESEND.with(Flags::TRIMMED).with(Flags::DROPPABLE);
         let mut flags = packet.flags().without(if cut { passing.with(trimmed) } else { passing });
         flags = flags.without(Flags::PARTIAL);
         for (holds, flag) in [
             (saturated, Flags::SATURATED),
-            (place.partial, Flags::PARTIAL),
-            (place.marked, Flags::CONGESTION),
+            (slot_set.partial, Flags::PARTIAL),
+            (slot_set.marked, Flags::CONGESTION),
         ] {
             flags = if holds { flags.with(flag) } else { flags };
         }
         result.set_flags(flags);
-        result.set_bitmap(place.shares);
-        result.set_count(place.counted);
-        result.set_exp_next(place.exponent);
+        result.set_bitmap(slot_set.contributors);
+        result.set_count(slot_set.counted);
+        result.set_exp_next(slot_set.exponent);
         if !bare {
-            bytes.extend(place.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
+            bytes.extend(slot_set.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
         }
         bytes
     }
@@ -251,14 +252,14 @@ impl SimSwitch for ReferenceSwitch {
             Reply::Nothing => {}
             Reply::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
             Reply::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
-            Reply::Heard(seen) => {
+            Reply::Contributors(seen) => {
                 let mut bytes = header_only(&packet, Kind::Heard, None);
                 Packet::new_unchecked(&mut bytes[..]).set_bitmap(seen);
                 out.push((port, bytes));
             }
             Reply::Repeat => out.push((port, self.result(number, &packet))),
             Reply::Up => {
-                let bytes = self.share(number, &packet);
+                let bytes = self.contribution(number, &packet);
                 out.extend(self.jobs[number].parent.map(|port| (port, bytes)));
             }
             Reply::Complete | Reply::Down => {
@@ -269,18 +270,25 @@ impl SimSwitch for ReferenceSwitch {
     }
 
     fn digest(&self, slots: Range<u32>) -> u64 {
-        let places = &self.places[2 * slots.start as usize..2 * slots.end as usize];
-        places.iter().fold(0, |digest, place| {
-            let digest =
-                fold_digest(digest, [place.chunk, place.seen, u32::from(place.exponent), place.settled]);
-            let tally = [place.shares, u32::from(place.counted), place.partial.into(), place.marked.into()];
+        let slot_sets = &self.slot_sets[2 * slots.start as usize..2 * slots.end as usize];
+        slot_sets.iter().fold(0, |digest, slot_set| {
+            let digest = fold_digest(
+                digest,
+                [slot_set.chunk, slot_set.seen, u32::from(slot_set.exponent), slot_set.settled],
+            );
+            let tally = [
+                slot_set.contributors,
+                u32::from(slot_set.counted),
+                slot_set.partial.into(),
+                slot_set.marked.into(),
+            ];
             let digest = fold_digest(digest, tally);
-            fold_digest(digest, place.lanes.iter().map(|lane| lane.cast_unsigned()))
+            fold_digest(digest, slot_set.lanes.iter().map(|lane| lane.cast_unsigned()))
         })
     }
 
     fn slots(&self) -> u32 {
-        (self.places.len() / 2) as u32
+        (self.slot_sets.len() / 2) as u32
     }
 }
 

@@ -150,13 +150,13 @@ impl OpPlan {
         assert_eq!(members.len(), usize::from(count), "as many shares as the result says");
         for (lane, value) in lanes.iter().enumerate() {
             let at = chunk as usize * lane_words + lane;
-            let shares = members.iter().map(|rank| self.inputs[*rank][at].wrapping_add(weight(exp)));
-            assert_eq!(*value, shares.fold(0, i32::wrapping_add), "chunk {chunk}, lane {lane}");
+            let contributions = members.iter().map(|rank| self.inputs[*rank][at].wrapping_add(weight(exp)));
+            assert_eq!(*value, contributions.fold(0, i32::wrapping_add), "chunk {chunk}, lane {lane}");
         }
     }
 
     /// What a rank sends of its value `value` at element `at`.
-    fn share(&self, value: i32, at: usize, lane_words: usize, exp: u8, again: bool) -> i32 {
+    fn contribution(&self, value: i32, at: usize, lane_words: usize, exp: u8, again: bool) -> i32 {
         match self.headroom {
             None => value.wrapping_add(weight(exp)),
             Some(headroom) if again && at % lane_words >= TALLY => (value >> headroom) + i32::from(exp),
@@ -169,11 +169,12 @@ impl OpPlan {
         if exp == 255 {
             return NOT_A_NUMBER;
         }
-        let shares = self.inputs.iter().map(|input| self.share(input[at], at, lane_words, exp, again));
+        let contributions =
+            self.inputs.iter().map(|input| self.contribution(input[at], at, lane_words, exp, again));
         match self.spec.lane_op {
-            LaneOp::Sum => shares.fold(0, i32::wrapping_add),
-            LaneOp::Min => shares.min().unwrap_or(0),
-            LaneOp::Max => shares.max().unwrap_or(0),
+            LaneOp::Sum => contributions.fold(0, i32::wrapping_add),
+            LaneOp::Min => contributions.min().unwrap_or(0),
+            LaneOp::Max => contributions.max().unwrap_or(0),
         }
     }
 
@@ -251,8 +252,8 @@ impl Tensors {
         lanes.fill(0);
         if exp < 255 {
             for (word, at) in lanes.chunks_exact_mut(4).zip(self.block(op, chunk)) {
-                let share = plan.share(self.data[op][at], at, self.lane_words, exp, again);
-                word.copy_from_slice(&share.to_be_bytes());
+                let contribution = plan.contribution(self.data[op][at], at, self.lane_words, exp, again);
+                word.copy_from_slice(&contribution.to_be_bytes());
             }
         }
     }

@@ -113,18 +113,18 @@ fn show(output: &Output, config: &HostConfig, rows: &[HostRow]) -> Result<(), Cl
     output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
     output.line(format_args!(
         "{:<32}{:>12}{:>12}{:>12}{:>8}  {:<9}{}",
-        "system", "median us", "least us", "most us", "#wrong", "of that", "beside"
+        "system", "median us", "min us", "max us", "#wrong", "of that", "beside"
     ))?;
     for row in rows {
-        let (median, least, most) = row.spread();
-        let spread = Spread { row, median_s: median, min_s: least, max_s: most };
+        let (median, min, max) = row.spread();
+        let spread = Spread { row, median_s: median, min_s: min, max_s: max };
         output.event(&Tagged { event: "host", row: &spread })?;
         output.line(format_args!(
             "{:<32}{:>12.1}{:>12.1}{:>12.1}{:>8}  {:<9}{}",
             row.name,
             median * 1e6,
-            least * 1e6,
-            most * 1e6,
+            min * 1e6,
+            max * 1e6,
             row.wrong,
             row.of_that.map_or("-".into(), |ratio| format!("{ratio:.2}")),
             row.beside.as_deref().unwrap_or("-")

@@ -121,27 +121,13 @@ impl Star {
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
             "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}{:>9}",
-            "system",
-            "median ms",
-            "least ms",
-            "most ms",
-            "algbw MB/s",
-            "bound",
-            "against",
-            "#wrong",
-            "resent"
+            "system", "median ms", "min ms", "max ms", "algbw MB/s", "bound", "against", "#wrong", "resent"
         ))?;
         for row in rows {
-            let ((median, least, most), against) = (row.spread(), against(row, rows));
+            let ((median, min, max), against) = (row.spread(), against(row, rows));
             output.event(&Tagged {
                 event: "star",
-                row: &Compared {
-                    row,
-                    median_s: median,
-                    min_s: least,
-                    max_s: most,
-                    against_best_peer: against,
-                },
+                row: &Compared { row, median_s: median, min_s: min, max_s: max, against_best_peer: against },
             })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
             let resent = row.resent_share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
@@ -150,8 +136,8 @@ impl Star {
                 "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}{:>9}",
                 row.name,
                 median * 1e3,
-                least * 1e3,
-                most * 1e3,
+                min * 1e3,
+                max * 1e3,
                 row.algbw,
                 percent,
                 times,
@@ -181,9 +167,9 @@ fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
     let rows: usize = stars.iter().map(|(_, rows)| rows.len()).sum();
     let height = HEAD * stars.len() as f64 + rows as f64 * (BAR + GAP) + 30.0;
     let rate_of = |row: &StarRow, time: f64| row.bytes as f64 / time / 1e6;
-    let most =
+    let max =
         stars.iter().flat_map(|(_, rows)| rows).map(|row| rate_of(row, row.spread().1)).fold(1.0, f64::max);
-    let scale = (WIDTH - LABEL - 110.0) / most;
+    let scale = (WIDTH - LABEL - 110.0) / max;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
          font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
@@ -201,9 +187,9 @@ fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
         );
         y += HEAD;
         for row in rows {
-            let (median, least, longest) = row.spread();
+            let (median, min, longest) = row.spread();
             let (width, from, to) =
-                (rate_of(row, median) * scale, rate_of(row, longest) * scale, rate_of(row, least) * scale);
+                (rate_of(row, median) * scale, rate_of(row, longest) * scale, rate_of(row, min) * scale);
             let colour = if row.system.is_peer() { "#9aa5b1" } else { "#2f6fb0" };
             let middle = y + BAR / 2.0;
             let _ = writeln!(
