@@ -1,6 +1,6 @@
 //! Waiting for a condition. The deadlines are hang guards: generous, because tests share the machine, and never what a test measures.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,25 @@ pub fn poll_within<T>(timeout: Duration, what: impl Display, mut attempt: impl F
             return value;
         }
         assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Waits until `attempt` succeeds, and returns its value.
+///
+/// # Panics
+///
+/// When it does not within [`HANG_TIMEOUT`]; shows what it returned last instead.
+#[track_caller]
+pub fn poll_state<T, E: Debug>(what: impl Display, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(state) => {
+                assert!(start.elapsed() < HANG_TIMEOUT, "not within {HANG_TIMEOUT:?}: {what}; {state:?}")
+            }
+        }
         thread::sleep(POLL_INTERVAL);
     }
 }

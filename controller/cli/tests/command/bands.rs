@@ -1,8 +1,6 @@
 //! A controller that gives jobs classes of packets by GPU intensity: what it shows of them.
 
-use std::time::Instant;
-
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::wait::poll_state;
 use serde_json::Value;
 
 use crate::process::{Process, number, run, text};
@@ -32,15 +30,11 @@ fn jobs_that_share_links_have_classes_by_what_they_declare() {
         ))
     };
     let band_of = |job: &str, first: u32| -> Value {
-        let deadline = Instant::now() + HANG_TIMEOUT;
-        loop {
+        poll_state(format_args!("{job} in the classes from {first} on"), || {
             let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
             let band = lines.into_iter().next().unwrap_or_default()["band"].take();
-            if band["first"] == first {
-                return band;
-            }
-            assert!(Instant::now() < deadline, "{job} does not come to the classes from {first} on: {band}");
-        }
+            if band["first"] == first { Ok(band) } else { Err(band) }
+        })
     };
     let mut light = start("red/light");
     let alone = band_of("red/light", 12);

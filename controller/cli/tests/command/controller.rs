@@ -1,9 +1,8 @@
 //! `netfold controller --dev`, and the commands that ask it.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::wait::poll_state;
 use serde_json::Value;
 
 use crate::documentation::keys;
@@ -41,15 +40,11 @@ fn shown(arguments: &str) -> String {
 
 /// A job's state, waited for.
 fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
-    let deadline = Instant::now() + HANG_TIMEOUT;
-    loop {
+    poll_state(format_args!("{job} in state {state}"), || {
         let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
         let line = lines.into_iter().next().unwrap();
-        if line["state"] == state {
-            return line;
-        }
-        assert!(Instant::now() < deadline, "{job} is not {state}: {line}");
-    }
+        if line["state"] == state { Ok(line) } else { Err(line) }
+    })
 }
 
 #[test]

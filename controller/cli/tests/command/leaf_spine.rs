@@ -2,10 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::time::Instant;
 
 use netfold_testkit::namespace;
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::process::wait_until_ended;
 
 use crate::process::{Process, netfold, number, text};
 
@@ -61,28 +60,19 @@ fn an_interrupted_fabric_leaves_nothing() {
     assert_eq!(fabric.wait().code(), Some(130));
     assert_eq!(namespaces(fabric.id()), [""; 0]);
     // Its processes end with it.
-    let deadline = Instant::now() + HANG_TIMEOUT;
-    while children.iter().any(|process| is_running(*process)) {
-        assert!(Instant::now() < deadline, "processes are left");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    children.iter().for_each(|process| wait_until_ended(u64::from(*process)));
 }
 
-/// State and parent of a process.
-fn stat(process: u32) -> Option<(char, u32)> {
+/// The parent of a process.
+fn parent_of(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
-}
-
-fn is_running(process: u32) -> bool {
-    stat(process).is_some_and(|(state, _)| state != 'Z')
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 fn children(parent: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|process| stat(*process).is_some_and(|(_, of)| of == parent)).collect()
+    processes.filter(|process| parent_of(*process) == Some(parent)).collect()
 }
 
 #[test]

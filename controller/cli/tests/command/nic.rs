@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet, veth_between};
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::wait::eventually;
 use serde_json::Value;
 
 use crate::process::{Process, netfold_within, number, run, text};
@@ -148,10 +148,9 @@ fn a_switch_on_each_host_sends_one_stream_up() {
     let (joins, grpc) = (text(&controlling, "workers"), text(&controlling, "grpc"));
     let one = |arguments: &str| -> Value { run(&format!("{arguments} --controller {grpc}")).1.remove(0) };
     let token = text(&one("tenant add red"), "token").to_owned();
-    let begun = Instant::now();
-    while !["tor", "nic2", "nic3"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
-        assert!(begun.elapsed() < HANG_TIMEOUT, "the switches do not come up");
-    }
+    eventually("switches that are up", || {
+        ["tor", "nic2", "nic3"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true)
+    });
     // 3 MiB in packets of 1408 bytes, four times.
     const CHUNKS: f64 = 4.0 * 2235.0;
     let mut workers: Vec<_> = (0..6)
@@ -267,10 +266,9 @@ impl<'a> Running<'a> {
             said.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()).unwrap_or_default()
         };
         let token = text(&one("tenant add red"), "token").to_owned();
-        let begun = Instant::now();
-        while !["tor", "own"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true) {
-            assert!(begun.elapsed() < HANG_TIMEOUT, "the switches do not come up");
-        }
+        eventually("switches that are up", || {
+            ["tor", "own"].iter().all(|name| one(&format!("switch describe {name}"))["up"] == true)
+        });
         Self { rack, own, token, _processes: [controller, below, above], _folder: folder }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use netfold_testkit::namespace::{self, NamespaceSet};
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::wait::poll_state;
 use serde_json::Value;
 
 use crate::process::{Process, netfold, netfold_within, number, run, text};
@@ -84,10 +84,10 @@ fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
         switch.signal(end);
         let ended = switch.wait();
         assert_eq!(ended.success(), end == "TERM", "{ended}");
-        let begun = Instant::now();
-        while pair.shown() != before {
-            assert!(begun.elapsed() < HANG_TIMEOUT, "after {end}: {}\nbefore: {before}", pair.shown());
-        }
+        poll_state(format_args!("after {end}, the interface as before: {before}"), || {
+            let shown = pair.shown();
+            if shown == before { Ok(()) } else { Err(shown) }
+        });
     }
 }
 

@@ -1,8 +1,6 @@
 //! A controller that shares slots by demand: jobs shrink and grow while they run, and every element is right.
 
-use std::time::Instant;
-
-use netfold_testkit::wait::HANG_TIMEOUT;
+use netfold_testkit::wait::poll_state;
 use serde_json::Value;
 
 use crate::process::{Process, number, run, text};
@@ -28,14 +26,11 @@ fn slots_follow_demand() {
         lines.into_iter().next().unwrap_or_default()
     };
     let wait_for = |job: &str, slots: f64| {
-        let deadline = Instant::now() + HANG_TIMEOUT;
-        loop {
+        poll_state(format_args!("{job} with {slots} slots"), || {
             let described = describe(job);
-            if described["state"] == "running" && number(&described, "slots_held") == slots {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{job} does not come to {slots} slots: {described}");
-        }
+            let there = described["state"] == "running" && number(&described, "slots_held") == slots;
+            if there { Ok(()) } else { Err(described) }
+        });
     };
     let mut red = bench("red", "one", 12_000);
     wait_for("red/one", all);

@@ -1,11 +1,9 @@
 //! A controller and a switch that know each other by certificates.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
+use netfold_testkit::wait::poll_state;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-
-use netfold_testkit::wait::HANG_TIMEOUT;
 
 use crate::process::{Process, run, text};
 
@@ -51,19 +49,14 @@ impl Drop for Certificates {
     }
 }
 
-/// Waits until the controller at `grpc` says so of the switch; returns why it is down.
+/// Waits until the controller at `grpc` has the switch in this state; returns why it is down.
 fn wait_switch(grpc: &str, up: bool) -> String {
-    let deadline = Instant::now() + HANG_TIMEOUT;
-    loop {
+    poll_state(format_args!("the switch's state up: {up}"), || {
         let (_, lines) = run(&format!("switch describe s1 --controller {grpc}"));
         let switch = &lines[0];
         let reason = switch["down_reason"].as_str().unwrap_or_default().to_owned();
-        if switch["up"] == up && (up || reason.contains("TLS")) {
-            return reason;
-        }
-        assert!(Instant::now() < deadline, "not {up} in time: {lines:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        if switch["up"] == up && (up || reason.contains("TLS")) { Ok(reason) } else { Err(lines) }
+    })
 }
 
 #[test]

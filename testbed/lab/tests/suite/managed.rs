@@ -17,10 +17,11 @@ use netfold_southbound::p4runtime::{
     Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, Neighbour, Pipeline,
     Repaired, SwitchEvent,
 };
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::wait::{HANG_TIMEOUT, eventually};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
 
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// What does not come within this time does not come.
 const QUIET: Duration = Duration::from_millis(300);
 const GROUP: u16 = 3;
@@ -51,16 +52,16 @@ fn neighbour(peer: SocketAddrV4) -> Option<Neighbour> {
     (number < 32).then(|| Neighbour { port: number.into(), mac: 0x0200_0000_0000 + u64::from(number) })
 }
 
-struct Watched {
+struct WatchedSwitch {
     switch: Managed,
     events: Receiver<SwitchEvent>,
 }
 
-fn manage(address: &str, profile: &Profile, held: Vec<Held>) -> Watched {
+fn manage(address: &str, profile: &Profile, held: Vec<Held>) -> WatchedSwitch {
     manage_by(address, None, profile, held)
 }
 
-fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>) -> Watched {
+fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>) -> WatchedSwitch {
     let config = ManagedConfig {
         retry: (Duration::from_millis(20), Duration::from_millis(200)),
         resync_every: Duration::from_secs(3600),
@@ -70,10 +71,10 @@ fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>
     let (sender, events) = channel();
     let switch =
         Managed::start(config, pipeline(profile), held, move |event| drop(sender.send(event))).unwrap();
-    Watched { switch, events }
+    WatchedSwitch { switch, events }
 }
 
-impl Watched {
+impl WatchedSwitch {
     fn wait<T>(&self, mut wanted: impl FnMut(&SwitchEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + HANG_TIMEOUT;
         loop {
@@ -90,11 +91,7 @@ impl Watched {
             SwitchEvent::Up { fresh, .. } => Some(*fresh),
             _ => None,
         });
-        let deadline = Instant::now() + HANG_TIMEOUT;
-        while let Some(reason) = self.switch.down() {
-            assert!(Instant::now() < deadline, "still down: {reason}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        eventually("a reachable switch", || self.switch.down().is_none());
         fresh
     }
 
@@ -205,29 +202,22 @@ fn fold(plane: &DataPlane, chunk: u32) {
     assert_eq!(plane.receive(QUIET).unwrap(), None, "one copy each and no more");
 }
 
-/// A name that leads to whatever bmv2 there is at the time.
-struct Alias(PathBuf);
+/// A name that leads to the bmv2 of the time.
+struct Alias(TemporaryDirectory);
 
 impl Alias {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("netfold-{name}-{}", std::process::id()));
-        Self(path)
+    fn new() -> Self {
+        Self(TemporaryDirectory::new("managed"))
     }
 
     fn lead_to(&self, bmv2: &Bmv2) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(self.0.file("socket"));
         let socket = bmv2.p4runtime().trim_start_matches("unix:");
-        std::os::unix::fs::symlink(socket, &self.0).unwrap();
+        std::os::unix::fs::symlink(socket, self.0.file("socket")).unwrap();
     }
 
     fn address(&self) -> String {
-        format!("unix:{}", self.0.display())
-    }
-}
-
-impl Drop for Alias {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        format!("unix:{}", self.0.file("socket"))
     }
 }
 
@@ -344,7 +334,7 @@ fn a_bmv2_that_is_killed_and_started_again_is_fresh() {
     if skipped() {
         return;
     }
-    let alias = Alias::new("managed");
+    let alias = Alias::new();
     let bmv2 = Bmv2::start(Bmv2Config::default()).unwrap();
     alias.lead_to(&bmv2);
     let mut watched = manage(&alias.address(), &Profile::hardware(), Vec::new());
@@ -377,20 +367,18 @@ fn a_pipeline_that_bmv2_cannot_run_is_reported() {
     let config = ManagedConfig::new("b1", bmv2.p4runtime(), Attachment::Known(Box::new(neighbour)));
     let (sender, events) = channel();
     let switch = Managed::start(config, pipeline, Vec::new(), move |event| drop(sender.send(event))).unwrap();
-    let watched = Watched { switch, events };
+    let watched = WatchedSwitch { switch, events };
     let reason = watched.down();
     assert!(reason.contains("switch b1 refuses the pipeline"), "{reason}");
 }
 
 /// Certificates of one authority: its own, the switch's and the controller's, with their keys.
-struct Certificates(PathBuf);
+struct Certificates(TemporaryDirectory);
 
 impl Certificates {
     fn new() -> Self {
         use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-        let folder = std::env::temp_dir().join(format!("netfold-bmv2-tls-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let files = Self(folder);
+        let files = Self(TemporaryDirectory::new("bmv2-tls"));
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // OpenSSL takes a certificate that is named as its issuer for one that signed itself.
@@ -408,17 +396,11 @@ impl Certificates {
     }
 
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
+        self.0.write(name, text);
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Certificates {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
