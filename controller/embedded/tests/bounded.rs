@@ -2,12 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
 use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::PacketIo;
+use netfold_testkit::job::on_all_ranks;
 use netfold_wire::{Flags, Kind, Packet};
 
 const WORLD: u16 = 4;
@@ -29,26 +29,18 @@ fn behind<R: Send>(
 ) -> Vec<R> {
     let switch = EmbeddedSwitch::builder().middleware(move |io| Ok(Box::new(way(io)))).start().unwrap();
     let control = switch.control();
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..WORLD)
-            .map(|number| {
-                let (tolerance, rank) = (&tolerance, &rank);
-                scope.spawn(move || {
-                    let builder = Communicator::builder()
-                        .job("bounded")
-                        .rank(number)
-                        .world_size(WORLD)
-                        .slots(64)
-                        .mode(mode)
-                        .tolerance(tolerance(number))
-                        .stall_timeout(Duration::from_secs(20))
-                        .switch(control)
-                        .unwrap();
-                    rank(builder.connect().unwrap())
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    on_all_ranks(WORLD, |number| {
+        let builder = Communicator::builder()
+            .job("bounded")
+            .rank(number)
+            .world_size(WORLD)
+            .slots(64)
+            .mode(mode)
+            .tolerance(tolerance(number))
+            .stall_timeout(Duration::from_secs(20))
+            .switch(control)
+            .unwrap();
+        rank(builder.connect().unwrap())
     })
 }
 

@@ -4,13 +4,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, Error, Mode, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QUEUES_MAX};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::{CoreError, Cores, cores, vacant_address};
+use netfold_testkit::job::on_all_ranks;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -52,10 +52,7 @@ fn sums(control: SocketAddr, world: u16, trees: u8, seed: u64) -> Vec<Vec<Vec<f3
         comm.leave().unwrap();
         done
     };
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..world).map(|rank| scope.spawn(move || work(rank))).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+    on_all_ranks(world, work)
 }
 
 #[test]

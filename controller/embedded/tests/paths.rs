@@ -10,6 +10,7 @@ use netfold::{Builder, Communicator, Error, Mode, Network, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::{PacketIo, vacant_address};
+use netfold_testkit::job::on_all_ranks;
 
 /// A free address to meet at.
 /// Runs `rank` on every rank of a job of threads at a switch, each built by `build`.
@@ -20,27 +21,19 @@ fn job<R: Send>(
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
     let at = vacant_address().unwrap();
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..world)
-            .map(|number| {
-                let (build, rank) = (&build, &rank);
-                scope.spawn(move || {
-                    let builder = Communicator::builder()
-                        .job(format!("paths {}", at.port()))
-                        .rank(number)
-                        .world_size(world)
-                        .slots(64)
-                        .join_timeout(Duration::from_secs(20))
-                        .stall_timeout(Duration::from_secs(20))
-                        .switch(switch)
-                        .unwrap()
-                        .rendezvous(at)
-                        .unwrap();
-                    rank(build(number, builder).connect().unwrap())
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    on_all_ranks(world, |number| {
+        let builder = Communicator::builder()
+            .job(format!("paths {}", at.port()))
+            .rank(number)
+            .world_size(world)
+            .slots(64)
+            .join_timeout(Duration::from_secs(20))
+            .stall_timeout(Duration::from_secs(20))
+            .switch(switch)
+            .unwrap()
+            .rendezvous(at)
+            .unwrap();
+        rank(build(number, builder).connect().unwrap())
     })
 }
 

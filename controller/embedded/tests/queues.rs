@@ -1,7 +1,6 @@
 //! Workers under congestion control, at a switch whose ports are slow.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, ReduceOp, Stats};
@@ -9,6 +8,7 @@ use netfold_control::CongestionAlgorithm;
 use netfold_embedded::EmbeddedSwitch;
 use netfold_switch::SwitchCounters;
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueCounters, Rate};
+use netfold_testkit::job::{CheckedSum, on_all_ranks};
 
 const WORKERS: u16 = 2;
 const SLOTS: u32 = 256;
@@ -42,20 +42,17 @@ fn run(congestion: CongestionAlgorithm, queues: QueueConfig) -> (Stats, SwitchCo
             .join_timeout(Duration::from_secs(30))
             .connect()
             .unwrap();
-        let own = |round: i32| (0..ELEMENTS as i32).map(move |i| i * round + i32::from(rank));
-        for round in 1..=2 {
-            let mut tensor: Vec<i32> = own(round).collect();
+        for operation in 1..=2 {
+            let job = CheckedSum { world: WORKERS, elements: ELEMENTS, operation };
+            let mut tensor = job.contribution(rank);
             comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-            let wrong = tensor.iter().zip(0..).filter(|(sum, i)| **sum != 2 * i * round + 1).count();
-            assert_eq!(wrong, 0, "rank {rank}, round {round}");
+            job.verify(rank, &tensor);
         }
         let stats = comm.stats();
         comm.leave().unwrap();
         stats
     };
-    let other = thread::spawn(move || worker(1));
-    let stats = worker(0);
-    other.join().unwrap();
+    let stats = on_all_ranks(WORKERS, worker).remove(0);
     (stats, switch.stop().unwrap())
 }
 

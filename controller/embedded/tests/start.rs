@@ -2,14 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::thread;
 use std::time::Duration;
 
 use netfold::{Communicator, Error, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_testkit::job::{CheckedSum, on_all_ranks};
 use netfold_testkit::namespace;
 
-fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
+fn worker(switch: SocketAddr, rank: u16) {
     let comm = Communicator::builder()
         .job("embedded")
         .rank(rank)
@@ -19,10 +19,11 @@ fn worker(switch: SocketAddr, rank: u16) -> Vec<i32> {
         .join_timeout(Duration::from_secs(20))
         .connect()
         .unwrap();
-    let mut tensor = vec![i32::from(rank) + 1; 5000];
+    let job = CheckedSum { world: 2, elements: 5000, operation: 0 };
+    let mut tensor = job.contribution(rank);
     comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
     comm.leave().unwrap();
-    tensor
+    job.verify(rank, &tensor);
 }
 
 #[test]
@@ -30,9 +31,7 @@ fn workers_join_and_sum() {
     let switch = EmbeddedSwitch::builder().start().unwrap();
     let control = switch.control();
     assert!(control.ip().is_loopback() && control.port() != 0);
-    let other = thread::spawn(move || worker(control, 1));
-    assert_eq!(worker(control, 0), vec![3; 5000]);
-    assert_eq!(other.join().unwrap(), vec![3; 5000]);
+    on_all_ranks(2, |rank| worker(control, rank));
     assert!(!switch.is_finished());
     assert!(switch.counters().unwrap().results > 0);
     assert!(switch.stop().unwrap().results > 0);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Element, Error, Mode, Network, ReduceOp, bf16, f16};
 use netfold_io::vacant_address;
+use netfold_testkit::job::on_all_ranks;
 
 use crate::support::HANG_GUARD;
 
@@ -16,24 +17,16 @@ fn job<R: Send>(
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
     let at = vacant_address().unwrap();
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..world)
-            .map(|number| {
-                let (build, rank) = (&build, &rank);
-                scope.spawn(move || {
-                    let builder = Communicator::builder()
-                        .job("paths")
-                        .rank(number)
-                        .world_size(world)
-                        .join_timeout(Duration::from_secs(20))
-                        .stall_timeout(Duration::from_secs(20))
-                        .rendezvous(at)
-                        .unwrap();
-                    rank(build(number, builder).connect().unwrap())
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    on_all_ranks(world, |number| {
+        let builder = Communicator::builder()
+            .job("paths")
+            .rank(number)
+            .world_size(world)
+            .join_timeout(Duration::from_secs(20))
+            .stall_timeout(Duration::from_secs(20))
+            .rendezvous(at)
+            .unwrap();
+        rank(build(number, builder).connect().unwrap())
     })
 }
 

@@ -10,11 +10,11 @@ mod tls;
 mod trees;
 
 use std::net::SocketAddr;
-use std::thread;
 use std::time::Duration;
 
 use netfold::{Builder, Communicator};
 use netfold_io::vacant_address;
+use netfold_testkit::job::on_all_ranks;
 
 /// A free address to meet at.
 /// Runs `rank` on every rank of a job of threads, each built by `build`.
@@ -24,15 +24,7 @@ fn job<R: Send>(
     build: impl Fn(Builder) -> Builder + Sync,
     rank: impl Fn(Communicator) -> R + Sync,
 ) -> Vec<R> {
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..world)
-            .map(|number| {
-                let (build, rank) = (&build, &rank);
-                scope.spawn(move || rank(build(builder(controller, number, world)).connect().unwrap()))
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+    on_all_ranks(world, |number| rank(build(builder(controller, number, world)).connect().unwrap()))
 }
 
 /// The same of ranks that are linked, and can do without a switch.
