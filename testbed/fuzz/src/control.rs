@@ -22,7 +22,7 @@ use crate::input::Input;
 const STEPS_MAX: usize = 200;
 
 /// A switch that refuses by the bits of a pattern.
-struct Fickle {
+struct FaultyDriver {
     pattern: u32,
 }
 
@@ -70,8 +70,8 @@ fn read(line: &[u8]) {
             assert_eq!(decode(text.as_bytes()), Ok(request));
         }
         Err(refused) => {
-            let said = encode(&refused.into());
-            assert!(said.len() <= LINE_LEN_MAX && said.ends_with(b"\n"));
+            let encoded = encode(&refused.into());
+            assert!(encoded.len() <= LINE_LEN_MAX && encoded.ends_with(b"\n"));
         }
     }
     if let Ok(event) = serde_json::from_slice::<SessionEvent>(line) {
@@ -105,7 +105,7 @@ impl Scene {
         Self {
             now: Duration::from_secs(1),
             coordinator: Coordinator::new(config, fleet, Kept::default()),
-            executor: Executor::new(vec![Box::new(Fickle { pattern })]),
+            executor: Executor::new(vec![Box::new(FaultyDriver { pattern })]),
             tasks: VecDeque::new(),
             sessions: BTreeMap::new(),
         }
@@ -183,14 +183,14 @@ impl Scene {
             match output {
                 Output::Send { session, event } => {
                     assert!(encode(&event).len() <= LINE_LEN_MAX);
-                    let answers =
+                    let admissions =
                         self.sessions.get_mut(&session).expect("an event for a session that is closed");
                     if let SessionEvent::Admitted(admission) = &event {
-                        *answers += 1;
-                        assert_eq!(*answers, 1, "admitted twice");
+                        *admissions += 1;
+                        assert_eq!(*admissions, 1, "admitted twice");
                         assert!(admission.slots.is_power_of_two());
                     }
-                    assert!(!matches!(event, SessionEvent::Band(_)) || *answers == 1, "a band and no place");
+                    assert!(!matches!(event, SessionEvent::Band(_)) || *admissions == 1, "a band without admission");
                 }
                 Output::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");
@@ -221,7 +221,7 @@ impl Scene {
     }
 }
 
-impl Fickle {
+impl FaultyDriver {
     fn call(&mut self) -> Result<(), DriverError> {
         let fails = self.pattern & 1 == 1;
         self.pattern >>= 1;
@@ -229,7 +229,7 @@ impl Fickle {
     }
 }
 
-impl SwitchDriver for Fickle {
+impl SwitchDriver for FaultyDriver {
     fn limits(&self) -> Limits {
         Limits {
             slots: 64,

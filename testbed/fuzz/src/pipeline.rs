@@ -78,7 +78,7 @@ fn both(datagrams: &mut Pair, frames: &mut Pair, input: &mut Input<'_>, port: u1
         let (outer, _) = Outer::parse(&frame[..other_len]).expect("what is sent has outer headers that hold");
         assert!(
             !matches!(other.send, Send::Unicast(_)) || outer.destination == worker(port),
-            "answered elsewhere"
+            "reply to another port"
         );
     }
 }
@@ -237,10 +237,13 @@ impl Pair {
         assert!(verdict.len as usize <= packet.len());
         match verdict.send {
             Send::Drop => assert_eq!(verdict.len, 0),
-            Send::Unicast(to) => assert_eq!(to, port, "answers go back"),
+            Send::Unicast(to) => assert_eq!(to, port, "replies go back"),
             Send::Multicast(group) => {
                 assert_eq!(group, GROUP);
-                assert!((FIRST_PORT..FIRST_PORT + WORLD).contains(&port), "a stranger completed a slot");
+                assert!(
+                    (FIRST_PORT..FIRST_PORT + WORLD).contains(&port),
+                    "an unknown sender completed a slot"
+                );
             }
         }
         verdict

@@ -113,16 +113,16 @@ impl Scene {
                 self.take(&bytes);
             }
             3 => {
-                let mut answer = self.answer(input);
-                input.disturb(&mut answer);
+                let mut reply = self.reply(input);
+                input.disturb(&mut reply);
                 if input.below(8) == 0 {
-                    answer.truncate(input.below(256));
+                    reply.truncate(input.below(256));
                 }
-                self.take(&answer);
+                self.take(&reply);
             }
             _ => {
-                let answer = self.answer(input);
-                self.take(&answer);
+                let reply = self.reply(input);
+                self.take(&reply);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Scene {
     }
 
     /// What a switch would say to one of the packets sent last.
-    fn answer(&mut self, input: &mut Input<'_>) -> Vec<u8> {
+    fn reply(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         if self.sent.is_empty() {
             return Vec::new();
         }

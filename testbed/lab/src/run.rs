@@ -343,7 +343,7 @@ impl Run {
         let levels = self.fabric.plan.places().iter().map(|place| place.depth + 1).max().unwrap_or(1);
         let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
         let world = self.comms.len() as u16;
-        let mut tensors = Tensors::<T>::draw(seed ^ self.rounds << 32, world, elements, &path);
+        let mut tensors = Tensors::<T>::random(seed ^ self.rounds << 32, world, elements, &path);
         let inputs = std::mem::take(&mut tensors.inputs);
         let tensors = &tensors;
         let outcomes: Vec<_> = std::thread::scope(|scope| {
@@ -398,16 +398,16 @@ impl Run {
 }
 
 fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> SwitchReport {
-    let answer = |index: usize| counted.answers.get(index).copied().unwrap_or(0);
+    let result_counter = |index: usize| counted.answers.get(index).copied().unwrap_or(0);
     let reasons = Reason::ALL.iter().zip(&counted.packets).skip(1).filter(|(_, count)| **count > 0);
     SwitchReport {
         switch,
         depth,
         children,
-        results: answer(0),
-        repeated: answer(1),
-        up: answer(2),
-        up_again: answer(3),
+        results: result_counter(0),
+        repeated: result_counter(1),
+        up: result_counter(2),
+        up_again: result_counter(3),
         dropped: reasons.map(|(reason, count)| (reason.name(), *count)).collect(),
         uplink: None,
     }

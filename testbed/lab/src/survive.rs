@@ -303,14 +303,14 @@ impl SurviveRig {
         let before: Vec<u64> = self.epochs();
         let until = Instant::now() + pause;
         // The database is being written to when the controller is killed.
-        let mut late: Vec<std::process::Child> = Vec::new();
-        while Instant::now() < until || late.is_empty() {
+        let mut pending: Vec<std::process::Child> = Vec::new();
+        while Instant::now() < until || pending.is_empty() {
             self.added += 1;
             let name = format!("t{}", self.added);
             let spawned = self.command(&["tenant", "add", &name]).spawn();
-            late.push(spawned.map_err(|source| SurviveError::Start { source })?);
-            if late.len() == 3 {
-                let mut oldest = late.remove(0);
+            pending.push(spawned.map_err(|source| SurviveError::Start { source })?);
+            if pending.len() == 3 {
+                let mut oldest = pending.remove(0);
                 if oldest.wait().is_ok_and(|status| status.success()) {
                     self.acknowledged.insert(format!("t{}", self.added - 2));
                 }
@@ -320,8 +320,8 @@ impl SurviveRig {
             controller.kill();
         }
         let killed = Instant::now();
-        let first = self.added + 1 - late.len() as u32;
-        for (name, mut child) in (first..).zip(late) {
+        let first = self.added + 1 - pending.len() as u32;
+        for (name, mut child) in (first..).zip(pending) {
             if child.wait().is_ok_and(|status| status.success()) {
                 self.acknowledged.insert(format!("t{name}"));
             }
@@ -368,7 +368,7 @@ impl SurviveRig {
         })?;
         let errors = self.jobs[job].last_words();
         if let Some(other) = errors.iter().find(|words| !words.contains(&format!("rank {rank}"))) {
-            row.failures.push(format!("rank {rank} died, and another rank said: {other}"));
+            row.failures.push(format!("rank {rank} was killed, and another rank reported: {other}"));
         }
         // With one worker less every other time, and with all again.
         self.jobs[job].resize(self.config.workers - (number % 2) as u16);

@@ -204,7 +204,7 @@ fn turn(config: &HostConfig, peers: &Peers, system: System) -> Result<Turn, Peer
             command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]);
             command.args(["-np", &config.ranks.to_string()]).args(algorithm_words(algorithm));
             command.arg(peers.mpi.as_deref().unwrap_or(Path::new("mpi"))).args(amounts(config));
-            answer(&mut Process::start("mpirun", &mut command)?)
+            read_times(&mut Process::start("mpirun", &mut command)?)
         }
     }
 }
@@ -243,10 +243,10 @@ fn ranks(config: &HostConfig, command: impl Fn(u16, SocketAddr) -> Command) -> R
     let meeting = vacant("the ranks")?;
     let start = |rank| Process::start(&format!("rank {rank}"), &mut command(rank, meeting));
     let mut ranks = (0..config.ranks).map(start).collect::<Result<Vec<_>, _>>()?;
-    answer(&mut ranks[0])
+    read_times(&mut ranks[0])
 }
 
-fn answer(process: &mut Process) -> Result<Turn, PeerError> {
+fn read_times(process: &mut Process) -> Result<Turn, PeerError> {
     process.expect(Instant::now() + TURN_TIMEOUT, |line| serde_json::from_str(line).ok())
 }
 

@@ -427,8 +427,9 @@ mod tests {
             let explored = model.check().unwrap_or_else(|violation| panic!("{workers} workers: {violation}"));
             println!("{workers} workers: {explored:?}");
             let rules = Rules { deduplicated: false, ..Rules::default() };
-            let violation =
-                Model { rules, ..model }.check().expect_err("a share that comes whole after it came cut");
+            let violation = Model { rules, ..model }
+                .check()
+                .expect_err("a contribution that arrives whole after it arrived trimmed");
             assert_eq!(violation.broken, Broken::SameBytes, "{workers} workers: {violation}");
         }
     }
@@ -441,7 +442,7 @@ mod tests {
             let explored = model.check().unwrap_or_else(|violation| panic!("{workers} workers: {violation}"));
             println!("{workers} workers: {explored:?}");
             let violation =
-                Model { chunks: 3, ..model }.check().expect_err("a result that somebody lacks is replaced");
+                Model { chunks: 3, ..model }.check().expect_err("a result that a worker lacks is replaced");
             assert_eq!(violation.broken, Broken::SafeReuse, "{workers} workers: {violation}");
         }
     }

@@ -439,7 +439,7 @@ impl Racks {
     fn held_until(&mut self, index: usize, bytes: &[u8]) -> Duration {
         let packet = Packet::new_unchecked(bytes);
         let whole = packet.kind() == Kind::Data as u8 && !packet.flags().contains(Flags::BARE);
-        let Some(Straggler { share, by, .. }) =
+        let Some(Straggler { fraction, by, .. }) =
             self.config.straggler.filter(|straggler| usize::from(straggler.rank) == index && whole)
         else {
             return Duration::ZERO;
@@ -448,7 +448,7 @@ impl Racks {
         *self
             .held
             .entry(packet.chunk())
-            .or_insert_with(|| if rng.random_bool(share) { now + by } else { now })
+            .or_insert_with(|| if rng.random_bool(fraction) { now + by } else { now })
     }
 }
 

@@ -325,7 +325,7 @@ mod tests {
             (took, ring.resent())
         };
         let [(none, _), (some, few), (worse, many)] = [0.0, 0.001, 0.05].map(mean);
-        println!("{none:?}, {some:?} with {few} sent again, {worse:?} with {many}");
+        println!("{none:?}, {some:?} with {few} retransmitted, {worse:?} with {many}");
         assert!(none < some && some < worse && few > 0 && many > 10 * few);
         assert_eq!(mean(0.05), (worse, many), "the same seed does the same");
     }

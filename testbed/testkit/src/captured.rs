@@ -55,8 +55,8 @@ impl CapturedProcess {
             if let Some(status) = self.child.try_wait().unwrap_or_else(|error| panic!("wait: {error}")) {
                 break status;
             }
-            let late = Instant::now() > self.deadline;
-            assert!(!late, "{} exceeds its time limit; it printed:\n{}", self.command, self.text());
+            let expired = Instant::now() > self.deadline;
+            assert!(!expired, "{} exceeds its time limit; it printed:\n{}", self.command, self.text());
             thread::sleep(POLL_INTERVAL);
         };
         Finished { status, text: self.text(), command: self.command.clone() }

@@ -279,7 +279,7 @@ impl<'d> Trainer<'d> {
             self.network.gradient(&self.digits.train, indices, &mut self.scratch, |_, gradient| {
                 let sum = match sums.next() {
                     Some(mut sum) => {
-                        sum.iter_mut().zip(&gradient).for_each(|(sum, &share)| *sum += share);
+                        sum.iter_mut().zip(&gradient).for_each(|(sum, &contribution)| *sum += contribution);
                         sum
                     }
                     None => gradient,

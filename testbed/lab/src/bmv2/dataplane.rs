@@ -314,7 +314,7 @@ async fn open(
     let (requests, stream) = mpsc::channel(REQUESTS_MAX);
     let path = PathAndQuery::from_static("/p4.bm.DataplaneInterface/PacketStream");
     let codec = ProstCodec::<Packet, Packet>::default();
-    let answer = grpc.streaming(Request::new(ReceiverStream::new(stream)), path, codec);
+    let response = grpc.streaming(Request::new(ReceiverStream::new(stream)), path, codec);
     let feed = async {
         for packet in kept.iter() {
             // The end of a stream is in its response.
@@ -329,11 +329,11 @@ async fn open(
         }
         std::future::pending::<()>().await;
     };
-    let answer = tokio::select! {
-        answer = answer => answer,
+    let response = tokio::select! {
+        response = response => response,
         () = feed => unreachable!("it waits forever"),
     };
-    answer.map(|answer| (answer.into_inner(), requests))
+    response.map(|response| (response.into_inner(), requests))
 }
 
 async fn carry(

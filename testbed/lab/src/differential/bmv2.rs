@@ -113,7 +113,7 @@ impl Bmv2Rig {
             self.take(&mut expected).map_err(|what| differs(burst * BURST, what))?;
         }
         if let Some((port, bytes)) = self.plane.receive(QUIET)? {
-            let what = format!("port {port} sends {} bytes that nobody expects", bytes.len());
+            let what = format!("port {port} sends {} bytes that are not expected", bytes.len());
             return Err(differs(sequence.packets.len(), what).into());
         }
         let [reasons, answers] = self.compare_counters(sequence, &oracle)?;
@@ -150,7 +150,7 @@ impl Bmv2Rig {
                 return Err(format!("packets do not come: {}", missing.join(", ")));
             };
             match expected.get_mut(&port).and_then(VecDeque::pop_front) {
-                None => return Err(format!("port {port} sends {} bytes that nobody expects", bytes.len())),
+                None => return Err(format!("port {port} sends {} bytes that are not expected", bytes.len())),
                 Some(wanted) if wanted != bytes => {
                     return Err(format!("port {port} sends\n{bytes:02x?}\nand not\n{wanted:02x?}"));
                 }

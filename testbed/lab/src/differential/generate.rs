@@ -18,7 +18,7 @@ pub(super) struct Generator<'a> {
     profile: &'a Profile,
     settings: &'a Settings,
     jobs: Jobs,
-    drawn: Vec<Arrival>,
+    arrivals: Vec<Arrival>,
 }
 
 /// A datagram before it is wrapped: where it comes from, header and whether lanes follow.
@@ -34,13 +34,13 @@ impl<'a> Generator<'a> {
         settings: &'a Settings,
         jobs: Jobs,
     ) -> Self {
-        Self { rng, profile, settings, jobs, drawn: Vec::new() }
+        Self { rng, profile, settings, jobs, arrivals: Vec::new() }
     }
 
     pub(super) fn packets(mut self) -> Vec<Arrival> {
         self.advances();
-        let end = self.drawn.len() + self.settings.packets;
-        while self.drawn.len() < end {
+        let end = self.arrivals.len() + self.settings.packets;
+        while self.arrivals.len() < end {
             let arrival = match self.rng.random_range(0..100) {
                 0..60 => self.progress(),
                 60..72 => self.again(),
@@ -53,14 +53,14 @@ impl<'a> Generator<'a> {
             };
             self.push(arrival);
         }
-        self.drawn
+        self.arrivals
     }
 
     fn push(&mut self, mut arrival: Arrival) {
         if arrival.bytes.len() < self.settings.bytes_min {
             arrival.bytes.resize(self.settings.bytes_min, 0);
         }
-        self.drawn.push(arrival);
+        self.arrivals.push(arrival);
     }
 
     /// The controller moves the slots of every job to just before its first chunks, most of the time.
@@ -172,11 +172,11 @@ impl<'a> Generator<'a> {
 
     /// A recent packet once more, as it was or marked as resent.
     fn again(&mut self) -> Arrival {
-        let count = self.drawn.len().min(RECENT);
+        let count = self.arrivals.len().min(RECENT);
         if count == 0 {
             return self.progress();
         }
-        let mut arrival = self.drawn[self.drawn.len() - 1 - self.rng.random_range(0..count)].clone();
+        let mut arrival = self.arrivals[self.arrivals.len() - 1 - self.rng.random_range(0..count)].clone();
         if self.rng.random_bool(0.5)
             && let Some(datagram) = self.datagram_of(&mut arrival.bytes)
         {

@@ -202,7 +202,7 @@ impl<'a> FabricRun<'a> {
         self.send_line("leave");
         let deadline = Instant::now() + self.config.timeout;
         while self.left < self.config.workers {
-            let events = self.receive("the workers' farewell", deadline)?;
+            let events = self.receive("the workers' departure", deadline)?;
             self.take(&events)?;
         }
         if let Some(server) = self.server.take() {

@@ -14,13 +14,13 @@ use netfold_controller::tree::{Plan, Shape};
 pub fn picture(shape: &Shape, plan: &Plan) -> String {
     let mut text = String::new();
     if let Some(root) = shape.root() {
-        draw(shape, plan, root, "", None, &mut text);
+        print(shape, plan, root, "", None, &mut text);
     }
     text
 }
 
 /// `last`: whether the switch is its parent's last; `None` at the root.
-fn draw(shape: &Shape, plan: &Plan, switch: usize, indent: &str, last: Option<bool>, text: &mut String) {
+fn print(shape: &Shape, plan: &Plan, switch: usize, indent: &str, last: Option<bool>, text: &mut String) {
     let (branch, deeper) = match last {
         None => ("", ""),
         Some(false) => ("+- ", "|  "),
@@ -41,7 +41,7 @@ fn draw(shape: &Shape, plan: &Plan, switch: usize, indent: &str, last: Option<bo
         (0..shape.above.len()).filter(|child| shape.above[*child] == Some(switch)).collect();
     let indent = format!("{indent}{deeper}");
     for (index, child) in children.iter().enumerate() {
-        draw(shape, plan, *child, &indent, Some(index + 1 == children.len()), text);
+        print(shape, plan, *child, &indent, Some(index + 1 == children.len()), text);
     }
 }
 

@@ -273,12 +273,12 @@ mod tests {
         assert_eq!(
             wrong(&[rank_result(0.5, 0.5, 0.75, 1), rank_result(0.75, 0.0, 0.75, 0)], 0.1),
             0,
-            "told and tolerated"
+            "reported and tolerated"
         );
         assert_eq!(
             wrong(&[rank_result(0.5, 0.0, 0.75, 0), rank_result(0.75, 0.0, 0.75, 0)], 0.1),
             1,
-            "missing, and not told"
+            "missing, and not reported"
         );
         assert_eq!(
             wrong(&[rank_result(0.5, 0.5, 0.75, 2), rank_result(0.75, 0.0, 0.75, 0)], 0.1),

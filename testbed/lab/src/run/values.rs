@@ -37,7 +37,7 @@ pub(super) enum Expected<T> {
 /// An element type of a run.
 pub(super) trait Value: Element + Default {
     /// One element.
-    fn draw(rng: &mut Xoshiro256PlusPlus, at: usize) -> Self;
+    fn random(rng: &mut Xoshiro256PlusPlus, at: usize) -> Self;
 
     /// The reduction of all ranks' tensors.
     fn expect(inputs: &[Vec<Self>], path: &Path) -> Expected<Self>;
@@ -50,7 +50,7 @@ pub(super) trait Value: Element + Default {
 }
 
 impl Value for f32 {
-    fn draw(rng: &mut Xoshiro256PlusPlus, at: usize) -> Self {
+    fn random(rng: &mut Xoshiro256PlusPlus, at: usize) -> Self {
         rng.random_range(-1.0..1.0) / (1_u32 << (at / PERIOD % 13)) as Self
     }
 
@@ -127,7 +127,7 @@ fn bound(path: &Path, n: usize, largest: f64, sum: f64, magnitudes: f64) -> f64 
 }
 
 impl Value for i32 {
-    fn draw(rng: &mut Xoshiro256PlusPlus, _: usize) -> Self {
+    fn random(rng: &mut Xoshiro256PlusPlus, _: usize) -> Self {
         rng.random()
     }
 
@@ -155,11 +155,11 @@ pub(super) struct Tensors<T> {
 }
 
 impl<T: Value> Tensors<T> {
-    pub(super) fn draw(seed: u64, world: u16, elements: usize, path: &Path) -> Self {
+    pub(super) fn random(seed: u64, world: u16, elements: usize, path: &Path) -> Self {
         let tensor = |rank: u16| {
             let mut rng =
                 Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank));
-            (0..elements).map(|at| T::draw(&mut rng, at)).collect()
+            (0..elements).map(|at| T::random(&mut rng, at)).collect()
         };
         let inputs: Vec<Vec<T>> = (0..world).map(tensor).collect();
         let expected = T::expect(&inputs, path);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn expectations_are_sums_within_a_quantum_for_each_worker() {
-        let tensors = Tensors::<f32>::draw(1, 3, 10_000, &BFP16);
+        let tensors = Tensors::<f32>::random(1, 3, 10_000, &BFP16);
         let Expected::Exactly(expected) = &tensors.expected else { panic!("words are exact") };
         let mut off = 0.0_f64;
         for (at, must) in expected.iter().enumerate() {
@@ -209,7 +209,7 @@ mod tests {
             off = off.max((f64::from(*must) - sum).abs());
         }
         assert!(off > 0.0 && off < 3.0 * 2f64.powi(-13), "{off}");
-        let tensors = Tensors::<i32>::draw(1, 2, 100, &Path { mode: Mode::I32, ..BFP16 });
+        let tensors = Tensors::<i32>::random(1, 2, 100, &Path { mode: Mode::I32, ..BFP16 });
         let sums = (0..100).map(|at| tensors.inputs[0][at].wrapping_add(tensors.inputs[1][at]));
         assert_eq!(tensors.wrong(&sums.collect::<Vec<_>>()), 0);
         assert_ne!(tensors.inputs[0], tensors.inputs[1]);
@@ -218,13 +218,13 @@ mod tests {
     #[test]
     fn where_switches_round_a_result_is_near_the_sum_and_the_same_everywhere() {
         for mode in [Mode::Saturating, Mode::Wide, Mode::Half, Mode::Float] {
-            let tensors = Tensors::<f32>::draw(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
+            let tensors = Tensors::<f32>::random(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
             let sum = |at: usize| tensors.inputs.iter().map(|input| f64::from(input[at])).sum::<f64>() as f32;
             let mut sums: Vec<f32> = (0..1_000).map(sum).collect();
             assert_eq!(tensors.wrong(&sums), 0, "{mode}");
             sums[7] = f32::from_bits(sums[7].to_bits() ^ 1);
             assert_eq!(tensors.wrong(&sums), 1, "{mode}: not what the first rank has");
-            let tensors = Tensors::<f32>::draw(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
+            let tensors = Tensors::<f32>::random(1, 4, 1_000, &Path { mode, shift: 2, ..BFP16 });
             sums[9] += 0.1;
             assert_eq!(tensors.wrong(&sums), 1, "{mode}: too far off");
         }

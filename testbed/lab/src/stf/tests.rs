@@ -40,7 +40,7 @@ wait
 
 #[test]
 fn nonsense_is_refused_with_its_line() {
-    for (text, says) in [
+    for (text, expected) in [
         ("fly away", "unknown"),
         ("packet", "not a number"),
         ("packet 1 0", "even"),
@@ -56,14 +56,14 @@ fn nonsense_is_refused_with_its_line() {
         ("mc_node_associate 1", "expected"),
     ] {
         let error = Script::parse(&format!("wait\n{text}")).unwrap_err();
-        assert!(error.line == 2 && error.problem.contains(says), "{text}: {error}");
+        assert!(error.line == 2 && error.problem.contains(expected), "{text}: {error}");
     }
 }
 
 #[test]
 fn names_and_values_are_checked_against_the_program() {
     let (program, _) = pipeline(&by_name("small").unwrap());
-    for (text, says) in [
+    for (text, expected) in [
         ("add fool port:1 admit()", "'fool'"),
         ("add job port:1 fly()", "'fly'"),
         ("add job port:1 deny()", "needs reason"),
@@ -78,7 +78,7 @@ fn names_and_values_are_checked_against_the_program() {
         let script = Script::parse(text).unwrap();
         let (_, pipeline) = pipeline(&by_name("small").unwrap());
         let error = run(&script, &program, pipeline).unwrap_err();
-        assert!(error.problem.contains(says), "{text}: {error}");
+        assert!(error.problem.contains(expected), "{text}: {error}");
     }
 }
 

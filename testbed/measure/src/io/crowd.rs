@@ -105,12 +105,12 @@ impl Crowd {
                 continue;
             }
             received_at = now;
-            self.answer()?;
+            self.reply()?;
         }
     }
 
     /// Sends the chunks that are due after what came back.
-    fn answer(&mut self) -> Result<(), IoBenchError> {
+    fn reply(&mut self) -> Result<(), IoBenchError> {
         for at in 0..self.back.len() {
             let (worker, chunk) = self.back[at];
             let slot = (u32::from(worker) * self.window + chunk % self.window) as usize;

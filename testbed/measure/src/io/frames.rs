@@ -54,7 +54,7 @@ impl<L: Link> Frames<L> {
     }
 
     /// Answers a question for the workers' Ethernet address.
-    fn answer(&mut self, at: usize) -> Result<(), IoError> {
+    fn reply(&mut self, at: usize) -> Result<(), IoError> {
         let asked = self.batch.bytes(&self.batch.packets()[at]);
         let Ok(arp) = ArpPacket::new_checked(&asked[14..]) else { return Ok(()) };
         if arp.target_protocol_addr() != WORKERS_IP.octets() {
@@ -93,7 +93,7 @@ impl<L: Link> Workers for Frames<L> {
             } else if frame.len() >= 42
                 && EthernetFrame::new_unchecked(frame).ethertype() == EthernetProtocol::Arp
             {
-                self.answer(at)?;
+                self.reply(at)?;
             }
         }
         Ok(())

@@ -150,10 +150,10 @@ impl Hub {
                 .call(|core| Snapshot { cpu: thread_time(), io: core.counters().io })
                 .map_err(|_| ended()),
             Control::Forwarder { requests, waker, .. } => {
-                let (reply, answer) = mpsc::sync_channel(1);
+                let (reply, response) = mpsc::sync_channel(1);
                 requests.send(reply).map_err(|_| ended())?;
                 waker.wake_by_ref();
-                answer.recv().map_err(|_| ended())
+                response.recv().map_err(|_| ended())
             }
         }
     }

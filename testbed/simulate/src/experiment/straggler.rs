@@ -17,7 +17,7 @@ const UPLINK_RATE: u64 = 5_000_000_000;
 const PAUSE: Duration = Duration::from_millis(2);
 const RANK: u16 = 3;
 /// Share of the rank's chunks that are late.
-const SHARE: f64 = 0.05;
+const FRACTION: f64 = 0.05;
 /// How late, in round trips of a fabric where nobody is, and under a law that keeps queues short.
 const ROUND_TRIPS: u32 = 10;
 /// By what ranks decide how much to have in flight, and slots.
@@ -87,7 +87,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         let mut bars = vec![("no straggler".to_owned(), 1e3 / ms(&undisturbed))];
         for (name, percent, late) in WAYS {
             let tolerance = Tolerance { late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
-            let straggler = Straggler { rank: RANK, share: SHARE, by };
+            let straggler = Straggler { rank: RANK, fraction: FRACTION, by };
             let runs: Vec<StepReport> = (seed..seed + SEEDS)
                 .map(|seed| played(RacksConfig { tolerance, straggler: Some(straggler), ..plain(seed) }))
                 .collect::<Result<_, _>>()?;
@@ -118,7 +118,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
              chunk leaves its host for {:.2} ms, which is {ROUND_TRIPS} round trips of the same fabric with short queues, however often it is sent. Real workers and the real pipeline, in \
              virtual time.",
             UPLINK_RATE as f64 / 1e9,
-            SHARE * 100.0,
+            FRACTION * 100.0,
             by.as_secs_f64() * 1e3
         )],
         tables,

@@ -91,9 +91,9 @@ mod tests {
         let heavy = Demand { weight: 3.0, ..demand(&one) };
         assert_eq!(rates(&[8.0], &[demand(&one), heavy]), [2.0, 6.0]);
         assert_eq!(rates(&[8.0], &[demand(&one), Demand { limit: 3.0, ..heavy }]), [5.0, 3.0]);
-        let late = Demand { class: 1, ..demand(&one) };
-        assert_eq!(rates(&[8.0], &[late, Demand { limit: 3.0, ..demand(&one) }]), [5.0, 3.0]);
-        assert_eq!(rates(&[8.0], &[late, demand(&one)]), [0.0, 8.0]);
+        let other = Demand { class: 1, ..demand(&one) };
+        assert_eq!(rates(&[8.0], &[other, Demand { limit: 3.0, ..demand(&one) }]), [5.0, 3.0]);
+        assert_eq!(rates(&[8.0], &[other, demand(&one)]), [0.0, 8.0]);
         // A ring sends twice its rate over the link.
         assert_eq!(rates(&[9.0], &[demand(&[(0, 2.0)]), demand(&one)]), [3.0, 3.0]);
         assert_eq!(rates(&[], &[demand(&[])]), [f64::INFINITY]);

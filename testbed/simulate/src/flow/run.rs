@@ -190,14 +190,14 @@ impl<'a> FlowState<'a> {
 impl Pace {
     /// The first moment from `now` on at which an iteration may begin: now, if its delay is small.
     fn next(&self, now: Time) -> Time {
-        let late = (now - self.shift_s).rem_euclid(self.period_s);
-        let is_late = late <= self.tolerance * self.period_s || self.period_s - late <= SOON_S;
+        let delay = (now - self.shift_s).rem_euclid(self.period_s);
+        let is_delayed = delay <= self.tolerance * self.period_s || self.period_s - delay <= SOON_S;
         if now < self.shift_s {
             self.shift_s
-        } else if is_late {
+        } else if is_delayed {
             now
         } else {
-            now + self.period_s - late
+            now + self.period_s - delay
         }
     }
 }
@@ -355,8 +355,8 @@ mod tests {
         let outcome = run(&[10.0], std::slice::from_ref(&job), 500.0, 7);
         assert!(outcome.iterations[0].len() > 115);
         for iteration in &outcome.iterations[0] {
-            let late = (iteration.begins_s - 1.5 + 1e-9).rem_euclid(4.2);
-            assert!(late <= 0.05 * 4.2 + 1e-6, "{iteration:?}: {late}");
+            let delay = (iteration.begins_s - 1.5 + 1e-9).rem_euclid(4.2);
+            assert!(delay <= 0.05 * 4.2 + 1e-6, "{iteration:?}: {delay}");
         }
         assert_eq!(outcome, run(&[10.0], std::slice::from_ref(&job), 500.0, 7), "the same again");
         assert_ne!(outcome, run(&[10.0], &[job], 500.0, 8));

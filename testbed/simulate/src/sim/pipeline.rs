@@ -124,7 +124,7 @@ impl PipelineSwitch {
         let mut bytes = [0; header::LEN];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
         let verdict = self.burst(CONTROLLER_PORT, header::LEN, &mut bytes);
-        assert_eq!(verdict.send, Send::Unicast(CONTROLLER_PORT), "the controller is answered");
+        assert_eq!(verdict.send, Send::Unicast(CONTROLLER_PORT), "the reply goes to the controller");
         Packet::new_unchecked(&bytes[..]).chunk()
     }
 

@@ -110,7 +110,7 @@ impl Referee {
             let first = self.results[position].get_or_insert(digest);
             assert_eq!(*first, digest, "two results of chunk {chunk} differ");
         } else {
-            assert!(job.parent.is_some(), "switch {switch} has nobody to send a fold to");
+            assert!(job.parent.is_some(), "switch {switch} has no parent to send a fold to");
             let first = self.folds[switch][position].get_or_insert(digest);
             assert_eq!(*first, digest, "two folds of chunk {chunk} differ at switch {switch}");
         }

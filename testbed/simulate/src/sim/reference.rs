@@ -243,12 +243,12 @@ impl ReferenceSwitch {
 impl SimSwitch for ReferenceSwitch {
     fn process(&mut self, port: u16, datagram: &[u8], out: &mut Vec<(u16, Vec<u8>)>) {
         let Ok(packet) = Packet::new_checked(datagram) else { return };
-        let (number, answer) = match self.admit(port, &packet) {
+        let (number, reply) = match self.admit(port, &packet) {
             Ok((number, Some(rank))) => (number, self.fold(number, rank, &packet)),
             Ok((number, None)) => (number, self.settle(number, &packet)),
-            Err(answer) => (0, answer),
+            Err(reply) => (0, reply),
         };
-        match answer {
+        match reply {
             Reply::Nothing => {}
             Reply::Reject(reason) => out.push((port, header_only(&packet, Kind::Reject, Some(reason)))),
             Reply::Stale => out.push((port, header_only(&packet, Kind::Stale, None))),
@@ -304,10 +304,10 @@ fn header_of(packet: &Packet<&[u8]>, kind: Kind) -> Vec<u8> {
 
 fn header_only(packet: &Packet<&[u8]>, kind: Kind, reason: Option<Reason>) -> Vec<u8> {
     let mut bytes = header_of(packet, kind);
-    let mut answer = Packet::new_unchecked(&mut bytes[..]);
-    answer.set_flags(packet.flags().with(Flags::BARE));
+    let mut reply = Packet::new_unchecked(&mut bytes[..]);
+    reply.set_flags(packet.flags().with(Flags::BARE));
     if let Some(reason) = reason {
-        answer.set_reason_raw(reason as u8);
+        reply.set_reason_raw(reason as u8);
     }
     bytes
 }

@@ -126,7 +126,7 @@ struct Simulation<'s, 'd> {
     out: Vec<(u16, Vec<u8>)>,
     buffer: Vec<u8>,
     /// Until when the straggler's chunks are held back.
-    late: HashMap<u32, Duration>,
+    held_until: HashMap<u32, Duration>,
     report: Report,
 }
 
@@ -162,7 +162,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;
             Rank {
-                worker: Worker::new(config).expect("scenarios are drawn within bounds"),
+                worker: Worker::new(config).expect("scenarios are generated within bounds"),
                 tensors: Tensors::new(usize::from(rank), scenario.lane_words as usize, Rc::clone(&plans)),
                 alive: true,
                 done: 0,
@@ -197,7 +197,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             seen_down: None,
             out: Vec::new(),
             buffer: vec![0; header::LEN + 4 * scenario.lane_words as usize],
-            late: HashMap::new(),
+            held_until: HashMap::new(),
             report: Report::default(),
         }
     }
@@ -373,16 +373,16 @@ impl<'s, 'd> Simulation<'s, 'd> {
     fn hold_back(&mut self, rank: u16, bytes: &[u8], delivery: Delivery) -> Delivery {
         let packet = Packet::new_unchecked(bytes);
         let is_data = packet.kind() == Kind::Data as u8;
-        let Some(Straggler { share, by, .. }) =
+        let Some(Straggler { fraction, by, .. }) =
             self.scenario.straggler.filter(|straggler| straggler.rank == rank && is_data)
         else {
             return delivery;
         };
-        let until = match self.late.get(&packet.chunk()) {
+        let until = match self.held_until.get(&packet.chunk()) {
             Some(until) => *until,
             None => {
-                let until = if self.rng.random_bool(share) { self.now + by } else { self.now };
-                self.late.insert(packet.chunk(), until);
+                let until = if self.rng.random_bool(fraction) { self.now + by } else { self.now };
+                self.held_until.insert(packet.chunk(), until);
                 until
             }
         };

@@ -47,7 +47,7 @@ pub struct Straggler {
     /// Which.
     pub rank: u16,
     /// Share of its chunks.
-    pub share: f64,
+    pub fraction: f64,
     /// Nothing of such a chunk arrives sooner after it was first sent.
     pub by: Duration,
 }
@@ -98,7 +98,7 @@ impl Scenario {
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let world = pick(&mut rng, &[1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 16, 31, 32]);
-        Self::draw(seed, &mut rng, world)
+        Self::generate(seed, &mut rng, world)
     }
 
     /// The same at switches whose sums saturate, with tensors of which some chunks do.
@@ -112,8 +112,8 @@ impl Scenario {
             let elements = (chunks * lane_words).saturating_sub(rng.random_range(0..lane_words));
             // Sums of integers are for switches of plain words.
             let lane_op = if exponents || chunks == 0 { LaneOp::Sum } else { LaneOp::Max };
-            let drawn = OpPlan::draw(&mut rng, self.world, lane_words, elements, lane_op, exponents);
-            *plan = drawn.saturating(&mut rng, lane_words);
+            let generated = OpPlan::generate(&mut rng, self.world, lane_words, elements, lane_op, exponents);
+            *plan = generated.saturating(&mut rng, lane_words);
         }
         self
     }
@@ -132,7 +132,7 @@ impl Scenario {
         let us = Duration::from_micros;
         self.straggler = rng.random_bool(0.5).then(|| Straggler {
             rank: rng.random_range(0..self.world),
-            share: pick(&mut rng, &[0.01, 0.05, 0.3, 1.0]),
+            fraction: pick(&mut rng, &[0.01, 0.05, 0.3, 1.0]),
             by: pick(&mut rng, &[us(50), us(1_000), us(20_000)]),
         });
         self
@@ -143,11 +143,11 @@ impl Scenario {
         let mixed = if self.seed.is_multiple_of(5) { u64::from(rank) } else { 0 };
         let all = CongestionAlgorithm::ALL;
         // Scenarios without mishaps have seed 1, and a fixed window.
-        let laws = all.len() as u64;
-        all[(self.seed.wrapping_add(mixed).wrapping_add(laws - 1) % laws) as usize]
+        let count = all.len() as u64;
+        all[(self.seed.wrapping_add(mixed).wrapping_add(count - 1) % count) as usize]
     }
 
-    fn draw(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {
+    fn generate(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {
         let slots = pick(rng, &[1, 1, 2, 2, 4, 8, 8, 16, 32, 64, 256]);
         let lane_words = pick(rng, &[64, 64, 64, 64, 64, 64, 64, 352]);
         let first_chunk = match rng.random_range(0..4) {
@@ -156,7 +156,7 @@ impl Scenario {
             2 => (1 << 31) - rng.random_range(0..200),
             _ => rng.random(),
         };
-        let plans = draw_plans(rng, world, slots, lane_words);
+        let plans = random_plans(rng, world, slots, lane_words);
         let job = JobSetup {
             job: rng.random_range(1..=u16::MAX),
             epoch: rng.random_range(1..=u32::MAX),
@@ -180,8 +180,8 @@ impl Scenario {
             key: rng.random(),
             ..job
         };
-        let up = draw_faults(rng);
-        let submissions = draw_submissions(rng, world, plans.len());
+        let up = random_faults(rng);
+        let submissions = random_submissions(rng, world, plans.len());
         let span = Duration::from_millis(rng.random_range(1..40));
         let crash = (world > 1 && rng.random_bool(0.12)).then(|| Crash {
             rank: rng.random_range(0..world),
@@ -197,7 +197,7 @@ impl Scenario {
             }
         });
         Self {
-            down: if rng.random() { up } else { draw_faults(rng) },
+            down: if rng.random() { up } else { random_faults(rng) },
             trunk: up,
             seed,
             world,
@@ -225,7 +225,7 @@ impl Scenario {
     pub fn plain(seed: u64, world: u16, slots: u32, chunks: usize, faults: Faults) -> Self {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let lane_words = 64;
-        let plans = vec![OpPlan::draw(rng, world, lane_words, chunks * lane_words, LaneOp::Sum, false)];
+        let plans = vec![OpPlan::generate(rng, world, lane_words, chunks * lane_words, LaneOp::Sum, false)];
         let job = JobSetup {
             job: 1,
             epoch: 1,
@@ -268,12 +268,12 @@ impl Scenario {
     /// Draws a scenario in a tree of two or three levels, in all else like [`Scenario::from_seed`].
     pub fn tree_from_seed(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ TREE_SEED);
-        let shape = draw_shape(&mut rng);
+        let shape = random_shape(&mut rng);
         let world = shape.workers.len() as u16;
-        let mut scenario = Self::draw(seed, &mut rng, world);
+        let mut scenario = Self::generate(seed, &mut rng, world);
         scenario.job.ports = children(&shape, 0);
         scenario.shape = shape;
-        scenario.trunk = if rng.random() { scenario.up } else { draw_faults(&mut rng) };
+        scenario.trunk = if rng.random() { scenario.up } else { random_faults(&mut rng) };
         // A packet crosses more links, each of which may hold it back.
         scenario.stall_timeout *= 2;
         scenario
@@ -333,7 +333,7 @@ fn children(shape: &Shape, switch: usize) -> Vec<u16> {
 }
 
 /// Two or three levels, of which some switches have workers and switches below them.
-fn draw_shape(rng: &mut Xoshiro256PlusPlus) -> Shape {
+fn random_shape(rng: &mut Xoshiro256PlusPlus) -> Shape {
     let (levels, fan_out) =
         pick(rng, &[(2, 1), (2, 2), (2, 2), (2, 3), (2, 5), (3, 1), (3, 2), (3, 2), (3, 3)]);
     let leaves = (fan_out as u16).pow(levels as u32 - 1);
@@ -353,7 +353,7 @@ fn pick<T: Copy>(rng: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
     choices[rng.random_range(0..choices.len())]
 }
 
-fn draw_plans(rng: &mut Xoshiro256PlusPlus, world: u16, slots: u32, lane_words: u32) -> Vec<OpPlan> {
+fn random_plans(rng: &mut Xoshiro256PlusPlus, world: u16, slots: u32, lane_words: u32) -> Vec<OpPlan> {
     let lane_words = lane_words as usize;
     let mut work = WORK_MAX.min(u64::from(world) * rng.random_range(1..600));
     let tiny = rng.random_bool(0.25);
@@ -368,14 +368,14 @@ fn draw_plans(rng: &mut Xoshiro256PlusPlus, world: u16, slots: u32, lane_words: 
         };
         let exponents = rng.random_bool(0.6);
         let lane_op = if exponents || elements == 0 { LaneOp::Sum } else { pick(rng, LaneOp::ALL) };
-        let plan = OpPlan::draw(rng, world, lane_words, elements, lane_op, exponents && elements > 0);
+        let plan = OpPlan::generate(rng, world, lane_words, elements, lane_op, exponents && elements > 0);
         work = work.saturating_sub(plan.positions(slots) * u64::from(world));
         plans.push(plan);
     }
     plans
 }
 
-fn draw_faults(rng: &mut Xoshiro256PlusPlus) -> Faults {
+fn random_faults(rng: &mut Xoshiro256PlusPlus) -> Faults {
     let us = Duration::from_micros;
     Faults {
         loss: pick(rng, &[0.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.2]),
@@ -389,7 +389,7 @@ fn draw_faults(rng: &mut Xoshiro256PlusPlus) -> Faults {
     }
 }
 
-fn draw_submissions(rng: &mut Xoshiro256PlusPlus, world: u16, ops: usize) -> Vec<Vec<Duration>> {
+fn random_submissions(rng: &mut Xoshiro256PlusPlus, world: u16, ops: usize) -> Vec<Vec<Duration>> {
     // Everything at once, or each rank at its own pace.
     let pace = pick(rng, &[0, 0, 100, 3_000]);
     let lag = pick(rng, &[0, 0, 50, 20_000]);

@@ -47,7 +47,7 @@ const COLD: i32 = 1 << 20;
 
 impl OpPlan {
     /// Draws the tensors of `world` ranks, `elements` each, in chunks of `lane_words` elements.
-    pub fn draw(
+    pub fn generate(
         rng: &mut Xoshiro256PlusPlus,
         world: u16,
         lane_words: usize,
@@ -125,7 +125,7 @@ impl OpPlan {
         }
         let first = *self.published.borrow_mut().entry(chunk).or_insert(exp);
         assert_eq!(first, exp, "two exponents of chunk {chunk}");
-        assert!(exp <= self.agreed(chunk), "an exponent of chunk {chunk} that nobody proposed");
+        assert!(exp <= self.agreed(chunk), "an exponent of chunk {chunk} that no rank proposed");
     }
 
     /// Ranks whose contributions are in these lanes of a sum, by their counters; none where lanes have no counters.
@@ -136,7 +136,10 @@ impl OpPlan {
         }
         let weights = (0..count).fold(0i32, |sum, _| sum.wrapping_add(weight(exp)));
         let times = |rank: &usize| lanes[*rank].wrapping_sub(weights);
-        assert!((0..world).all(|rank| (0..=1).contains(&times(&rank))), "each share at most once: {lanes:?}");
+        assert!(
+            (0..world).all(|rank| (0..=1).contains(&times(&rank))),
+            "each contribution at most once: {lanes:?}"
+        );
         Some((0..world).filter(|rank| times(rank) == 1).collect())
     }
 
@@ -147,7 +150,7 @@ impl OpPlan {
         let first = known.entry(chunk).or_insert_with(|| (count, lanes.to_vec()));
         assert_eq!((first.0, &first.1[..]), (count, lanes), "two results of chunk {chunk}");
         let Some(members) = self.members(lanes, exp, count) else { return };
-        assert_eq!(members.len(), usize::from(count), "as many shares as the result says");
+        assert_eq!(members.len(), usize::from(count), "as many contributions as the result counts");
         for (lane, value) in lanes.iter().enumerate() {
             let at = chunk as usize * lane_words + lane;
             let contributions = members.iter().map(|rank| self.inputs[*rank][at].wrapping_add(weight(exp)));
@@ -273,7 +276,7 @@ impl Tensors {
             .collect();
         let within = !self.left_out[op].contains(&chunk);
         if usize::from(count) != plan.inputs.len() {
-            assert!(exp < 255 && !again, "chunk {chunk} must have every share");
+            assert!(exp < 255 && !again, "chunk {chunk} must have every contribution");
             plan.check_partial(chunk, self.lane_words, exp, count, &lanes);
             let members = plan.members(&lanes, exp, count);
             assert!(members.is_none_or(|members| members.contains(&self.rank) == within));
@@ -281,7 +284,7 @@ impl Tensors {
             self.data[op][block].copy_from_slice(&lanes);
             return;
         }
-        assert!(within && !plan.partial.borrow().contains_key(&chunk), "all shares of chunk {chunk}");
+        assert!(within && !plan.partial.borrow().contains_key(&chunk), "all contributions to chunk {chunk}");
         let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(again);
         assert_eq!(first, again, "all ranks send chunk {chunk} again, or none");
         for (at, lane) in self.block(op, chunk).zip(lanes) {
@@ -319,7 +322,7 @@ impl Codec for Tensors {
     }
 
     fn left_out(&mut self, op: OpId, chunk: u32) {
-        assert!(!self.taken[op.0 as usize][chunk as usize], "told before the result is");
+        assert!(!self.taken[op.0 as usize][chunk as usize], "reported before the result is");
         self.left_out[op.0 as usize].push(chunk);
     }
 

@@ -85,9 +85,9 @@ fn a_leaf_that_forgets_what_it_has_settled_is_found() {
             }
             let repeated = out.len() == start + 1 && kind(&out[start].1) == Some(Kind::Result as u8);
             if repeated && port != parent {
-                let (to, answer) = &mut out[start];
+                let (to, reply) = &mut out[start];
                 *to = parent;
-                let mut packet = Packet::new_unchecked(&mut answer[..]);
+                let mut packet = Packet::new_unchecked(&mut reply[..]);
                 packet.set_kind_raw(Kind::Data as u8);
                 packet.set_count(workers);
             }
@@ -127,11 +127,11 @@ fn a_leaf_that_sends_results_before_its_parent_is_found() {
         |switch: &mut ReferenceSwitch, parent: u16, port: u16, bytes: &[u8], out: &mut Out| {
             let start = out.len();
             switch.process(port, bytes, out);
-            if let Some((to, answer)) = out[start..].first_mut()
+            if let Some((to, reply)) = out[start..].first_mut()
                 && *to == parent
             {
                 *to = port;
-                let mut packet = Packet::new_unchecked(&mut answer[..]);
+                let mut packet = Packet::new_unchecked(&mut reply[..]);
                 packet.set_kind_raw(Kind::Result as u8);
             }
         }

@@ -15,9 +15,9 @@ const SEEDS: u64 = 400;
 
 /// One in four is a tree.
 fn scenario(seed: u64) -> Scenario {
-    let drawn =
+    let generated =
         if seed.is_multiple_of(4) { Scenario::tree_from_seed(seed) } else { Scenario::from_seed(seed) };
-    drawn.saturating()
+    generated.saturating()
 }
 
 fn switch(lane_words: u32, jobs: &[JobSetup; 2]) -> Lockstep<ReferenceSwitch, PipelineSwitch> {

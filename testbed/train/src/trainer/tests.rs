@@ -42,11 +42,11 @@ impl Reducer for Exchange {
     fn finish(&mut self) -> Result<Vec<f32>, String> {
         let mut sum = Vec::new();
         for from in &self.from {
-            let share = from.recv().map_err(|_| "a peer is gone".to_owned())?;
+            let contribution = from.recv().map_err(|_| "a peer has closed".to_owned())?;
             if sum.is_empty() {
-                sum = share;
+                sum = contribution;
             } else {
-                sum.iter_mut().zip(&share).for_each(|(sum, &share)| *sum += share);
+                sum.iter_mut().zip(&contribution).for_each(|(sum, &contribution)| *sum += contribution);
             }
         }
         Ok(sum)
