@@ -76,7 +76,7 @@ impl Program {
 
 #[inline(always)]
 #[allow(unused, clippy::all, reason = "generated")]
-fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
+fn packet(state: &mut Program, port: u16, congestion_mark: bool, data: &mut [u8]) -> rt::Verdict {
     let length = data.len();
     let mut m_port: u16 = 0;
     let mut m_reason: u8 = 0;
@@ -107,6 +107,9 @@ fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {
     let mut checksum_error = false;
     let mut send = rt::Send::Drop;
     m_port = port;
+    if (congestion_mark && (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 0) & 0xf) as u8 == 0x1_u8)) {
+        if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) | 0x2_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+    }
     if has_netfold {
         if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 4) & 0xf) as u8 == 0x1_u8) {
             if ((has_lanes && ((length as u32) == 0x5c_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
@@ -411,7 +414,7 @@ fn burst_body(state: &mut Program, packets: &[rt::Received], memory: &mut [u8], 
     for received in packets {
         let start = received.offset as usize;
         let verdict = match memory.get_mut(start..start + received.len as usize) {
-            Some(data) => packet(state, received.port.0, data),
+            Some(data) => packet(state, received.port.0, received.ecn == rt::CE, data),
             None => rt::Verdict::DROP,
         };
         verdicts.push(verdict);
@@ -434,10 +437,11 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0x9eb2a8d0b644f77a,
+            fingerprint: 0xcf6aacf81ebe2ad0,
             lane_words: 16,
             numerics: rt::Numerics::Word,
             bounded_loss: false,
+            growth: None,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

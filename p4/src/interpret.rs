@@ -143,9 +143,14 @@ impl Interpreter {
         &self.program
     }
 
-    /// Runs ingress over a packet that arrived on `port`.
+    /// Runs ingress over a packet that arrived on `port` without a congestion mark.
     pub fn process(&mut self, port: u16, bytes: &[u8]) -> IngressOutcome {
-        self.packet.arrive(&self.program, Arrival::Ingress { port }, bytes);
+        self.receive(port, false, bytes)
+    }
+
+    /// Runs ingress over a packet that arrived on `port`; `congestion_mark` is [`Intrinsic::CongestionMark`].
+    pub fn receive(&mut self, port: u16, congestion_mark: bool, bytes: &[u8]) -> IngressOutcome {
+        self.packet.arrive(&self.program, Arrival::Ingress { port, congestion_mark }, bytes);
         let program = Arc::clone(&self.program);
         let finished = self.run(&program, &program.ingress);
         let send = if finished { self.packet.send } else { Send::Drop };

@@ -397,6 +397,9 @@ pub enum Intrinsic {
     PacketLength,
     /// Whether the IPv4 checksum was wrong, boolean.
     ChecksumError,
+    /// Whether the packet arrived with a congestion mark (ECN's CE) in outer headers that the transport has removed, boolean;
+    /// ingress only. False on targets that parse the outer headers.
+    CongestionMark,
     /// Replica id of this copy, 16 bits; egress only.
     Instance,
     /// Packets in the queue when this copy was enqueued, 19 bits; egress only.

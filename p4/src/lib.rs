@@ -7,6 +7,7 @@
 //!   switch's pipelines, [`p4info`] describes the program to control planes.
 //! - [`estimate`]: the resources of a profile on a Tofino; [`refusal`]: limits of targets.
 //! - [`queueing`]: the queueing features of each target.
+//! - [`growth`]: packets that a program may make longer.
 //! - [`interpret`]: executes any program; the reference for the back ends' output.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
@@ -19,6 +20,7 @@ pub mod check;
 pub mod entry;
 pub mod estimate;
 mod fields;
+pub mod growth;
 pub mod interpret;
 pub mod ir;
 pub mod json;

@@ -50,6 +50,7 @@ pub(crate) fn sketch(expr: &Expr) -> String {
             Intrinsic::IngressPort => "the ingress port",
             Intrinsic::PacketLength => "the packet's length",
             Intrinsic::ChecksumError => "a wrong checksum",
+            Intrinsic::CongestionMark => "a congestion mark",
             Intrinsic::Instance => "the copy's instance",
             Intrinsic::QueueDepth => "the queue's depth",
         }

@@ -15,6 +15,7 @@ mod layout;
 mod parts;
 
 use crate::check::{CheckError, check};
+use crate::growth::Growth;
 use crate::ir::*;
 use crate::writer::{Writer, joined};
 use layout::{Layout, TableLayout};
@@ -277,16 +278,19 @@ impl Generator<'_> {
         self.w.open(format!("fn burst_body(state: &mut Program, {args}) {{"));
         self.w.open("for received in packets {");
         self.w.line("let start = received.offset as usize;");
+        let mark = if self.layout.congestion_marks { ", received.ecn == rt::CE" } else { "" };
         if self.layout.grows {
             self.w.line("let len = received.len as usize;");
             self.w.line("// Only a single packet may grow.");
             self.w.line("let end = if packets.len() == 1 { memory.len() } else { start + len };");
             self.w.open("let verdict = match memory.get_mut(start..end) {");
-            self.w.line("Some(data) if len <= data.len() => packet(state, received.port.0, data, len),");
+            self.w.line(format!(
+                "Some(data) if len <= data.len() => packet(state, received.port.0{mark}, data, len),"
+            ));
             self.w.line("_ => rt::Verdict::DROP,");
         } else {
             self.w.open("let verdict = match memory.get_mut(start..start + received.len as usize) {");
-            self.w.line("Some(data) => packet(state, received.port.0, data),");
+            self.w.line(format!("Some(data) => packet(state, received.port.0{mark}, data),"));
             self.w.line("None => rt::Verdict::DROP,");
         }
         self.w.close("};");
@@ -384,6 +388,12 @@ impl Generator<'_> {
         self.w.line(format!("numerics: rt::Numerics::{:?},", crate::allreduce::numerics_of(self.p)));
         let bounded_loss = crate::allreduce::is_for_bounded_loss(self.p);
         self.w.line(format!("bounded_loss: {bounded_loss},"));
+        self.w.line(match Growth::of(self.p) {
+            Some(Growth { len, at, mask }) => {
+                format!("growth: Some(rt::Growth {{ len: {len}, at: {at}, mask: {mask:#04x} }}),")
+            }
+            None => "growth: None,".into(),
+        });
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
         let cells = joined(
             self.layout.cell_sizes(self.p).iter().map(|n| format!("{n} * size_of::<Cells{n}>()")),

@@ -67,6 +67,9 @@ const RECIRCULATION_PORT: u32 = 68;
 /// When the program is not valid, or not of a shape that the chip's stages can hold; see [`Refusal`].
 pub fn print(program: &Program, chip: Chip) -> Result<String, PrintError> {
     check(program)?;
+    if program.ipv4_checksum.is_none() {
+        return Err(refusal("datagrams without outer headers", "a switch sees whole frames").into());
+    }
     let lowered = lower::lower(program).map_err(|refusal| refusal.named(program))?;
     let fields = Containers::new(&lowered.program);
     let mut printer = Printer { chip, fields, l: lowered, w: Writer::default() };
@@ -94,9 +97,6 @@ impl Printer {
 
     fn program(&mut self) -> Result<(), Refusal> {
         let lanes = self.p().lane_count();
-        if self.p().ipv4_checksum.is_none() {
-            return Err(refusal("datagrams without outer headers", "a switch sees whole frames"));
-        }
         if self.p().lane_bits() != LANE_BITS || !self.p().lane_vars.is_empty() || !self.p().lookups.is_empty()
         {
             return Err(refusal(

@@ -22,9 +22,21 @@ use expr::Names;
 /// When the program is not valid.
 pub fn print(program: &Program) -> Result<String, CheckError> {
     check(program)?;
+    let program = &without_congestion_marks(program);
     let mut printer = Printer { p: program, w: Writer::default() };
     printer.program();
     Ok(printer.w.finish())
+}
+
+/// The program without ingress statements that need a congestion mark from the transport, which bmv2 does not have.
+fn without_congestion_marks(program: &Program) -> Program {
+    let mut program = program.clone();
+    let is_marked = |stmt: &Stmt| {
+        matches!(stmt, Stmt::If(cond, _, otherwise)
+            if otherwise.is_empty() && cond.mentions(&Expr::Intrinsic(Intrinsic::CongestionMark)))
+    };
+    program.ingress.retain(|stmt| !is_marked(stmt));
+    program
 }
 
 /// Digits of a lane number.

@@ -20,6 +20,7 @@ impl EmptyPipeline {
             fingerprint: 0,
             lane_words,
             bounded_loss: false,
+            growth: None,
             numerics: Numerics::Word,
             entries: 0,
             bookkeeping_bytes: 0,

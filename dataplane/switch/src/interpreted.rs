@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use netfold_p4::allreduce::{is_for_bounded_loss, numerics_of};
+use netfold_p4::growth::Growth;
 use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
 
 use crate::pipeline::generated;
-use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict};
+use crate::runtime::{
+    CE, EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict,
+};
 
 /// The engine that runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,7 @@ fn info(program: &Program) -> PipelineInfo {
         lane_words: program.lane_bytes() / 4,
         numerics: numerics_of(program),
         bounded_loss: is_for_bounded_loss(program),
+        growth: Growth::of(program),
         entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
         bookkeeping_bytes,
         lane_bytes,
@@ -88,7 +92,7 @@ impl Pipeline for InterpretedPipeline {
             let end = if packets.len() == 1 { memory.len() } else { start.saturating_add(len) };
             let verdict = memory.get_mut(start..end).map_or(Verdict::DROP, |data| {
                 let Some(arrived) = data.get(..len) else { return Verdict::DROP };
-                let outcome = self.interpreter.process(packet.port.0, arrived);
+                let outcome = self.interpreter.receive(packet.port.0, packet.ecn == CE, arrived);
                 match data.get_mut(..outcome.bytes.len()) {
                     Some(target) if outcome.send != Send::Drop => {
                         target.copy_from_slice(&outcome.bytes);

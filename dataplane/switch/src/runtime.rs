@@ -6,9 +6,13 @@ use std::borrow::Cow;
 
 pub use netfold_io::Received;
 pub use netfold_p4::entry::{EntryError, TableEntry};
+pub use netfold_p4::growth::Growth;
 pub use netfold_p4::interpret::Send;
 pub use netfold_p4::profile::Numerics;
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
+
+/// Congestion experienced: the ECN bits that a long queue sets in an IP header (RFC 3168 section 5).
+pub const CE: u8 = 0b11;
 
 /// The decision of a pipeline about a packet, whose bytes it has rewritten in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct PipelineInfo {
     pub numerics: Numerics,
     /// Whether contributions can be left out of sums, and trimmed packets are accepted.
     pub bounded_loss: bool,
+    /// Packets that may become longer; `None` if none may.
+    pub growth: Option<Growth>,
     /// Entries of its largest register: slots x sets.
     pub entries: u32,
     /// Bytes of slot bookkeeping.

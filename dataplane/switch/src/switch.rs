@@ -11,10 +11,10 @@ use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 
 use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
-use crate::runtime::{Pipeline, Send, Verdict};
+use crate::runtime::{Growth, Pipeline, Send, Verdict};
 use egress::Egress;
 
 /// The port on which the control plane's packets arrive; no I/O backend assigns it.
@@ -31,9 +31,6 @@ pub const REPLICAS_MAX: usize = 64;
 
 /// Control calls waiting for the switch.
 const CALLS_MAX: usize = 64;
-
-/// The ECN bits that a long queue sets in an IP header (RFC 3168 section 5).
-const CE: u8 = 0b11;
 
 /// How long the loop sleeps when nothing arrives; a control call wakes it earlier.
 const IDLE: Duration = Duration::from_millis(100);
@@ -258,8 +255,8 @@ impl Core {
         self.process(packets, memory, verdicts, output)
     }
 
-    /// Runs the pipeline over packets and sends its output. A packet that was trimmed on its way is processed alone, in a
-    /// buffer with room behind it: the pipeline may give it lanes again.
+    /// Runs the pipeline over packets and sends its output. A packet that the pipeline may make longer is processed alone, in a
+    /// buffer with room behind it.
     fn process(
         &mut self,
         packets: &[Received],
@@ -268,15 +265,16 @@ impl Core {
         output: &mut Vec<Transmit>,
     ) -> Result<(), IoError> {
         let mut rest = packets;
-        while let Some(at) = rest.iter().position(|packet| is_trimmed(packet, memory)) {
-            let (before, [trimmed, behind @ ..]) = rest.split_at(at) else { break };
+        let growth = self.pipeline.info().growth;
+        while let Some(at) = growth.and_then(|growth| first_growing(growth, rest, memory)) {
+            let (before, [growing, behind @ ..]) = rest.split_at(at) else { break };
             self.process_all(before, memory, verdicts, output)?;
             let mut buffer = std::mem::take(&mut self.grow_buffer);
-            buffer.resize(self.datagram_len_max().max(header::LEN), 0);
-            let from = trimmed.offset as usize;
-            buffer[..header::LEN].copy_from_slice(&memory[from..from + header::LEN]);
-            let alone = Received { offset: 0, ..*trimmed };
-            let sent = self.process_all(&[alone], &mut buffer, verdicts, output);
+            let (from, len) = (growing.offset as usize, growing.len as usize);
+            buffer.resize(self.datagram_len_max().max(len), 0);
+            buffer[..len].copy_from_slice(&memory[from..from + len]);
+            let moved = Received { offset: 0, ..*growing };
+            let sent = self.process_all(&[moved], &mut buffer, verdicts, output);
             self.grow_buffer = buffer;
             sent?;
             rest = behind;
@@ -293,7 +291,6 @@ impl Core {
     ) -> Result<(), IoError> {
         verdicts.clear();
         output.clear();
-        packets.iter().filter(|packet| packet.ecn == CE).for_each(|packet| echo_mark(packet, memory));
         self.pipeline.burst(packets, memory, verdicts);
         for (packet, verdict) in packets.iter().zip(verdicts.iter()) {
             let mut to = |port| {
@@ -549,23 +546,12 @@ impl Core {
     }
 }
 
-/// Whether a packet was trimmed on its way.
-fn is_trimmed(packet: &Received, memory: &[u8]) -> bool {
-    packet.len as usize == header::LEN
-        && memory.get(packet.offset as usize..).and_then(|rest| rest.get(..header::LEN)).is_some_and(
-            |bytes| Packet::new_unchecked(bytes).flags().contains(Flags::TRIMMED.with(Flags::BARE)),
-        )
-}
-
-/// Copies the congestion mark of a packet to its header, from where it reaches the RESULT that the packet completes. That packet
-/// arrived last, so most likely it went through the longest queue.
-fn echo_mark(packet: &Received, memory: &mut [u8]) {
-    let bytes = memory.get_mut(packet.offset as usize..).and_then(|rest| rest.get_mut(..packet.len as usize));
-    if let Some(mut packet) = bytes.and_then(|bytes| Packet::new_checked(bytes).ok())
-        && packet.kind() == Kind::Data as u8
-    {
-        packet.set_flags(packet.flags().with(Flags::CONGESTION));
-    }
+/// Position of the first packet that the pipeline may make longer.
+fn first_growing(growth: Growth, packets: &[Received], memory: &[u8]) -> Option<usize> {
+    packets.iter().position(|packet| {
+        let bytes = memory.get(packet.offset as usize..).and_then(|rest| rest.get(..packet.len as usize));
+        bytes.is_some_and(|bytes| growth.applies(bytes))
+    })
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Build<'_> {
     }
 
     /// Sets a flag.
-    fn with(&self, flags: Flags) -> Stmt {
+    pub(super) fn with(&self, flags: Flags) -> Stmt {
         self.put("flags", self.get("flags") | Expr::Const(u64::from(flags.0), 8))
     }
 }

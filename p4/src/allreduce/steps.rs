@@ -73,6 +73,9 @@ impl Build<'_> {
         let v = self.vars;
         let admitted = self.var(v.reason).eq(Expr::Const(Reason::None as u64, 8));
         let mut steps = vec![self.set(v.port, Expr::Intrinsic(Intrinsic::IngressPort))];
+        if self.outer.is_none() {
+            steps.push(self.echo_mark());
+        }
         steps.extend(self.checks());
         steps
             .push(when(admitted.clone(), vec![Stmt::Apply(TableId(0)), when(admitted, self.slot_machine())]));
@@ -80,6 +83,13 @@ impl Build<'_> {
         steps.push(choose(answer(REFUSED), self.reject(), vec![when(answer(SILENT), vec![Stmt::Drop])]));
         steps.push(Stmt::Count(PACKETS, self.var(v.reason).cast(32)));
         steps
+    }
+
+    /// Copies a congestion mark of the transport to the header of DATA. The RESULT has the mark of the packet that completes it:
+    /// it arrived last, so most likely it went through the longest queue.
+    fn echo_mark(&self) -> Stmt {
+        let marked = Expr::Intrinsic(Intrinsic::CongestionMark);
+        when(marked.both(self.kind_is(Kind::Data)), vec![self.with(Flags::CONGESTION)])
     }
 
     /// Sets a reason for packets that no job can accept: not Netfold, wrong length, wrong version, unknown operation.

@@ -34,7 +34,7 @@ const fn intrinsic_bits(intrinsic: Intrinsic) -> u32 {
     match intrinsic {
         Intrinsic::IngressPort | Intrinsic::Instance => 16,
         Intrinsic::PacketLength => 32,
-        Intrinsic::ChecksumError => 0,
+        Intrinsic::ChecksumError | Intrinsic::CongestionMark => 0,
         Intrinsic::QueueDepth => 19,
     }
 }

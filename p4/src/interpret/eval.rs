@@ -115,6 +115,7 @@ impl Eval<'_> {
             Intrinsic::IngressPort => Value::new(16, packet.port.into()),
             Intrinsic::PacketLength => Value::new(32, packet.length as u64),
             Intrinsic::ChecksumError => Value::boolean(packet.checksum_error),
+            Intrinsic::CongestionMark => Value::boolean(packet.congestion_mark),
             Intrinsic::Instance => Value::new(16, packet.instance.into()),
             Intrinsic::QueueDepth => Value::new(19, u64::from(packet.queue_depth).min(mask(19))),
         }

@@ -7,7 +7,7 @@ use crate::ir::*;
 /// Arrival properties of a packet in a control block.
 #[derive(Clone, Copy)]
 pub(super) enum Arrival {
-    Ingress { port: u16 },
+    Ingress { port: u16, congestion_mark: bool },
     Egress { instance: u16, queue_depth: u32 },
 }
 
@@ -29,6 +29,7 @@ pub(super) struct Packet {
     pub(super) port: u16,
     pub(super) length: usize,
     pub(super) checksum_error: bool,
+    pub(super) congestion_mark: bool,
     pub(super) instance: u16,
     pub(super) queue_depth: u32,
     /// The current destination and queue.
@@ -50,6 +51,7 @@ impl Packet {
             port: 0,
             length: 0,
             checksum_error: false,
+            congestion_mark: false,
             instance: 0,
             queue_depth: 0,
             send: Send::Drop,
@@ -64,9 +66,9 @@ impl Packet {
         self.metadata.fill(0);
         self.lane_vars.iter_mut().for_each(|var| var.fill(0));
         (self.send, self.class, self.rest, self.length) = (Send::Drop, 0, 0, bytes.len());
-        (self.port, self.instance, self.queue_depth) = match how {
-            Arrival::Ingress { port } => (port, 0, 0),
-            Arrival::Egress { instance, queue_depth } => (0, instance, queue_depth),
+        (self.port, self.congestion_mark, self.instance, self.queue_depth) = match how {
+            Arrival::Ingress { port, congestion_mark } => (port, congestion_mark, 0, 0),
+            Arrival::Egress { instance, queue_depth } => (0, false, instance, queue_depth),
         };
         self.parse(program, bytes);
         let wrong = |(place, right)| matches!(place, LValue::Field(h, f) if self.field(h, f) != right);

@@ -184,6 +184,7 @@ impl Printer<'_> {
         Ok(match intrinsic {
             Intrinsic::IngressPort => Value::new("(bit<16>)(PortIdUint_t)istd.input_port", 16),
             Intrinsic::ChecksumError => Value::new("(meta.x_sum != 0 && meta.x_sum != 0xffff)", 0),
+            Intrinsic::CongestionMark => Value::new("false", 0),
             Intrinsic::Instance => Value::new("meta.x_instance", 16),
             Intrinsic::PacketLength => {
                 return Err(refusal("the packet's length", "only compared with a constant"));

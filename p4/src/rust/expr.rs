@@ -63,6 +63,7 @@ impl Generator<'_> {
                 Intrinsic::IngressPort => "port".into(),
                 Intrinsic::PacketLength => "(length as u32)".into(),
                 Intrinsic::ChecksumError => "checksum_error".into(),
+                Intrinsic::CongestionMark => "congestion_mark".into(),
                 Intrinsic::Instance => "instance".into(),
                 Intrinsic::QueueDepth => "queue_depth".into(),
             },

@@ -14,6 +14,8 @@ pub(super) struct Layout {
     pub(super) removed: Vec<Part>,
     /// Whether the program adds lanes to packets.
     pub(super) grows: bool,
+    /// Whether the program uses congestion marks of the transport.
+    pub(super) congestion_marks: bool,
 }
 
 impl Layout {
@@ -53,7 +55,13 @@ impl Layout {
                 return Err(RustError::Key(table.name.clone()));
             }
         }
-        Ok(Self { order, removed, grows })
+        let mut congestion_marks = false;
+        visit_all(p, &p.ingress, &mut |stmt| {
+            if let Stmt::If(value, ..) | Stmt::Assign(_, value) = stmt {
+                congestion_marks |= value.mentions(&Expr::Intrinsic(Intrinsic::CongestionMark));
+            }
+        });
+        Ok(Self { order, removed, grows, congestion_marks })
     }
 
     /// Parts and offsets in packet order.

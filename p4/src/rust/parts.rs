@@ -12,12 +12,12 @@ impl Generator<'_> {
     pub(super) fn packet(&mut self) {
         self.w.line("#[inline(always)]");
         self.w.line("#[allow(unused, clippy::all, reason = \"generated\")]");
-        if self.layout.grows {
-            self.w.open(
-                "fn packet(state: &mut Program, port: u16, data: &mut [u8], length: usize) -> rt::Verdict {",
-            );
-        } else {
-            self.w.open("fn packet(state: &mut Program, port: u16, data: &mut [u8]) -> rt::Verdict {");
+        let mark = if self.layout.congestion_marks { ", congestion_mark: bool" } else { "" };
+        let length = if self.layout.grows { ", length: usize" } else { "" };
+        self.w.open(format!(
+            "fn packet(state: &mut Program, port: u16{mark}, data: &mut [u8]{length}) -> rt::Verdict {{"
+        ));
+        if !self.layout.grows {
             self.w.line("let length = data.len();");
         }
         if self.layout.grows {

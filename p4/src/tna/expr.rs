@@ -37,7 +37,7 @@ impl Printer {
                 Intrinsic::ChecksumError => "meta.x_bad_checksum",
                 Intrinsic::Instance => "eg_intr_md.egress_rid",
                 Intrinsic::QueueDepth => "eg_intr_md.enq_qdepth",
-                Intrinsic::PacketLength => "0",
+                Intrinsic::PacketLength | Intrinsic::CongestionMark => "0",
             }
             .into(),
             _ => "0".into(),

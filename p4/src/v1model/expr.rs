@@ -71,6 +71,7 @@ impl Printer<'_> {
                 Intrinsic::IngressPort => "(bit<16>)standard_metadata.ingress_port",
                 Intrinsic::PacketLength => "standard_metadata.packet_length",
                 Intrinsic::ChecksumError => "(standard_metadata.checksum_error == 1w1)",
+                Intrinsic::CongestionMark => "false",
                 Intrinsic::Instance => "standard_metadata.egress_rid",
                 Intrinsic::QueueDepth => "standard_metadata.enq_qdepth",
             }

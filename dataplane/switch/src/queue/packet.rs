@@ -4,13 +4,11 @@ use netfold_wire::frame::{Ipv4Packet, OUTER_LEN, UdpPacket};
 use netfold_wire::{Flags, Kind, Packet, UDP_PORT, VERSION, header};
 
 use super::config::{CLASSES, Framing};
+use crate::runtime::CE;
 
 /// Where the IPv4 and UDP headers begin in a frame.
 const IP: usize = 14;
 const UDP: usize = 34;
-
-/// Congestion experienced (RFC 3168 section 5).
-const CE: u8 = 0b11;
 
 /// The kind of queue that a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

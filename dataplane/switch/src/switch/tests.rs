@@ -2,9 +2,11 @@
 
 use netfold_io::Null;
 use netfold_p4::allreduce::{Child, Node, job_entries};
+use netfold_p4::profile::Profile;
 
 use super::*;
-use crate::datagram_pipeline;
+use crate::runtime::CE;
+use crate::{InterpretedPipeline, datagram_pipeline};
 
 fn switch() -> Switch {
     Switch::new(datagram_pipeline(256).unwrap(), Box::new(Null::new(1024)))
@@ -107,8 +109,13 @@ fn contribution(rank: u8) -> Vec<u8> {
 
 #[test]
 fn the_result_echoes_the_mark_of_the_contribution_that_completed_it() {
-    for (ecn, marked) in [(0, false), (0b10, false), (0b11, true)] {
+    let program = allreduce::program(&Profile::software(64)).unwrap();
+    let cases = [(0, false), (0b10, false), (CE, true)];
+    for ((ecn, marked), interpreted) in cases.into_iter().flat_map(|case| [(case, false), (case, true)]) {
         let mut core = switch().core;
+        if interpreted {
+            core.pipeline = Box::new(InterpretedPipeline::new(program.clone().into()).unwrap());
+        }
         core.insert(&[entries(0), entries(1)].concat()).unwrap();
         let mut memory = [contribution(0), contribution(1)].concat();
         let packet = |rank: u16, ecn| Received {
