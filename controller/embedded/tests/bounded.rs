@@ -212,6 +212,6 @@ fn ranks_that_tolerate_differently_are_told_so() {
     );
     for error in errors {
         assert!(matches!(error, Error::Mismatch { .. }), "{error}");
-        assert!(error.to_string().contains("up to 1 % of shares left out"), "{error}");
+        assert!(error.to_string().contains("up to 1 % of contributions left out"), "{error}");
     }
 }

@@ -21,7 +21,7 @@ pub struct Capabilities {
     pub burst_max: usize,
     /// Bytes of [`RxBatch`] memory beyond which more gains nothing. Any size of at least one datagram works.
     pub batch_bytes: usize,
-    /// Whether every datagram taken arrives, once and in order, as long as both ends live.
+    /// Whether every datagram taken arrives, once and in order, while both ends exist.
     pub lossless: bool,
 }
 
@@ -69,21 +69,21 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// [`IoError::Os`] when the backend is broken for good. A peer that is gone is no error here: `wait` returns
-    /// `Ok(true)` and `receive` tells.
+    /// [`IoError::Os`] when the backend is broken for good. A closed peer is no error here: `wait` returns
+    /// `Ok(true)` and `receive` returns the error.
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError>;
 
     /// A handle that ends the current or the next [`wait`](Self::wait), from any thread.
     fn waker(&self) -> Waker;
 
-    /// An event descriptor (eventfd(2)) that ends the current or the next [`wait`](Self::wait) when it is written, for other processes to
-    /// be given. `None` where there is none.
+    /// An event descriptor (eventfd(2)) that ends the current or the next [`wait`](Self::wait) when it is written, to be passed to other
+    /// processes. `None` where there is none.
     #[cfg(target_os = "linux")]
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Makes `peer` the peer of `port`, instead of the one it had. The wildcard for "whoever sends" does not exist:
+    /// Makes `peer` the peer of `port`, instead of the one it had. There is no wildcard:
     /// datagrams from unbound sources are dropped and counted.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("binding ports"))
     }
 
-    /// Takes the peer of `port` away: its datagrams count as from an unknown source from now on.
+    /// Removes the peer of `port`: its datagrams count as from an unknown source from now on.
     ///
     /// # Errors
     ///
@@ -104,8 +104,7 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("binding ports"))
     }
 
-    /// Says in the IP header of all that is sent from now on that marks of long queues are heeded (ECT(0), RFC 3168 section 5), or
-    /// that they are not. Not at first.
+    /// Sets whether the IP headers of all datagrams sent from now on are ECN-capable (ECT(0), RFC 3168 section 5). Initially not.
     ///
     /// # Errors
     ///
@@ -115,7 +114,7 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("ECN bits"))
     }
 
-    /// Says in the IP header of all that is sent from now on what is said of its class, by the Netfold header (RFC 2474). 0 at first.
+    /// Sets the DSCP in the IP headers of all datagrams sent from now on, by the class in the Netfold header (RFC 2474). Initially 0.
     ///
     /// # Errors
     ///
@@ -125,8 +124,8 @@ pub trait PacketIo: Send {
         Err(IoError::Unsupported("DSCP"))
     }
 
-    /// Says whether datagrams may be handed on in runs that something below cuts, the kernel or a device (GSO), as they may at first. Not all that
-    /// looks like a network does: a packet socket behind a virtual interface gets the whole run as one. No effect where there is none.
+    /// Sets whether datagrams may be sent as GSO packets, which the kernel or a device segments. Initially allowed. Not every receiver gets them
+    /// segmented: a packet socket behind a virtual interface receives the whole GSO packet. No effect on backends without GSO.
     fn set_segmentation(&mut self, allowed: bool) {
         let _ = allowed;
     }
@@ -143,13 +142,13 @@ pub trait PacketIo: Send {
     }
 
     /// Longest IP packet in bytes, header included, that goes to `peer` in one piece as far as the system knows: the MTU of the interface
-    /// that leads there, or a smaller one that a router on the way has told. `None` where nobody knows, or where
-    /// [`Capabilities::datagram_len_max`] says it already.
+    /// that leads there, or a smaller one that a router on the path has reported. `None` where it is unknown, or where
+    /// [`Capabilities::datagram_len_max`] includes it already.
     fn path_mtu(&self, peer: SocketAddr) -> Option<usize> {
         let _ = peer;
         None
     }
 
-    /// What happened so far.
+    /// The counters since the backend was opened.
     fn counters(&self) -> IoCounters;
 }

@@ -9,7 +9,7 @@ pub struct PortId(pub u16);
 /// One received datagram; its bytes lie in the batch's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Whom it came from.
+    /// The port that it was received from.
     pub port: PortId,
     /// Where its bytes begin in the batch's memory.
     pub offset: u32,
@@ -30,7 +30,7 @@ impl Received {
 /// One datagram to send; its bytes lie in the memory that is passed with it. Several may share their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// Whom it goes to.
+    /// The port that it is sent to.
     pub port: PortId,
     /// Where its bytes begin in the memory.
     pub offset: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Part {
 
 /// A burst of received datagrams in one area of memory. The caller owns it and lends it to a backend.
 ///
-/// Bounded in datagrams and in bytes by what [`RxBatch::new`] was told, and never allocates after it.
+/// Bounded in datagrams and in bytes by the arguments of [`RxBatch::new`], and never allocates after it.
 #[derive(Debug)]
 pub struct RxBatch {
     packets: Vec<Received>,

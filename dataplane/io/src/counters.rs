@@ -22,7 +22,7 @@ pub struct IoCounters {
     /// Datagrams dropped because of their headers: a wrong checksum or length, a fragment, IP options. Where the kernel reads
     /// headers, it drops such datagrams itself and they are not counted here.
     pub malformed: u64,
-    /// Datagrams taken from the caller for a peer whose Ethernet address nobody tells, and dropped.
+    /// Datagrams taken from the caller for a peer whose Ethernet address was not resolved, and dropped.
     pub unresolved: u64,
     /// Datagrams taken from the caller that the system then failed to send (no route, filtered, no buffers).
     pub tx_failed: u64,
@@ -32,7 +32,7 @@ pub struct IoCounters {
     /// Datagrams that arrived by a queue of another thread, where several threads share an interface ([`link::XdpQueues`](crate::link)) or a device
     /// of DPDK.
     pub rx_crossed: u64,
-    /// "Connection refused" reports: nobody listens at the peer's address at the moment.
+    /// "Connection refused" reports: no socket listens at the peer's address at the moment.
     pub refused: u64,
     /// Calls of `transmit` that took fewer packets than offered.
     pub backpressure: u64,
@@ -42,7 +42,7 @@ pub struct IoCounters {
     pub tx_calls: u64,
     /// Times that `wait` went to sleep.
     pub sleeps: u64,
-    /// Runs of datagrams that the kernel was asked to segment (GSO).
+    /// GSO packets: runs of datagrams that the kernel was asked to segment.
     pub gso_runs: u64,
     /// Received super-buffers that held more than one datagram (GRO).
     pub gro_runs: u64,

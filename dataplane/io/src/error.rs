@@ -81,10 +81,10 @@ pub enum IoError {
     /// No such port is bound.
     #[error("port {} is not bound", .0.0)]
     UnknownPort(PortId),
-    /// The only peer is gone for good (its end was dropped); close this end.
+    /// The only peer has closed its end for good; close this end.
     #[error("the peer has closed its end")]
     PeerClosed,
-    /// The address to listen on is taken or is none of this machine. Choose another, or end whoever uses it.
+    /// The address to listen on is taken or is none of this machine. Choose another, or end the process that uses it.
     #[error("cannot listen on {address}; choose another address or port, or end the process that uses it")]
     Bind {
         /// The address asked for.

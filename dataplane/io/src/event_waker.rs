@@ -9,7 +9,7 @@ use std::task::Wake;
 
 use crate::{IoError, sys};
 
-/// An event descriptor that is written only while somebody sleeps on it.
+/// An event descriptor that is written only while a thread sleeps on it.
 #[derive(Debug)]
 pub(crate) struct EventWaker {
     event: File,
@@ -23,7 +23,7 @@ impl EventWaker {
         Ok(Self::over(event))
     }
 
-    /// The waker of an event descriptor that does not block, which others may write to as well.
+    /// The waker of a non-blocking event descriptor, which others may write to as well.
     pub(crate) fn over(event: File) -> Self {
         Self { event, notified: AtomicBool::new(false), sleeping: AtomicBool::new(false) }
     }
@@ -42,7 +42,7 @@ impl EventWaker {
         }
     }
 
-    /// Announces sleep; `false` when the waker was notified before, and sleep must not begin.
+    /// Announces sleep; `false` when there was a notification before, and sleep must not begin.
     pub(crate) fn announce_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -57,9 +57,9 @@ impl EventWaker {
     pub(crate) fn end_sleep(&self, readable: bool) {
         self.sleeping.store(false, Ordering::Relaxed);
         if readable {
-            // Read, too: what a ringer did before, which this forgets, is seen.
+            // An acquire, so that the effects before the notification, which this clears, are visible.
             self.notified.swap(false, Ordering::Acquire);
-            let _ = (&self.event).read(&mut [0; 8]); // nobody else reads it, so it is not empty
+            let _ = (&self.event).read(&mut [0; 8]); // there is no other reader, so it is not empty
         }
     }
 }

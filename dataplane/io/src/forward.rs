@@ -46,7 +46,7 @@ impl<B: PacketIo> Forwarder<B> {
         Ok(moved)
     }
 
-    /// Forwards until `stop` is set (wake the backend then) or its peers are gone.
+    /// Forwards until `stop` is set (wake the backend then) or its peers have closed.
     ///
     /// # Errors
     ///
@@ -104,6 +104,6 @@ mod tests {
             }
         }
         drop(spokes);
-        forwarding.join().unwrap().expect("ends when the spokes are gone");
+        forwarding.join().unwrap().expect("ends when the spokes have closed");
     }
 }

@@ -1,5 +1,5 @@
-//! Packet I/O behind one batch trait, [`PacketIo`]: whoever moves Netfold datagrams (switch, worker, bench) does it
-//! through this crate and never learns what carries them.
+//! Packet I/O behind one batch trait, [`PacketIo`]: switch, worker and benchmarks move Netfold datagrams through this crate,
+//! independently of what carries them.
 //!
 //! A *datagram* is a Netfold header and its lanes, without outer headers. A backend has *ports*: each is one peer,
 //! named by a [`PortId`]. A worker has one port, 0, its switch; a switch has one port a worker.
@@ -10,7 +10,7 @@
 //! 2. Read its [`Capabilities`] and make an [`RxBatch`] of that size.
 //! 3. Loop: [`receive`](PacketIo::receive) until it returns 0, [`transmit`](PacketIo::transmit) what came of it,
 //!    and [`wait`](PacketIo::wait) when both are idle or `transmit` took fewer packets than were offered.
-//! 4. Drop it: peers in the same process notice, peers behind sockets do not.
+//! 4. Drop it: peers in the same process detect that, peers behind sockets do not.
 //!
 //! The trait is synchronous, one thread per instance, and costs no allocation per packet: memory belongs to the
 //! caller and is lent for the length of one call.
@@ -34,11 +34,11 @@
 //! [`loopback`]: rings within the process. [`shm`] (Linux): rings between processes of one host. [`udp`] (Linux): sockets, many datagrams a call. [`ethernet`]: datagrams over any
 //! [`link::Link`], which carries whole frames. [`Null`]: nothing.
 //! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
-//! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`], [`link::XdpQueues`] (Linux). DPDK's are in a package of their own.
+//! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`], [`link::XdpQueues`] (Linux). DPDK's are in a separate package.
 //!
-//! [`spec`] opens any of them by what stands behind `--io`; [`cores`] keeps the thread that runs one on a core.
+//! [`spec`] opens any of them by the text of the option `--io`; [`cores`] keeps the thread that runs one on a core.
 //!
-//! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] says otherwise.
+//! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] is set.
 
 mod backend;
 mod batch;

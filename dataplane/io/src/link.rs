@@ -1,8 +1,8 @@
 //! What carries whole Ethernet frames: the seam below the backends that write their own outer headers.
 //!
 //! A [`Link`] is one queue of one interface. It knows frames and nothing of addresses: Ethernet, ARP, IPv4 and UDP are the
-//! business of whoever drives it, so that every way to reach a queue (a packet socket, its memory-mapped ring, an XDP socket, a
-//! DPDK port) is a `Link` of a few hundred lines, and all of them share one set of headers and answers.
+//! business of its user, so that every way to reach a queue (a packet socket, its memory-mapped ring, an XDP socket, a
+//! DPDK port) is a `Link` of a few hundred lines, and all of them share one implementation of headers and replies.
 
 #[cfg(target_os = "linux")]
 mod af_packet;
@@ -41,7 +41,7 @@ pub use self::xdp::{Xdp, XdpConfig, XdpMode, XdpQueues};
 use crate::{IoCounters, IoError, RxBatch};
 
 /// Frames of the usual length, up to 2 KiB, that may have arrived at a link and wait to be received: the windows of 16 workers, of 256
-/// packets each. Where all windows together are longer, a thread that is late loses their ends, and the same again when they are sent again;
+/// packets each. Where all windows together are longer, a delayed thread loses their ends, and the same after retransmission;
 /// longer rings cost everybody, since frames go around all of their memory and not the cache alone.
 pub const ARRIVALS: usize = 4096;
 
@@ -67,7 +67,7 @@ pub trait Link: Send {
     /// What this link is.
     fn properties(&self) -> LinkProperties;
 
-    /// Says that of UDP only what goes to this port is of use from now on. A link that can keeps the rest out; others, and those that hear
+    /// Sets that of UDP only datagrams to this port are wanted from now on. A link that can filter drops the rest; others, and those that receive
     /// their port alone in any case, do nothing.
     ///
     /// # Errors
@@ -82,11 +82,11 @@ pub trait Link: Send {
     ///
     /// # Errors
     ///
-    /// [`IoError::Os`] when the link is broken for good, for instance because its interface is gone.
+    /// [`IoError::Os`] when the link is broken for good, for instance because its interface was removed.
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError>;
 
-    /// Memory for the next frame to send, `len` bytes with whatever was in them, or `None` when the queue is full or `len` is
-    /// above `frame_len_max`. Without [`push`](Self::push) nothing has happened.
+    /// Memory for the next frame to send, `len` bytes with unspecified content, or `None` when the queue is full or `len` is
+    /// above `frame_len_max`. Without [`push`](Self::push) nothing is sent.
     fn frame(&mut self, len: usize) -> Option<&mut [u8]>;
 
     /// Queues the frame that [`frame`](Self::frame) lent last, with that length.
@@ -121,7 +121,7 @@ pub trait Link: Send {
         None
     }
 
-    /// What happened so far: calls of the system, sleeps, frames that were cut off or failed. Packets and bytes are counted above.
+    /// The counters so far: calls of the system, sleeps, frames that were cut off or failed. Packets and bytes are counted above.
     fn counters(&self) -> IoCounters;
 }
 

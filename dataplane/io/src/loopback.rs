@@ -1,7 +1,7 @@
 //! Rings within the process: a hub and its spokes, without loss and without system calls while both sides are busy.
 //!
 //! Each direction of each link is one single-producer single-consumer ring of bytes, in which every datagram follows
-//! its length (4 bytes, native order). Memory is allocated once. A sender that finds a ring full is told so
+//! its length (4 bytes, native order). Memory is allocated once. A sender that finds a ring full is notified
 //! (back-pressure) and is woken when the ring is half empty again. A side that sleeps in `wait` is woken by the other
 //! side; a side that does not sleep costs the other nothing.
 
@@ -159,7 +159,7 @@ impl Link {
 
     /// Moves datagrams into the batch until the ring is empty or the batch is full.
     fn receive(&mut self, port: PortId, batch: &mut RxBatch, counters: &mut IoCounters) {
-        // Looked at before the ring: whatever the peer sent before it went away is seen then.
+        // Read before the ring, so that all datagrams that the peer sent before it closed are received.
         let abandoned = !self.gone && self.incoming.ring.is_abandoned();
         let mut moved = false;
         while let Some(len) = self.incoming.next_len() {
@@ -247,7 +247,7 @@ impl PacketIo for Loopback {
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
         check_transmit(memory, packets, self.datagram_len_max)?;
-        // A spoke says at once that the hub is gone; what still lies in its own ring is for `receive`.
+        // A spoke reports at once that the hub has closed; datagrams in its own ring are left to `receive`.
         if self.all_gone() || (self.links.len() == 1 && self.links[0].outgoing.ring.is_abandoned()) {
             return Err(IoError::PeerClosed);
         }
@@ -285,7 +285,7 @@ impl PacketIo for Loopback {
         let links = &self.links;
         let woken = self.waker.wait(timeout, &mut self.counters.sleeps, || links.iter().any(Link::ready));
         for outgoing in links.iter().map(|link| &link.outgoing) {
-            // Told once; a sender that finds the ring full again asks again.
+            // Notified once; a sender that finds the ring full again sets the flag again.
             if outgoing.starved.load(Ordering::Relaxed) && outgoing.eased() {
                 outgoing.starved.store(false, Ordering::Relaxed);
             }

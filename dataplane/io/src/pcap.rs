@@ -151,7 +151,7 @@ impl<B: PacketIo, W: Write + Send> Captured<B, W> {
         })
     }
 
-    /// Why the capture ended early; tells it once.
+    /// Why the capture ended early; returned once.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }

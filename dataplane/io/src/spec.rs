@@ -1,18 +1,18 @@
-//! The backend by name: what stands behind `--io`.
+//! Packet I/O as text: the argument of `--io`.
 //!
 //! ```text
 //! udp                                   sockets
 //! af-packet:eth0                        a packet socket
 //! packet-ring:eth0,address=10.0.0.9     a packet socket with a ring, at an address of its own
 //! af-xdp:eth0@2,gateway=10.0.0.1        an XDP socket on queue 2, peers beyond the network by a gateway
-//! af-xdp:eth0@0-3                       XDP sockets on four queues, from whichever datagrams arrive by
+//! af-xdp:eth0@0-3                       XDP sockets on four queues, receiving from all
 //! af-xdp:eth0                           the first queue for one thread, all of the interface's for several
 //! dpdk:net_tap0,iface=nf0               a DPDK device, in programs that have DPDK
 //! shm:gpu                               rings in memory shared with the switch `gpu` of this host
 //! shm:gpu,uplink=af-xdp:eth0            the switch `gpu` itself, with an uplink for peers elsewhere
 //! ```
 //!
-//! Behind an interface may stand `address=IP`, `prefix=BITS` and `gateway=IP`. Without an address it is the local one that the program is told
+//! An interface may be followed by `address=IP`, `prefix=BITS` and `gateway=IP`. Without an address it is the local one that the program gets
 //! by other means, if the interface has it, or else the interface's first; an interface without any gets the local one. The prefix is the
 //! kernel's for the address, or 24 bits.
 
@@ -63,7 +63,7 @@ pub enum IoSpec {
     Shm(String, Option<Box<IoSpec>>),
 }
 
-/// Words that are no [`IoSpec`].
+/// Text that is no [`IoSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE[-LAST]] (each with \
@@ -192,7 +192,7 @@ impl fmt::Display for IoSpec {
     }
 }
 
-/// What is opened: where we are, and whom we talk to.
+/// How to open packet I/O: the local address, and the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Our own address. Any address and port 0 where it does not matter.
@@ -201,7 +201,7 @@ pub struct OpenOptions {
     pub peer: Option<SocketAddr>,
     /// Longest datagram in bytes; what carries it sets another limit.
     pub datagram_len_max: usize,
-    /// Whether this is a switch's end, which others come to: that makes a difference for rings in shared memory.
+    /// Whether this is a switch's end, to which workers connect: relevant for rings in shared memory.
     pub hub: bool,
     /// Whether it answers ARP and pings where the kernel does not: of several threads on one interface the first does.
     pub answers: bool,
@@ -230,7 +230,7 @@ impl IoSpec {
     }
 }
 
-/// Opens the backend that was chosen.
+/// Opens a backend.
 ///
 /// # Errors
 ///
@@ -244,7 +244,7 @@ pub fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, I
 }
 
 /// Opens one device for several threads, a backend for each: XDP sockets on one interface, where thread i has the datagrams to its own port
-/// by whichever of the queues they arrive. The first answers ARP and pings where the kernel does not. Where a choice is not
+/// from all of the queues. The first replies to ARP and pings where the kernel does not. Where a spec is not
 /// [shared](IoSpec::is_shared), or there is one thread, as [`open`].
 ///
 /// # Errors
@@ -262,7 +262,7 @@ pub fn open_threads(
     }
 }
 
-/// The configuration of [`Ethernet`](crate::ethernet::Ethernet) that a choice amounts to, for a link that is opened elsewhere.
+/// The configuration of [`Ethernet`](crate::ethernet::Ethernet) that a spec amounts to, for a link that is opened elsewhere.
 ///
 /// `found`: the IPv4 addresses that the interface has in the kernel, each with the bits of its network.
 ///
@@ -322,7 +322,7 @@ mod here {
         }
     }
 
-    /// Claims all addresses, because the program is told all ports, and then opens the interface.
+    /// Claims all addresses, because the XDP program needs all ports, and then opens the interface.
     pub(super) fn xdp_threads(
         raw: &InterfaceSpec,
         queues: Option<(u32, u32)>,

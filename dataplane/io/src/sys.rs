@@ -57,11 +57,11 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> u64 {
 pub(crate) fn eventfd() -> io::Result<File> {
     // SAFETY: no pointers are passed.
     let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    // SAFETY: the call above returned this descriptor just now, so there is no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// As [`poll_events`], without saying what happened to each.
+/// As [`poll_events`], without the events of each.
 pub(crate) fn poll<const N: usize>(
     fds: [(BorrowedFd<'_>, c_short); N],
     timeout: Duration,
@@ -69,7 +69,7 @@ pub(crate) fn poll<const N: usize>(
     poll_events(fds, timeout).map(|events| events.map(|events| events != 0))
 }
 
-/// Sleeps until one of the descriptors has one of its events (or an error) or `timeout` is over; says what has happened to each. A
+/// Sleeps until one of the descriptors has one of its events (or an error) or `timeout` is over; returns the events of each. A
 /// signal looks like an arrival at the first.
 pub(crate) fn poll_events<const N: usize>(
     fds: [(BorrowedFd<'_>, c_short); N],
@@ -117,7 +117,7 @@ pub(crate) const fn instruction(code: u32, k: u32, yes: u8, no: u8) -> libc::soc
     libc::sock_filter { code: code as u16, jt: yes, jf: no, k }
 }
 
-/// Has the kernel drop whatever arrives at a socket.
+/// Makes the kernel drop everything that arrives at a socket.
 pub(crate) fn take_nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
     attach_filter(socket, &[instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)])
 }

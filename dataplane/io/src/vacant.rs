@@ -12,7 +12,7 @@ const PORTS: std::ops::Range<u16> = 10_240..32_768;
 /// Ports from one address to the next: a switch has a data port for each of its packet threads, one after the other.
 const STEP: u16 = 16;
 
-/// A loopback address whose TCP and UDP ports nobody has, and that the kernel gives to nobody who did not name it. No call
+/// A loopback address whose TCP and UDP ports are free, and that the kernel assigns to no process that did not name it. No call
 /// of the same process returns it again until some 1,400 others were made, nor does one of a process with a neighbouring id.
 ///
 /// For meeting places and servers whose address must be known before they run. Whoever can bind port 0 and tell

@@ -5,15 +5,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// One sleeper, any number of ringers. Ringing costs an atomic access unless the sleeper really sleeps.
+/// One sleeping thread, any number of notifying threads. Notifying costs an atomic access unless the thread sleeps.
 ///
 /// Both sides write their own flag and then read the other's, with a sequentially consistent fence between (Dekker),
 /// so at least one of them sees the other: no wake-up is lost.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadWaker {
-    /// A ring that no wait has consumed yet.
+    /// A notification that no wait has consumed yet.
     notified: AtomicBool,
-    /// The sleeper is about to sleep or asleep.
+    /// The thread is about to sleep or asleep.
     sleeping: AtomicBool,
     lock: Mutex<()>,
     condvar: Condvar,
@@ -25,14 +25,14 @@ impl ThreadWaker {
         self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
-            // The sleeper holds the lock from its last look at `notified` until it really sleeps.
+            // The sleeper holds the lock from its last check of `notified` until it sleeps.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.condvar.notify_one();
         }
     }
 
     /// Ends the current [`wait`](Self::wait) if there is one, after the caller changed what the sleeper's `ready`
-    /// looks at.
+    /// reads.
     pub(crate) fn notify_if_sleeping(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
@@ -40,8 +40,8 @@ impl ThreadWaker {
         }
     }
 
-    /// Sleeps until the waker rings, `ready` holds (`true`), or `timeout` is over (`false`). Says in `slept` whether
-    /// the thread was really put to sleep.
+    /// Sleeps until there is a notification, `ready` holds (`true`), or `timeout` is over (`false`). Counts in `slept` whether
+    /// the thread was put to sleep.
     pub(crate) fn wait(&self, timeout: Duration, slept: &mut u64, ready: impl Fn() -> bool) -> bool {
         if self.notified.swap(false, Ordering::Acquire) || ready() {
             return true;
@@ -70,7 +70,7 @@ impl ThreadWaker {
         woken
     }
 
-    /// The waker as a task waker.
+    /// This waker as a task waker.
     pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::clone(self))
     }

@@ -57,7 +57,7 @@ pub struct Ack {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Round {
     /// Results.
-    pub answers: u32,
+    pub acks: u32,
     /// Results that were marked.
     pub marked: u32,
 }
@@ -67,13 +67,13 @@ pub struct Round {
 /// All calls are for one stream of one worker. A window below 1 counts as 1.
 pub trait CongestionControl: fmt::Debug + Send {
     /// A result has arrived.
-    fn answered(&mut self, answer: &Ack);
+    fn on_ack(&mut self, ack: &Ack);
 
     /// A window of chunks was acknowledged since the last call.
-    fn round(&mut self, round: &Round);
+    fn on_round(&mut self, round: &Round);
 
     /// A chunk was detected as lost; called at most once a round.
-    fn lost(&mut self, now: Instant);
+    fn on_loss(&mut self, now: Instant);
 
     /// From now on increases of the window are multiplied by `factor`, which is above 0; decreases stay as they are.
     fn scale_increase(&mut self, factor: f64);
@@ -84,19 +84,19 @@ pub trait CongestionControl: fmt::Debug + Send {
 
 /// The implementation of `algorithm` for a stream of `slots` slots. The window begins with all slots, so that a path without congestion is
 /// used as with a fixed window. `None` for a fixed window.
-pub fn law(congestion: CongestionAlgorithm, slots: u32) -> Option<Box<dyn CongestionControl>> {
-    let favoured = |plain: CongestionAlgorithm| -> Option<Box<dyn CongestionControl>> {
-        Some(Box::new(Mltcp::new(law(plain, slots)?, Aggressiveness::DEFAULT)))
+pub fn congestion_control(algorithm: CongestionAlgorithm, slots: u32) -> Option<Box<dyn CongestionControl>> {
+    let mltcp = |plain: CongestionAlgorithm| -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(Mltcp::new(congestion_control(plain, slots)?, Aggressiveness::DEFAULT)))
     };
-    match congestion {
+    match algorithm {
         CongestionAlgorithm::Aimd => Some(Box::new(Aimd::new(slots))),
         CongestionAlgorithm::Dctcp => Some(Box::new(Dctcp::new(slots))),
         CongestionAlgorithm::Swift => Some(Box::new(Swift::new(slots))),
         CongestionAlgorithm::Dcqcn => Some(Box::new(Dcqcn::new(slots, DcqcnTimers::PAPER))),
-        CongestionAlgorithm::MltcpAimd => favoured(CongestionAlgorithm::Aimd),
-        CongestionAlgorithm::MltcpDctcp => favoured(CongestionAlgorithm::Dctcp),
-        CongestionAlgorithm::MltcpSwift => favoured(CongestionAlgorithm::Swift),
-        CongestionAlgorithm::MltcpDcqcn => favoured(CongestionAlgorithm::Dcqcn),
+        CongestionAlgorithm::MltcpAimd => mltcp(CongestionAlgorithm::Aimd),
+        CongestionAlgorithm::MltcpDctcp => mltcp(CongestionAlgorithm::Dctcp),
+        CongestionAlgorithm::MltcpSwift => mltcp(CongestionAlgorithm::Swift),
+        CongestionAlgorithm::MltcpDcqcn => mltcp(CongestionAlgorithm::Dcqcn),
         _ => None,
     }
 }

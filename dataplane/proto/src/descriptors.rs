@@ -25,7 +25,7 @@ const ROW: usize = 8;
 
 /// What the words of a descriptor chunk hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum DescriptorLayout {
     /// A row for each rank.
     Table,
     /// Hashes.
@@ -38,13 +38,13 @@ enum Form {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptors {
     world: u16,
-    form: Form,
+    form: DescriptorLayout,
     lane_op: LaneOp,
 }
 
 /// The outcome of comparing descriptors.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DescriptorMatch {
     /// Every rank submitted this operation.
     Same,
     /// Some rank submitted another.
@@ -59,11 +59,11 @@ pub(crate) enum Verdict {
 impl Descriptors {
     pub(crate) fn new(world: u16, lane_words: u32, numerics: Numerics) -> Self {
         let form = match numerics {
-            _ if 2 * u32::from(world) <= lane_words => Form::Table,
-            Numerics::Word => Form::Digest,
-            _ => Form::Extremes,
+            _ if 2 * u32::from(world) <= lane_words => DescriptorLayout::Table,
+            Numerics::Word => DescriptorLayout::Digest,
+            _ => DescriptorLayout::Extremes,
         };
-        let lane_op = if form == Form::Extremes { LaneOp::Max } else { numerics.carrier() };
+        let lane_op = if form == DescriptorLayout::Extremes { LaneOp::Max } else { numerics.carrier() };
         Self { world, form, lane_op }
     }
 
@@ -81,38 +81,41 @@ impl Descriptors {
             }
         };
         match self.form {
-            Form::Table => own(&mut lanes[ROW * usize::from(rank)..], &descriptor.to_words()),
-            Form::Digest => {
+            DescriptorLayout::Table => own(&mut lanes[ROW * usize::from(rank)..], &descriptor.to_words()),
+            DescriptorLayout::Digest => {
                 let words: [u32; DIGEST_WORDS] =
                     std::array::from_fn(|index| digest(descriptor, index as u32));
                 own(lanes, &words);
             }
-            Form::Extremes => own(lanes, &extremes(descriptor)),
+            DescriptorLayout::Extremes => own(lanes, &extremes(descriptor)),
         }
     }
 
     /// Compares the fold of all ranks' contributions with this rank's descriptor.
-    pub(crate) fn compare(&self, mine: Descriptor, lanes: &[u8]) -> Verdict {
+    pub(crate) fn compare(&self, mine: Descriptor, lanes: &[u8]) -> DescriptorMatch {
         let mut words =
             lanes.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
         let same = match self.form {
-            Form::Table => {
+            DescriptorLayout::Table => {
                 for rank in 0..self.world {
                     let row = [words.next().unwrap_or(0), words.next().unwrap_or(0)];
                     if row != mine.to_words() {
-                        return Verdict::Differs { rank: Some(rank), theirs: Descriptor::from_words(row) };
+                        return DescriptorMatch::Differs {
+                            rank: Some(rank),
+                            theirs: Descriptor::from_words(row),
+                        };
                     }
                 }
                 true
             }
-            Form::Digest => {
+            DescriptorLayout::Digest => {
                 let world = u32::from(self.world);
                 (0..DIGEST_WORDS as u32)
                     .all(|index| words.next() == Some(digest(mine, index).wrapping_mul(world)))
             }
-            Form::Extremes => extremes(mine).iter().all(|word| words.next() == Some(*word)),
+            DescriptorLayout::Extremes => extremes(mine).iter().all(|word| words.next() == Some(*word)),
         };
-        if same { Verdict::Same } else { Verdict::Differs { rank: None, theirs: None } }
+        if same { DescriptorMatch::Same } else { DescriptorMatch::Differs { rank: None, theirs: None } }
     }
 }
 
@@ -144,10 +147,10 @@ mod tests {
         Descriptor { kind: OpKind::Broadcast, root, elements, ..Descriptor::BARRIER }
     }
 
-    fn sum(form: Descriptors, lane_words: usize, shares: impl Iterator<Item = Descriptor>) -> Vec<u8> {
+    fn sum(form: Descriptors, lane_words: usize, contributions: impl Iterator<Item = Descriptor>) -> Vec<u8> {
         let mut sum = vec![0_u32; lane_words];
         let mut lanes = vec![0xa5; 4 * lane_words];
-        for (rank, descriptor) in shares.enumerate() {
+        for (rank, descriptor) in contributions.enumerate() {
             form.write(rank as u16, descriptor, &mut lanes);
             for (sum, word) in sum.iter_mut().zip(lanes.chunks_exact(4)) {
                 *sum = sum.wrapping_add(u32::from_be_bytes(word.try_into().unwrap()));
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_names_the_first_that_differs_and_a_digest_nobody() {
+    fn a_table_identifies_the_first_different_rank_and_a_digest_none() {
         for (world, lane_words, table) in [
             (1, 16, true),
             (8, 16, true),
@@ -167,10 +170,10 @@ mod tests {
             (32768, 2048, false),
         ] {
             let form = Descriptors::new(world, lane_words, Numerics::Word);
-            assert_eq!(form.form == Form::Table, table, "{world} workers, {lane_words} words");
+            assert_eq!(form.form == DescriptorLayout::Table, table, "{world} workers, {lane_words} words");
             let mine = broadcast(world - 1, 1 << 35);
             let same = sum(form, lane_words as usize, (0..world).map(|_| mine));
-            assert_eq!(form.compare(mine, &same), Verdict::Same);
+            assert_eq!(form.compare(mine, &same), DescriptorMatch::Same);
             let theirs = broadcast(world - 1, 1 << 34);
             let odd = world / 2;
             let mixed = sum(
@@ -178,21 +181,21 @@ mod tests {
                 lane_words as usize,
                 (0..world).map(|rank| if rank == odd { theirs } else { mine }),
             );
-            let named = |rank, theirs: Option<Descriptor>| Verdict::Differs {
+            let named = |rank, theirs: Option<Descriptor>| DescriptorMatch::Differs {
                 rank: table.then_some(rank),
                 theirs: theirs.filter(|_| table),
             };
             assert_eq!(form.compare(mine, &mixed), named(odd, Some(theirs)));
-            let first = if odd == 0 { Verdict::Same } else { named(0, Some(mine)) };
+            let first = if odd == 0 { DescriptorMatch::Same } else { named(0, Some(mine)) };
             assert_eq!(form.compare(theirs, &mixed), first);
         }
     }
 
     /// The switch's fold of the ranks' contributions, by the rules of its numerics (docs/numerics.md).
-    fn folded(numerics: Numerics, form: Descriptors, shares: &[Descriptor]) -> Vec<u8> {
+    fn folded(numerics: Numerics, form: Descriptors, contributions: &[Descriptor]) -> Vec<u8> {
         let mut fold = vec![0_u8; 64];
         let mut lanes = vec![0xa5; 64];
-        for (rank, descriptor) in shares.iter().enumerate() {
+        for (rank, descriptor) in contributions.iter().enumerate() {
             form.write(rank as u16, *descriptor, &mut lanes);
             for (fold, lane) in fold.chunks_exact_mut(4).zip(lanes.chunks_exact(4)) {
                 let [old, new] = [&*fold, lane].map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
@@ -228,18 +231,25 @@ mod tests {
             {
                 let form = Descriptors::new(world, 16, numerics);
                 let same = vec![mine; world.into()];
-                assert_eq!(form.compare(mine, &folded(numerics, form, &same)), Verdict::Same, "{numerics}");
+                assert_eq!(
+                    form.compare(mine, &folded(numerics, form, &same)),
+                    DescriptorMatch::Same,
+                    "{numerics}"
+                );
                 for bit in 0..36 {
-                    let mut shares = same.clone();
-                    shares[3].elements ^= 1 << bit;
-                    let fold = folded(numerics, form, &shares);
+                    let mut contributions = same.clone();
+                    contributions[3].elements ^= 1 << bit;
+                    let fold = folded(numerics, form, &contributions);
                     let table = world == 8;
                     assert_eq!(
                         form.compare(mine, &fold),
-                        Verdict::Differs { rank: table.then_some(3), theirs: table.then_some(shares[3]) },
+                        DescriptorMatch::Differs {
+                            rank: table.then_some(3),
+                            theirs: table.then_some(contributions[3])
+                        },
                         "{numerics} {world} {bit}"
                     );
-                    assert_ne!(form.compare(shares[3], &fold), Verdict::Same);
+                    assert_ne!(form.compare(contributions[3], &fold), DescriptorMatch::Same);
                 }
             }
         }
@@ -248,7 +258,7 @@ mod tests {
     proptest! {
         /// However many ranks differ, and powers of two are the hardest, both sides see it.
         #[test]
-        fn digests_tell_operations_apart(a in 0u64..1 << 36, bit in 0u32..36, shift in 0u32..15) {
+        fn digests_distinguish_operations(a in 0u64..1 << 36, bit in 0u32..36, shift in 0u32..15) {
             let form = Descriptors::new(1 << 15, 16, Numerics::Word);
             let (mine, theirs) = (broadcast(3, a), broadcast(3, a ^ 1 << bit));
             let others = 1u32 << shift;
@@ -257,8 +267,8 @@ mod tests {
                 let sum = hash(mine).wrapping_mul((1 << 15) - others).wrapping_add(hash(theirs).wrapping_mul(others));
                 sum.to_be_bytes()
             }).collect();
-            prop_assert_ne!(form.compare(mine, &lanes), Verdict::Same);
-            prop_assert_ne!(form.compare(theirs, &lanes), Verdict::Same);
+            prop_assert_ne!(form.compare(mine, &lanes), DescriptorMatch::Same);
+            prop_assert_ne!(form.compare(theirs, &lanes), DescriptorMatch::Same);
         }
     }
 }

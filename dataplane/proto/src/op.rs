@@ -37,7 +37,7 @@ impl Tolerance {
     pub const PARTS: u16 = 8_000;
 
     const LATE: u16 = 1 << 13;
-    const AS_IT_IS: u16 = 1 << 14;
+    const UNSCALED: u16 = 1 << 14;
 
     /// Up to this fraction of each rank's contributions, rescaled: to the nearest eightieth of a percent. `None` when it is not from
     /// 0 to 1.
@@ -67,24 +67,24 @@ impl Tolerance {
         if self.parts == 0 {
             return 0;
         }
-        let as_it_is = if self.rescale { 0 } else { Self::AS_IT_IS };
-        self.parts | as_it_is | if self.late { Self::LATE } else { 0 }
+        let unscaled = if self.rescale { 0 } else { Self::UNSCALED };
+        self.parts | unscaled | if self.late { Self::LATE } else { 0 }
     }
 
     const fn from_word(word: u16) -> Self {
         match word & (Self::LATE - 1) {
             0 => Self::NONE,
-            parts => Self { parts, rescale: word & Self::AS_IT_IS == 0, late: word & Self::LATE != 0 },
+            parts => Self { parts, rescale: word & Self::UNSCALED == 0, late: word & Self::LATE != 0 },
         }
     }
 }
 
 impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let late = if self.late { ", late ones too" } else { "" };
+        let late = if self.late { ", stragglers too" } else { "" };
         let kept = if self.rescale { "" } else { ", not rescaled" };
         let percent = 100.0 * self.as_fraction();
-        write!(f, "up to {percent} % of shares left out{late}{kept}")
+        write!(f, "up to {percent} % of contributions left out{late}{kept}")
     }
 }
 
@@ -322,17 +322,17 @@ impl OpSpec {
     /// perhaps another, because the exponent that it proposed was not received.
     pub(crate) fn closings(&self) -> u32 {
         match self.descriptor.tolerance().late {
-            true => self.shares_to_spare() * 3 / 4 / self.shares_of_a_closing(),
+            true => self.shares_to_spare() * 3 / 4 / self.contributions_per_closing(),
             false => 0,
         }
     }
 
     /// How many of its own contributions a rank may have trimmed.
-    pub(crate) fn shares_to_trim(&self) -> u32 {
-        self.shares_to_spare() - self.closings() * self.shares_of_a_closing()
+    pub(crate) fn contributions_to_trim(&self) -> u32 {
+        self.shares_to_spare() - self.closings() * self.contributions_per_closing()
     }
 
-    fn shares_of_a_closing(&self) -> u32 {
+    fn contributions_per_closing(&self) -> u32 {
         1 + u32::from(self.exponents)
     }
 

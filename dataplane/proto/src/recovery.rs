@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use crate::Instant;
 use crate::rtt::Rtt;
-use crate::slot::{Loss, Slot, Slots, State};
+use crate::slot::{LossCause, Slot, SlotState, Slots};
 
 /// Least reordering window: below it, batching by hosts and switches looks like loss.
 const REORDER_FLOOR: Duration = Duration::from_micros(20);
@@ -47,8 +47,8 @@ impl Recovery {
     /// When the oldest chunk in flight is retransmitted as a probe: after two low round trips of silence, at least a quarter
     /// of the shortest timeout, doubled for each unacknowledged probe. Not while a retransmission is pending.
     fn probe_at(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
-        let low = rtt.low().filter(|_| slots.len(State::Lost) == 0)?;
-        slots.front(State::Flying)?;
+        let low = rtt.low().filter(|_| slots.len(SlotState::Lost) == 0)?;
+        slots.front(SlotState::InFlight)?;
         Some(self.quiet_since + (low * 2).max(rtt.min() / 4).saturating_mul(1 << self.probes))
     }
 
@@ -57,23 +57,23 @@ impl Recovery {
         if self.probe_at(slots, rtt).is_none_or(|at| at > now) {
             return;
         }
-        if let Some(index) = slots.front(State::Flying) {
-            slots.slot_mut(index).loss = Loss::Probed;
-            slots.shift(index, State::Lost);
+        if let Some(index) = slots.front(SlotState::InFlight) {
+            slots.slot_mut(index).loss = LossCause::Probed;
+            slots.shift(index, SlotState::Lost);
             self.probes = (self.probes + 1).min(PROBES_MAX);
             self.quiet_since = now;
         }
     }
 
     /// Records that `slot`, as last sent, was acknowledged at `now`.
-    pub(crate) fn answered(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
+    pub(crate) fn on_ack(&mut self, now: Instant, slot: &Slot, rtt: &Rtt) {
         // RFC 8985 section 6.2 step 2: an acknowledgement that arrives sooner than any round trip after a retransmission is for
         // an earlier transmission, and is no evidence about the last.
         self.quiet_since = now;
         self.probes = 0;
         let (took, low) = (now - slot.sent_at, rtt.low().unwrap_or_default());
         // The acknowledgement of a probe may only show that a straggler has contributed, unless it arrives after one round trip.
-        let late = slot.loss == Loss::Probed && took > low * 2 + REORDER_FLOOR;
+        let late = slot.loss == LossCause::Probed && took > low * 2 + REORDER_FLOOR;
         if slot.sends > 1 && (took < low || late) {
             return;
         }
@@ -92,7 +92,7 @@ impl Recovery {
     /// When [`Self::detect`] has something to do.
     fn detect_at(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
         let (answered, at) = self.settling?;
-        let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
+        let sent_at = slots.slot(slots.front(SlotState::InFlight)?).sent_at;
         (sent_at + Self::window(rtt)? < answered).then_some(at)
     }
 
@@ -103,12 +103,12 @@ impl Recovery {
             self.settled = self.settled.max(Some(answered));
         }
         let (Some(settled), Some(window)) = (self.settled, Self::window(rtt)) else { return };
-        while let Some(index) = slots.front(State::Flying) {
+        while let Some(index) = slots.front(SlotState::InFlight) {
             if slots.slot(index).sent_at + window >= settled {
                 break;
             }
-            slots.slot_mut(index).loss = Loss::Overtaken;
-            slots.shift(index, State::Lost);
+            slots.slot_mut(index).loss = LossCause::Overtaken;
+            slots.shift(index, SlotState::Lost);
         }
     }
 
@@ -126,29 +126,29 @@ impl Recovery {
     /// When the timer of the oldest chunk in flight expires. A back-off is for a path, switch or peer that may be lost: it
     /// does not apply to chunks sent no later than an acknowledged one.
     fn deadline(&self, slots: &Slots, rtt: &Rtt) -> Option<Instant> {
-        let sent_at = slots.slot(slots.front(State::Flying)?).sent_at;
-        Some(sent_at + if self.vouches_for(sent_at) { rtt.rto_without_backoff() } else { rtt.rto() })
+        let sent_at = slots.slot(slots.front(SlotState::InFlight)?).sent_at;
+        Some(sent_at + if self.is_before_newest_ack(sent_at) { rtt.rto_without_backoff() } else { rtt.rto() })
     }
 
     /// Moves to the lost list what has passed its deadline, and backs the timer off for chunks sent after the newest acknowledged one.
     pub(crate) fn expire(&self, now: Instant, slots: &mut Slots, rtt: &mut Rtt) {
         let backed_off = rtt.rto();
-        while let Some(index) = slots.front(State::Flying) {
+        while let Some(index) = slots.front(SlotState::InFlight) {
             let sent_at = slots.slot(index).sent_at;
-            let vouched = self.vouches_for(sent_at);
-            let rto = if vouched { rtt.rto_without_backoff() } else { backed_off };
+            let before_newest_ack = self.is_before_newest_ack(sent_at);
+            let rto = if before_newest_ack { rtt.rto_without_backoff() } else { backed_off };
             if sent_at + rto > now {
                 break;
             }
-            if !vouched {
+            if !before_newest_ack {
                 rtt.expired(now, sent_at);
             }
-            slots.slot_mut(index).loss = Loss::Timeout;
-            slots.shift(index, State::Lost);
+            slots.slot_mut(index).loss = LossCause::Timeout;
+            slots.shift(index, SlotState::Lost);
         }
     }
 
-    fn vouches_for(&self, sent_at: Instant) -> bool {
+    fn is_before_newest_ack(&self, sent_at: Instant) -> bool {
         self.newest.is_some_and(|newest| sent_at <= newest)
     }
 }
@@ -167,7 +167,7 @@ mod tests {
         for (index, sent) in sent_us.iter().enumerate() {
             let slot = slots.slot_mut(index as u16);
             (slot.sent_at, slot.sends) = (at(*sent), 1);
-            slots.shift(index as u16, State::Flying);
+            slots.shift(index as u16, SlotState::InFlight);
         }
         let mut rtt = Rtt::new(Duration::from_micros(50), Duration::from_millis(1), Duration::from_secs(1));
         rtt.sample(at(100), at(0));
@@ -179,28 +179,28 @@ mod tests {
         let (mut slots, rtt) = flight(&[0, 54, 56, 200]); // window 145 us
         let mut recovery = Recovery::default();
         recovery.detect(at(250), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 0, "nothing answered yet");
-        recovery.answered(at(300), slots.slot(3), &rtt);
-        slots.shift(3, State::Idle);
+        assert_eq!(slots.len(SlotState::Lost), 0, "nothing acknowledged yet");
+        recovery.on_ack(at(300), slots.slot(3), &rtt);
+        slots.shift(3, SlotState::Idle);
         assert_eq!(recovery.detect_at(&slots, &rtt), Some(at(420)));
         recovery.detect(at(419), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 0, "the answer may only be out of order");
+        assert_eq!(slots.len(SlotState::Lost), 0, "the ack may only be out of order");
         recovery.detect(at(420), &mut slots, &rtt);
-        assert_eq!((slots.len(State::Lost), slots.len(State::Flying)), (2, 1));
-        assert_eq!(slots.slot(0).loss, Loss::Overtaken);
+        assert_eq!((slots.len(SlotState::Lost), slots.len(SlotState::InFlight)), (2, 1));
+        assert_eq!(slots.slot(0).loss, LossCause::Overtaken);
     }
 
     #[test]
-    fn an_answer_to_an_earlier_transmission_is_no_evidence() {
+    fn an_ack_of_an_earlier_transmission_is_no_evidence() {
         let (mut slots, rtt) = flight(&[0, 200]);
         slots.slot_mut(1).sends = 2;
         let mut recovery = Recovery::default();
-        recovery.answered(at(250), slots.slot(1), &rtt);
+        recovery.on_ack(at(250), slots.slot(1), &rtt);
         recovery.detect(at(500), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 0);
-        recovery.answered(at(301), slots.slot(1), &rtt);
+        assert_eq!(slots.len(SlotState::Lost), 0);
+        recovery.on_ack(at(301), slots.slot(1), &rtt);
         recovery.detect(at(421), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 1);
+        assert_eq!(slots.len(SlotState::Lost), 1);
     }
 
     #[test]
@@ -209,49 +209,49 @@ mod tests {
         let recovery = Recovery::default();
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(300)));
         recovery.expire(at(299), &mut slots, &mut rtt);
-        assert_eq!(slots.len(State::Lost), 0);
+        assert_eq!(slots.len(SlotState::Lost), 0);
         recovery.expire(at(310), &mut slots, &mut rtt);
-        assert_eq!(slots.len(State::Lost), 2);
+        assert_eq!(slots.len(SlotState::Lost), 2);
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(500 + 600)));
     }
 
     #[test]
-    fn what_an_answer_vouches_for_is_not_backed_off() {
+    fn chunks_before_an_acknowledged_one_are_not_backed_off() {
         let (mut slots, mut rtt) = flight(&[400, 400, 500]);
         rtt.expired(at(399), at(399)); // RTO 600 us
         let mut recovery = Recovery::default();
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(1000)));
-        recovery.answered(at(520), slots.slot(1), &rtt);
-        slots.shift(1, State::Idle);
+        recovery.on_ack(at(520), slots.slot(1), &rtt);
+        slots.shift(1, SlotState::Idle);
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(700)));
         recovery.expire(at(700), &mut slots, &mut rtt);
-        assert_eq!(slots.len(State::Lost), 1);
+        assert_eq!(slots.len(SlotState::Lost), 1);
         assert_eq!(recovery.deadline(&slots, &rtt), Some(at(1100)), "not doubled again");
     }
 
     #[test]
-    fn silence_is_probed_with_one_chunk_and_its_answer_shows_the_rest() {
+    fn silence_is_probed_with_one_chunk_whose_ack_shows_the_rest() {
         let (mut slots, rtt) = flight(&[0, 10, 20]); // low 100 us, so the first probe goes after 200 us of silence
         let mut recovery = Recovery::default();
         recovery.sent(at(20));
         assert_eq!(recovery.next_deadline(&slots, &rtt), Some(at(220)));
         recovery.probe(at(219), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 0);
+        assert_eq!(slots.len(SlotState::Lost), 0);
         recovery.probe(at(220), &mut slots, &rtt);
-        assert_eq!((slots.len(State::Lost), slots.front(State::Lost)), (1, Some(0)));
+        assert_eq!((slots.len(SlotState::Lost), slots.front(SlotState::Lost)), (1, Some(0)));
         let resend = |slots: &mut Slots, us| {
             (slots.slot_mut(0).sent_at, slots.slot_mut(0).sends) = (at(us), 2);
-            slots.shift(0, State::Flying);
+            slots.shift(0, SlotState::InFlight);
         };
         resend(&mut slots, 221);
         assert_eq!(recovery.probe_at(&slots, &rtt), Some(at(220 + 400)), "twice as long");
         let mut late = Recovery { probes: 1, ..Recovery::default() };
-        late.answered(at(600), slots.slot(0), &rtt);
+        late.on_ack(at(600), slots.slot(0), &rtt);
         late.detect(at(900), &mut slots, &rtt);
-        assert_eq!((slots.len(State::Lost), late.probes), (0, 0), "whoever was late is not loss");
-        recovery.answered(at(380), slots.slot(0), &rtt);
-        slots.shift(0, State::Idle);
+        assert_eq!((slots.len(SlotState::Lost), late.probes), (0, 0), "a straggler is not loss");
+        recovery.on_ack(at(380), slots.slot(0), &rtt);
+        slots.shift(0, SlotState::Idle);
         recovery.detect(at(500), &mut slots, &rtt);
-        assert_eq!(slots.len(State::Lost), 2);
+        assert_eq!(slots.len(SlotState::Lost), 2);
     }
 }

@@ -81,7 +81,7 @@ impl Rtt {
     /// Before the first measurement there is no such estimate, and each doubling stands (section 5.5), so that a path slower
     /// than the first timeout is eventually measured; except that acknowledgements within an eighth of it halve it once
     /// a flight.
-    pub(crate) fn answered_again(&mut self, now: Instant, last_sent: Instant) {
+    pub(crate) fn on_ack_of_retransmission(&mut self, now: Instant, last_sent: Instant) {
         let since_last = now - last_sent;
         if self.smoothed.is_none() {
             // Until there is a measurement it stands in as the low, so that early loss detection can begin.
@@ -202,17 +202,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_time_after_a_resend_ends_the_back_off() {
+    fn a_timely_ack_after_a_retransmission_ends_the_back_off() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
         sample(&mut rtt, ms(8)); // RTO 24 ms
         let expire = |rtt: &mut Rtt| rtt.expired(Instant::from_nanos(1), Instant::from_nanos(1));
         expire(&mut rtt);
-        let answered_after = |rtt: &mut Rtt, took| rtt.answered_again(Instant::ZERO + took, Instant::ZERO);
-        answered_after(&mut rtt, ms(5));
-        assert_eq!(rtt.rto(), ms(48), "too soon: the answer was to an earlier transmission");
-        answered_after(&mut rtt, ms(25));
+        let ack_after =
+            |rtt: &mut Rtt, took| rtt.on_ack_of_retransmission(Instant::ZERO + took, Instant::ZERO);
+        ack_after(&mut rtt, ms(5));
+        assert_eq!(rtt.rto(), ms(48), "too soon: the ack was for an earlier transmission");
+        ack_after(&mut rtt, ms(25));
         assert_eq!(rtt.rto(), ms(48), "too late: the path may be longer than thought");
-        answered_after(&mut rtt, ms(9));
+        ack_after(&mut rtt, ms(9));
         assert_eq!(rtt.rto(), ms(24));
         assert_eq!(rtt.smoothed(), Some(ms(8)), "no measurement");
     }
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn a_guess_stands_in_only_until_a_measurement() {
         let mut rtt = Rtt::new(ms(1), ms(50), ms(1000));
-        rtt.answered_again(Instant::ZERO + ms(4), Instant::ZERO);
+        rtt.on_ack_of_retransmission(Instant::ZERO + ms(4), Instant::ZERO);
         assert_eq!((rtt.smoothed(), rtt.low(), rtt.rto()), (None, Some(ms(4)), ms(50)));
         sample(&mut rtt, ms(8));
         assert_eq!((rtt.low(), rtt.rto()), (Some(ms(8)), ms(24)));
@@ -234,19 +235,19 @@ mod tests {
         rtt.expired(at(20), at(1));
         assert_eq!((rtt.rto(), rtt.rto_without_backoff()), (ms(40), ms(40)), "once a flight");
         rtt.expired(at(60), at(20));
-        rtt.answered_again(at(80), at(60));
-        assert_eq!(rtt.rto_without_backoff(), ms(80), "the answer was to an earlier transmission");
-        // Now a chunk is sent once and answered: the path takes 80 ms.
+        rtt.on_ack_of_retransmission(at(80), at(60));
+        assert_eq!(rtt.rto_without_backoff(), ms(80), "the ack was for an earlier transmission");
+        // Now a chunk is sent once and acknowledged: the path takes 80 ms.
         rtt.sample(at(160), at(80));
         assert_eq!((rtt.smoothed(), rtt.rto()), (Some(ms(80)), ms(240)));
         let mut lossy = Rtt::new(ms(1), ms(20), ms(1000));
         lossy.expired(at(20), at(0));
         lossy.expired(at(60), at(20));
-        lossy.answered_again(at(61), at(60));
-        lossy.answered_again(at(61), at(60));
-        assert_eq!(lossy.rto(), ms(40), "answers come soon: halved, once a flight");
-        lossy.answered_again(at(63), at(62));
-        lossy.answered_again(at(65), at(64));
+        lossy.on_ack_of_retransmission(at(61), at(60));
+        lossy.on_ack_of_retransmission(at(61), at(60));
+        assert_eq!(lossy.rto(), ms(40), "acks arrive soon: halved, once a flight");
+        lossy.on_ack_of_retransmission(at(63), at(62));
+        lossy.on_ack_of_retransmission(at(65), at(64));
         assert_eq!(lossy.rto(), ms(20), "and never below the first");
     }
 

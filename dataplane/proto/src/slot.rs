@@ -4,7 +4,7 @@ use crate::Instant;
 
 /// The state of a slot. A slot steps through positions `p`, `p + W`, `p + 2W` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SlotState {
     /// The stream does not reach the slot's position yet.
     Idle,
     /// The position's block exponent is not agreed yet.
@@ -12,14 +12,14 @@ pub(crate) enum State {
     /// May be sent for the first time.
     Ready,
     /// Sent; neither acknowledged nor deemed lost.
-    Flying,
+    InFlight,
     /// Sent and deemed lost; to be retransmitted.
     Lost,
 }
 
-/// Why a slot became [`State::Lost`].
+/// Why a slot became [`SlotState::Lost`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum LossCause {
     /// The retransmission timer expired.
     Timeout,
     /// Chunks sent later were acknowledged first.
@@ -29,14 +29,14 @@ pub(crate) enum Loss {
     /// Its sum saturated: it is not lost, but repeated at once, as another chunk.
     Saturated,
     /// The switch reports that it has not received it.
-    Unheard,
+    NotReceived,
     /// Enough ranks have contributed: the slot is to be closed.
     Quorum,
 }
 
 /// What a rank has done to close a slot without stragglers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Closing {
+pub(crate) struct ClosingState {
     /// The last packet was a CLOSE, and the switch has not reported its contributors since.
     pub(crate) asked: bool,
     /// How many CLOSE packets were sent.
@@ -67,18 +67,18 @@ pub(crate) struct Slot {
     /// The exponent proposed in that packet.
     pub(crate) proposed: u8,
     /// Why it is lost, if it is.
-    pub(crate) loss: Loss,
+    pub(crate) loss: LossCause,
     /// The position was sent as one that may be trimmed.
     pub(crate) droppable: bool,
     /// This rank's progress in closing it.
-    pub(crate) closing: Closing,
-    state: State,
+    pub(crate) closing: ClosingState,
+    state: SlotState,
     prev: u16,
     next: u16,
 }
 
 impl Slot {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> SlotState {
         self.state
     }
 }
@@ -116,10 +116,10 @@ impl Slots {
                 sends: 0,
                 together: false,
                 proposed: 0,
-                loss: Loss::Timeout,
+                loss: LossCause::Timeout,
                 droppable: false,
-                closing: Closing::default(),
-                state: State::Idle,
+                closing: ClosingState::default(),
+                state: SlotState::Idle,
                 prev: NIL,
                 next: NIL,
             })
@@ -147,8 +147,8 @@ impl Slots {
         let window = self.count();
         let slot = self.slot_mut(index);
         slot.ahead = slot.ahead.wrapping_add(window);
-        (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, Loss::Saturated);
-        self.shift(index, State::Lost);
+        (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, LossCause::Saturated);
+        self.shift(index, SlotState::Lost);
     }
 
     /// The slot of a chunk.
@@ -170,24 +170,24 @@ impl Slots {
     }
 
     /// The slot that has been in `state` longest. `state` must have a list.
-    pub(crate) fn front(&self, state: State) -> Option<u16> {
+    pub(crate) fn front(&self, state: SlotState) -> Option<u16> {
         let head = self.lists[list_of(state)?].head;
         (head != NIL).then_some(head)
     }
 
     /// The slots in `state`, which must have a list, in the order in which they came to be.
-    pub(crate) fn all(&self, state: State) -> impl Iterator<Item = u16> {
+    pub(crate) fn all(&self, state: SlotState) -> impl Iterator<Item = u16> {
         let some = |index: u16| (index != NIL).then_some(index);
         std::iter::successors(self.front(state), move |index| some(self.slot(*index).next))
     }
 
     /// Slots in `state`, which must have a list.
-    pub(crate) fn len(&self, state: State) -> u32 {
+    pub(crate) fn len(&self, state: SlotState) -> u32 {
         list_of(state).map_or(0, |list| self.lists[list].len)
     }
 
     /// Puts a slot into `state`, at the back of that state's list.
-    pub(crate) fn shift(&mut self, index: u16, state: State) {
+    pub(crate) fn shift(&mut self, index: u16, state: SlotState) {
         if let Some(list) = list_of(self.slot(index).state) {
             self.unlink(index, list);
         }
@@ -223,12 +223,12 @@ impl Slots {
     }
 }
 
-fn list_of(state: State) -> Option<usize> {
+fn list_of(state: SlotState) -> Option<usize> {
     match state {
-        State::Idle | State::Blocked => None,
-        State::Ready => Some(0),
-        State::Flying => Some(1),
-        State::Lost => Some(2),
+        SlotState::Idle | SlotState::Blocked => None,
+        SlotState::Ready => Some(0),
+        SlotState::InFlight => Some(1),
+        SlotState::Lost => Some(2),
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
     proptest! {
         #[test]
         fn lists_agree_with_queues(moves in proptest::collection::vec((0u16..8, 0usize..5), 0..200)) {
-            let states = [State::Idle, State::Blocked, State::Ready, State::Flying, State::Lost];
+            let states = [SlotState::Idle, SlotState::Blocked, SlotState::Ready, SlotState::InFlight, SlotState::Lost];
             let mut slots = Slots::new(8, 0);
             let mut model: Vec<Vec<u16>> = vec![Vec::new(); 5];
             model[0] = (0..8).collect();

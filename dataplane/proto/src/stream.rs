@@ -52,7 +52,7 @@ pub(crate) struct Op {
     /// Slots that this rank may still have closed.
     closings: u32,
     /// Of data chunk `j` at `j % lead`: its exponent was agreed without this rank, whose block does not fit. Empty where that cannot occur.
-    unfit: BitVec<u64>,
+    exponent_unfit: BitVec<u64>,
 }
 
 impl Op {
@@ -68,9 +68,9 @@ impl Op {
             received: BitVec::repeat(false, len as usize),
             exponents: vec![0; if spec.exponents { lead as usize } else { 0 }].into(),
             verified: false,
-            spare: spec.shares_to_trim(),
+            spare: spec.contributions_to_trim(),
             closings: 0,
-            unfit: BitVec::repeat(
+            exponent_unfit: BitVec::repeat(
                 false,
                 if spec.exponents && spec.closings() > 0 { lead as usize } else { 0 },
             ),
@@ -91,14 +91,14 @@ impl Op {
 
     /// The exponent of a data chunk was agreed without this rank: its block does not fit, or does.
     pub(crate) fn note_fit(&mut self, chunk: u32, fits: bool) {
-        if let Some(mut unfit) = self.unfit.get_mut((chunk % self.lead) as usize) {
-            *unfit = !fits;
+        if let Some(mut exponent_unfit) = self.exponent_unfit.get_mut((chunk % self.lead) as usize) {
+            *exponent_unfit = !fits;
         }
     }
 
     /// Whether this rank's block of a data chunk cannot be expressed by the exponent that was agreed without it.
     pub(crate) fn is_unfit(&self, chunk: u32) -> bool {
-        self.unfit.get((chunk % self.lead) as usize).is_some_and(|unfit| *unfit)
+        self.exponent_unfit.get((chunk % self.lead) as usize).is_some_and(|exponent_unfit| *exponent_unfit)
     }
 
     pub(crate) fn has_spare(&self) -> bool {
@@ -113,7 +113,7 @@ impl Op {
     }
 
     /// A contribution that was at risk has arrived.
-    pub(crate) fn spared(&mut self) {
+    pub(crate) fn restore_spare(&mut self) {
         self.spare += 1;
     }
 

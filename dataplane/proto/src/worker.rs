@@ -12,11 +12,11 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
 
 use closing::Proof;
 
-use crate::congestion::{CongestionControl, Gate, law};
+use crate::congestion::{CongestionControl, Gate, congestion_control};
 use crate::descriptors::Descriptors;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
-use crate::slot::{Closing, Loss, Slot, Slots, State};
+use crate::slot::{ClosingState, LossCause, Slot, SlotState, Slots};
 use crate::stream::{Piece, Stream};
 use crate::{
     AbortReason, Ignored, Instant, OpId, OpSpec, SubmitError, WorkerConfig, WorkerConfigError, WorkerStats,
@@ -144,7 +144,7 @@ pub struct Worker {
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
     /// When a packet of this job was last received.
-    heard_at: Option<Instant>,
+    received_at: Option<Instant>,
     /// When a packet was last handed out.
     handed_out_at: Option<Instant>,
     /// The earliest operation found to differ between ranks, held back until every operation before it is known to be
@@ -169,12 +169,12 @@ impl Worker {
             slots: Slots::new(slots, config.admission.first_chunk),
             stream: Stream::new(slots),
             recovery: Recovery::default(),
-            gate: law(config.admission.congestion, slots).map(Gate::new),
+            gate: congestion_control(config.admission.congestion, slots).map(Gate::new),
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
             proof: Proof::default(),
             progress_at: Instant::ZERO,
-            heard_at: None,
+            received_at: None,
             handed_out_at: None,
             mismatch: None,
             aborted: None,
@@ -192,8 +192,8 @@ impl Worker {
 
     /// Uses the caller's congestion-control algorithm instead of that of the admission.
     #[must_use]
-    pub fn with_congestion_control(mut self, law: Box<dyn CongestionControl>) -> Self {
-        self.gate = Some(Gate::new(law));
+    pub fn with_congestion_control(mut self, control: Box<dyn CongestionControl>) -> Self {
+        self.gate = Some(Gate::new(control));
         self
     }
 
@@ -220,7 +220,7 @@ impl Worker {
         for position in start..reach {
             let index = self.slots.at(position);
             let slot = self.slots.slot(index);
-            if slot.position == position && slot.state() == State::Idle {
+            if slot.position == position && slot.state() == SlotState::Idle {
                 self.enter(index, Some(id.0));
             }
         }
@@ -244,10 +244,10 @@ impl Worker {
         if self.aborted.is_some() {
             return None;
         }
-        let index = match self.slots.front(State::Lost) {
+        let index = match self.slots.front(SlotState::Lost) {
             Some(lost) => lost,
             None => match &mut self.gate {
-                None => self.slots.front(State::Ready)?,
+                None => self.slots.front(SlotState::Ready)?,
                 Some(gate) => gate.next(&self.slots, self.proof.end(self.slots.count()))?,
             },
         };
@@ -264,14 +264,14 @@ impl Worker {
         }
         let silent = now - self.progress_at;
         if silent >= self.config.stall_timeout {
-            let heard = self.heard_at.map(|at| now - at);
+            let heard = self.received_at.map(|at| now - at);
             self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
             return;
         }
         self.find_lost(now);
         let before = self.lost();
         self.recovery.expire(now, &mut self.slots, &mut self.rtt);
-        self.tell_lost(now, before);
+        self.report_loss(now, before);
         self.recovery.probe(now, &mut self.slots, &self.rtt);
         self.stats.rto = self.rtt.rto();
     }
@@ -279,26 +279,26 @@ impl Worker {
     fn find_lost(&mut self, now: Instant) {
         let before = self.lost();
         self.recovery.detect(now, &mut self.slots, &self.rtt);
-        self.tell_lost(now, before);
+        self.report_loss(now, before);
     }
 
     /// Lost chunks, without those for which the switch is first queried about stragglers.
     fn lost(&self) -> u32 {
-        let lost = self.slots.len(State::Lost);
+        let lost = self.slots.len(SlotState::Lost);
         if self.gate.is_none() || lost == 0 {
             return lost;
         }
-        let asked = self.slots.all(State::Lost).filter(|index| self.closes_next(self.slots.slot(*index)));
+        let asked = self.slots.all(SlotState::Lost).filter(|index| self.closes_next(self.slots.slot(*index)));
         lost - asked.count() as u32
     }
 
     /// Reports to the congestion control that there are more lost chunks than before.
-    fn tell_lost(&mut self, now: Instant, before: u32) {
+    fn report_loss(&mut self, now: Instant, before: u32) {
         let lost = self.lost();
         if let Some(gate) = &mut self.gate
             && lost > before
         {
-            gate.lost(now);
+            gate.on_loss(now);
             self.stats.window = gate.window();
         }
     }
@@ -345,19 +345,19 @@ impl Worker {
 
     /// Chunks sent whose results have not arrived.
     pub fn outstanding(&self) -> u32 {
-        self.slots.len(State::Flying) + self.slots.len(State::Lost)
+        self.slots.len(SlotState::InFlight) + self.slots.len(SlotState::Lost)
     }
 
     /// Puts a slot whose position is new into its initial state; `op` is the operation that holds the position.
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
         (slot.sends, slot.redo, slot.droppable) = (0, None, false);
-        slot.closing = Closing::default();
+        slot.closing = ClosingState::default();
         let state = match op {
-            None => State::Idle,
+            None => SlotState::Idle,
             Some(op) => {
                 slot.op = op;
-                if self.stream.op(op).may_send(slot.position) { State::Ready } else { State::Blocked }
+                if self.stream.op(op).may_send(slot.position) { SlotState::Ready } else { SlotState::Blocked }
             }
         };
         self.slots.shift(index, state);
@@ -370,9 +370,9 @@ impl Worker {
         let id = OpId(slot.op);
         let op = self.stream.op(slot.op);
         let class = op.spec.class;
-        let unfit = piece.data.is_some_and(|chunk| op.is_unfit(chunk));
+        let exponent_unfit = piece.data.is_some_and(|chunk| op.is_unfit(chunk));
         let (mut len, mut flags) = self.shape(&piece, exp);
-        if unfit {
+        if exponent_unfit {
             (len, flags) = (header::LEN, Flags::TRIMMED.with(Flags::BARE));
         } else if self.put_at_risk(index, &piece, exp, codec) {
             flags = flags.with(Flags::DROPPABLE);
@@ -382,7 +382,7 @@ impl Worker {
         if piece.descriptor {
             let descriptor = self.stream.op(slot.op).spec.descriptor;
             self.descriptors.write(self.config.rank, descriptor, lanes);
-        } else if let Some(chunk) = piece.data.filter(|_| !unfit) {
+        } else if let Some(chunk) = piece.data.filter(|_| !exponent_unfit) {
             match slot.redo {
                 None => codec.pack(id, chunk, exp, lanes),
                 Some(_) => codec.pack_again(id, chunk, exp, lanes),
@@ -393,7 +393,7 @@ impl Worker {
         self.slots.slot_mut(index).closing.asked = false;
         Repr {
             flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
-            count: u16::from(!unfit),
+            count: u16::from(!exponent_unfit),
             ..self.header(index, &piece, exp, class)
         }
         .emit(&mut packet);
@@ -433,7 +433,7 @@ impl Worker {
             return slot.droppable;
         }
         let droppable = match piece.data {
-            Some(chunk) if exp != NOT_FINITE && self.may_lack_shares(&slot, piece) => {
+            Some(chunk) if exp != NOT_FINITE && self.may_lack_contributions(&slot, piece) => {
                 self.stream.op(slot.op).has_spare()
                     && codec.expendable(OpId(slot.op), chunk)
                     && self.stream.op_mut(slot.op).put_at_risk()
@@ -445,7 +445,7 @@ impl Worker {
     }
 
     /// Whether the result of the slot's chunk may lack contributions.
-    fn may_lack_shares(&self, slot: &Slot, piece: &Piece) -> bool {
+    fn may_lack_contributions(&self, slot: &Slot, piece: &Piece) -> bool {
         let tolerant = self.stream.op(slot.op).spec.descriptor.tolerance().any();
         tolerant && piece.data.is_some() && slot.redo.is_none() && self.config.admission.own_bit != 0
     }
@@ -469,10 +469,10 @@ impl Worker {
         let slot = self.slots.slot_mut(index);
         match (slot.state(), slot.loss) {
             _ if closes => self.stats.asked += 1,
-            (State::Lost, Loss::Timeout) => self.stats.resent_timeout += 1,
-            (State::Lost, Loss::Overtaken | Loss::Unheard) => self.stats.resent_early += 1,
-            (State::Lost, Loss::Probed) => self.stats.resent_probe += 1,
-            (State::Lost, Loss::Saturated) => self.recovery.sent(now),
+            (SlotState::Lost, LossCause::Timeout) => self.stats.resent_timeout += 1,
+            (SlotState::Lost, LossCause::Overtaken | LossCause::NotReceived) => self.stats.resent_early += 1,
+            (SlotState::Lost, LossCause::Probed) => self.stats.resent_probe += 1,
+            (SlotState::Lost, LossCause::Saturated) => self.recovery.sent(now),
             _ => self.recovery.sent(now),
         }
         self.stats.resent = self.stats.resent_timeout + self.stats.resent_early + self.stats.resent_probe;
@@ -485,7 +485,7 @@ impl Worker {
         if let Some(gate) = &mut self.gate {
             gate.sent(slot.position);
         }
-        self.slots.shift(index, State::Flying);
+        self.slots.shift(index, SlotState::InFlight);
     }
 
     /// Length and flags of the slot's packet, and of its result.

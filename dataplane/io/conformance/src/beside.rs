@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use netfold_io::PacketIo;
 
-/// A thread that drives a backend to which nobody sends, until it is dropped.
+/// A thread that drives a backend that receives nothing, until it is dropped.
 pub struct Beside {
     stop: Arc<AtomicBool>,
     waker: Waker,
@@ -23,7 +23,7 @@ impl Beside {
         let (stopped, waker) = (Arc::clone(&stop), io.waker());
         let thread = std::thread::spawn(move || {
             let mut batch = io.capabilities().batch();
-            // An interface that is gone is an error here as it is for the hub.
+            // A removed interface is an error here as it is for the hub.
             while !stopped.load(Ordering::Acquire)
                 && io.wait(Duration::from_secs(60)).is_ok()
                 && io.receive(&mut batch).is_ok()

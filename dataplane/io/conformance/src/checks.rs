@@ -1,4 +1,4 @@
-//! The checks: what `PacketIo` promises, on a rig that nobody else uses. Sockets on the loopback interface lose
+//! The checks: what `PacketIo` promises, on a rig of their own. Sockets on the loopback interface lose
 //! nothing as long as their buffers have room, so the checks keep less than that under way.
 
 use std::thread;
@@ -40,7 +40,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 /// Long enough for any machine; only failing checks wait that long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn packet(port: usize, offset: usize, len: usize) -> Transmit {
     Transmit { port: PortId(port as u16), offset: offset as u32, len: len as u32 }
@@ -57,7 +57,7 @@ fn send_all(io: &mut dyn PacketIo, memory: &[u8], packets: &[Transmit], mut reli
             io.wait(Duration::from_millis(1)).expect("wait"); // raw links ask for their neighbours first
         }
         taken += more;
-        assert!(start.elapsed() < PATIENCE, "only {taken} of {} were taken", packets.len());
+        assert!(start.elapsed() < HANG_TIMEOUT, "only {taken} of {} were taken", packets.len());
     }
 }
 
@@ -72,7 +72,7 @@ fn drain(io: &mut dyn PacketIo, batch: &mut RxBatch, got: &mut Vec<(u16, Vec<u8>
 fn collect(io: &mut dyn PacketIo, batch: &mut RxBatch, got: &mut Vec<(u16, Vec<u8>)>, count: usize) {
     while got.len() < count {
         if drain(io, batch, got) == 0 {
-            assert!(io.wait(PATIENCE).expect("wait"), "only {} of {count} datagrams arrived", got.len());
+            assert!(io.wait(HANG_TIMEOUT).expect("wait"), "only {} of {count} datagrams arrived", got.len());
         }
     }
     assert_eq!(got.len(), count, "more than was sent");
@@ -230,12 +230,12 @@ fn unbound_ports_swallow(mut rig: Rig) {
     assert_eq!((counters.unbound_port - before.unbound_port, sent), (2, (1, 4)));
 }
 
-/// Whether waiting runs into its timeout. A few wake-ups without cause are allowed: links hear more than datagrams.
+/// Whether waiting runs into its timeout. A few wake-ups without cause are allowed: links receive more than datagrams.
 fn is_quiet(io: &mut dyn PacketIo, timeout: Duration) -> bool {
     let mut batch = RxBatch::new(64, 1 << 17);
     (0..8).any(|_| {
         let woken = io.wait(timeout).expect("wait");
-        assert_eq!(io.receive(&mut batch).expect("receive"), 0, "nobody sent anything");
+        assert_eq!(io.receive(&mut batch).expect("receive"), 0, "nothing was sent");
         !woken
     })
 }
@@ -243,7 +243,7 @@ fn is_quiet(io: &mut dyn PacketIo, timeout: Duration) -> bool {
 fn waker_ends_wait(mut rig: Rig) {
     let waker = rig.hub.waker();
     let woken = thread::scope(|scope| {
-        let waiting = scope.spawn(|| rig.hub.wait(PATIENCE).expect("wait"));
+        let waiting = scope.spawn(|| rig.hub.wait(HANG_TIMEOUT).expect("wait"));
         waker.wake_by_ref();
         waiting.join().expect("no panic")
     });
@@ -254,7 +254,7 @@ fn waker_ends_wait(mut rig: Rig) {
 
 fn early_wake_is_not_lost(mut rig: Rig) {
     rig.spokes[0].waker().wake();
-    assert!(rig.spokes[0].wait(PATIENCE).expect("wait"));
+    assert!(rig.spokes[0].wait(HANG_TIMEOUT).expect("wait"));
     assert!(is_quiet(&mut *rig.spokes[0], Duration::ZERO), "used up");
 }
 
@@ -297,11 +297,11 @@ fn traffic_both_ways_between_threads(rig: Rig) {
                 while taken < count {
                     taken += hub.transmit(batch.memory(), &echo[taken..]).expect("transmit");
                     if taken < count {
-                        hub.wait(PATIENCE).expect("wait");
+                        hub.wait(HANG_TIMEOUT).expect("wait");
                     }
                 }
                 if count == 0 {
-                    hub.wait(PATIENCE).expect("wait");
+                    hub.wait(HANG_TIMEOUT).expect("wait");
                 }
             }
         });
@@ -330,7 +330,7 @@ fn echo_client(mut spoke: Box<dyn PacketIo>, count: u32, window: u32) {
             sent += 1;
         }
         if spoke.receive(&mut batch).expect("receive") == 0 {
-            assert!(spoke.wait(PATIENCE).expect("wait"), "{back} of {sent} came back");
+            assert!(spoke.wait(HANG_TIMEOUT).expect("wait"), "{back} of {sent} came back");
         }
         for packet in batch.packets() {
             assert_eq!(number(batch.bytes(packet)), back);

@@ -1,4 +1,4 @@
-//! Checks of what happens when the interface below a backend goes down, comes back, or is gone.
+//! Checks of a backend whose interface goes down, comes back, or is removed.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use netfold_io::{IoError, PacketIo, RxBatch};
 
-use crate::checks::{Check, PATIENCE, packet};
+use crate::checks::{Check, HANG_TIMEOUT, packet};
 use crate::{Interface, Rig};
 
 /// What every backend with an interface of its own does.
@@ -30,7 +30,7 @@ fn get_through(rig: &mut Rig) {
             return;
         }
         rig.spokes[0].receive(&mut batch).expect("receive");
-        assert!(start.elapsed() < PATIENCE, "nothing gets through");
+        assert!(start.elapsed() < HANG_TIMEOUT, "nothing gets through");
     }
 }
 
@@ -53,7 +53,7 @@ fn until_broken(mut call: impl FnMut() -> Result<(), IoError>) {
     let start = Instant::now();
     loop {
         match call() {
-            Ok(()) => assert!(start.elapsed() < PATIENCE, "nobody noticed"),
+            Ok(()) => assert!(start.elapsed() < HANG_TIMEOUT, "it was not detected"),
             Err(IoError::Os { .. }) => return,
             Err(other) => panic!("{other}"),
         }
@@ -69,10 +69,10 @@ fn device_removed_while_waiting(mut rig: Rig) {
             let mut batch = RxBatch::new(64, 1 << 18);
             let start = Instant::now();
             until_broken(|| {
-                hub.wait(PATIENCE)?;
+                hub.wait(HANG_TIMEOUT)?;
                 hub.receive(&mut batch).map(drop)
             });
-            assert!(start.elapsed() < PATIENCE, "it is news at once");
+            assert!(start.elapsed() < HANG_TIMEOUT, "it is reported at once");
             until_broken(|| hub.receive(&mut batch).map(drop)); // and stays so
         });
         interface.remove();

@@ -49,7 +49,7 @@ pub struct Rig {
     pub spokes: Vec<Box<dyn PacketIo>>,
     /// The hub's interface, where it has one of its own.
     pub interface: Option<Arc<dyn Interface>>,
-    /// What lives as long as the rig.
+    /// Resources that exist as long as the rig.
     pub keep: Box<dyn Any + Send>,
 }
 
@@ -118,7 +118,7 @@ fn meet(from: &mut dyn PacketIo, to: &mut dyn PacketIo, port: PortId) {
         to.wait(Duration::from_millis(2)).expect("wait");
         from.wait(Duration::ZERO).expect("wait");
         from.receive(&mut batch).expect("receive");
-        assert!(start.elapsed() < checks::PATIENCE, "nothing gets through");
+        assert!(start.elapsed() < checks::HANG_TIMEOUT, "nothing gets through");
     }
 }
 

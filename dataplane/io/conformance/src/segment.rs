@@ -164,7 +164,7 @@ impl Segment {
         )
     }
 
-    /// A rig around a hub at [`hub_config`]'s address that `hub` opens, with what is to live as long.
+    /// A rig around a hub at [`hub_config`]'s address that `hub` opens, with resources that exist as long.
     ///
     /// # Errors
     ///

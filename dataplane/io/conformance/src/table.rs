@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// Runs every check on a fresh rig of every backend, so many backends side by side: most of the time goes by while the kernel takes
+/// Runs every check on a fresh rig of every backend, so many backends side by side: most of the time is spent while the kernel takes
 /// interfaces down. `filter`: only backends or checks whose name contains it.
 #[must_use]
 pub fn run(backends: &[Backend], filter: Option<&str>, threads: usize) -> Table {

@@ -25,7 +25,7 @@ pub(super) enum Frame {
     Arp,
     /// ICMP for our address.
     Icmp,
-    /// For somebody else, or of no use.
+    /// For another host, or irrelevant.
     Foreign,
 }
 

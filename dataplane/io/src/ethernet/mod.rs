@@ -8,14 +8,14 @@
 //! What is not for our address and port is left alone. What is, but has a wrong checksum or length, options, or is a fragment,
 //! counts as [`IoCounters::malformed`]. The UDP checksum may be absent; or be the unfinished one of a sender on the same machine.
 //!
-//! # Whose address it is
+//! # The owner of the address
 //!
 //! The backend's IPv4 address may be one of the machine's or its own.
 //!
-//! - *Own*: the kernel does not have it. [`Ethernet`] answers ARP and pings for it (by smoltcp). This is the rule for packet sockets, which
+//! - *Own*: the kernel does not have it. [`Ethernet`] replies to ARP and pings for it (by smoltcp). This is the rule for packet sockets, which
 //!   see copies: the kernel ignores what is sent to an address that it does not have.
-//! - *The kernel's*: the kernel answers ARP and pings. A UDP socket that reads nothing holds the port, so that no other program gets
-//!   it and the kernel tells no peer that nobody listens there. This is the rule for XDP, which takes datagrams away before
+//! - *The kernel's*: the kernel replies to ARP and pings. A UDP socket that reads nothing holds the port, so that no other program gets
+//!   it and the kernel reports no closed port to peers. This is the rule for XDP, which takes datagrams away before
 //!   the kernel sees them. On packet sockets it works too, and costs the kernel a look at every datagram.
 //!
 //! Which of the two it is is found out when it is opened: an address that an interface has is the kernel's.
@@ -23,15 +23,15 @@
 //! # Neighbours
 //!
 //! Peers are found by ARP, from [`bind_port`](PacketIo::bind_port) or [`connect`](Ethernet::connect) on: asked again after 10 ms, and then
-//! at growing intervals of up to 1 s. While a new peer has not answered, datagrams for it are back-pressure for up to 500 ms; from then
-//! on they are dropped and counted in [`IoCounters::unresolved`]. Answers are refreshed every 30 s, and hold until there is another.
+//! at growing intervals of up to 1 s. While a new peer has not replied, datagrams for it are back-pressure for up to 500 ms; from then
+//! on they are dropped and counted in [`IoCounters::unresolved`]. Entries are refreshed every 30 s, and hold until there is a new reply.
 //! Peers outside the prefix are reached by the gateway.
 
-mod answer;
 mod checksum;
 mod headers;
 mod neighbours;
 mod peers;
+mod responder;
 mod role;
 #[cfg(test)]
 mod tests;
@@ -43,10 +43,10 @@ use std::time::{Duration, Instant};
 use netfold_wire::frame::{EthernetAddress, OUTER_LEN};
 use netfold_wire::{Dscp, UDP_PORT};
 
-use self::answer::Answers;
 use self::headers::{Frame, Template, classify};
 use self::neighbours::{Neighbours, Own, Reach};
 use self::peers::{Peer, Peers};
+use self::responder::Responder;
 pub(crate) use self::role::Claim;
 use self::role::Role;
 use crate::batch::Part;
@@ -55,7 +55,7 @@ use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transm
 
 /// Frames that are taken in while a datagram is held back.
 const HELD_MAX: usize = 64;
-/// Calls of `receive` between two looks at the clock when nobody is unresolved.
+/// Calls of `receive` between two readings of the clock when no neighbour is unresolved.
 const CALLS_A_LOOK: u32 = 64;
 /// Bursts without a datagram for us that one `receive` goes through.
 const BURSTS_MAX: usize = 16;
@@ -63,17 +63,17 @@ const BURSTS_MAX: usize = 16;
 /// How datagrams are carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthernetConfig {
-    /// Our IPv4 address and UDP port. Port 0: a free one, where the address is the kernel's or nobody listens on it.
+    /// Our IPv4 address and UDP port. Port 0: a free one, where the address is the kernel's or no socket uses it.
     pub address: SocketAddrV4,
     /// Bits of the address that name the network: peers within it are neighbours.
     pub prefix_len: u8,
-    /// By whom peers outside the network are reached; `None`: they are treated as neighbours, and do not answer.
+    /// The gateway to peers outside the network; `None`: they are treated as neighbours, and do not reply.
     pub gateway: Option<Ipv4Addr>,
     /// Longest datagram in bytes; the link's frames set another limit.
     pub datagram_len_max: usize,
     /// Whether UDP checksums are written. Received ones are checked wherever there are any.
     pub udp_checksum: bool,
-    /// Whether ARP and pings are answered where the kernel does not have the address. Of several backends at one address one does.
+    /// Whether to reply to ARP and pings where the kernel does not have the address. Of several backends at one address one does.
     pub answers: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct Ethernet<L> {
     held: RxBatch,
     /// How many of `held` are handed out.
     delivered: usize,
-    /// A datagram was refused because its neighbour has not answered yet.
+    /// A datagram was refused because its neighbour has not replied yet.
     blocked: bool,
     calls: u32,
     properties: LinkProperties,
@@ -118,8 +118,8 @@ struct Upper {
     config: EthernetConfig,
     role: Role,
     neighbours: Neighbours,
-    /// `None` where the kernel answers, or another backend at this address.
-    answers: Option<Answers>,
+    /// `None` where the kernel replies, or another backend at this address.
+    answers: Option<Responder>,
     counters: IoCounters,
     datagram_len_max: usize,
     ecn_capable: bool,
@@ -171,7 +171,8 @@ impl<L: Link> Ethernet<L> {
         link.hear_port(config.address.port())?;
         let own = Own { mac: EthernetAddress(properties.mac), ip: *config.address.ip() };
         let answers = (config.answers && !claim.is_the_kernels()).then(|| {
-            let mut answers = Answers::new(own, config.prefix_len, properties.frame_len_max, Instant::now());
+            let mut answers =
+                Responder::new(own, config.prefix_len, properties.frame_len_max, Instant::now());
             if let Some(gateway) = config.gateway {
                 answers.set_gateway(gateway);
             }
@@ -269,7 +270,7 @@ impl Upper {
         Ok(())
     }
 
-    /// Turns a batch of frames into one of datagrams; answers what is to be answered.
+    /// Turns a batch of frames into one of datagrams; replies to ARP and pings.
     fn read(&mut self, batch: &mut RxBatch, link: &mut impl Link) -> Result<(), IoError> {
         let mut answered = false;
         batch.narrow(|frame| match classify(frame, self.own.mac, self.config.address) {
@@ -412,13 +413,13 @@ impl<L: Link> PacketIo for Ethernet<L> {
             let left = timeout.saturating_sub(now - start);
             if self.link.wait(self.nap(left, now))? {
                 if self.blocked {
-                    // The caller may try to send again before it receives, so the answer is taken in here.
+                    // The caller may try to send again before it receives, so the ARP reply is read here.
                     self.take_in()?;
                 }
                 return Ok(true);
             }
             now = Instant::now();
-            if self.blocked && now - start >= neighbours::PATIENCE {
+            if self.blocked && now - start >= neighbours::RESOLVE_TIMEOUT {
                 return Ok(true); // datagrams are dropped instead from now on
             }
             if now - start >= timeout {

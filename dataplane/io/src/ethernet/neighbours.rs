@@ -9,11 +9,11 @@ use smoltcp::wire::{ArpOperation, ArpRepr};
 use crate::link::Link;
 
 /// How long datagrams for a new neighbour are held back before they are dropped instead.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+pub(super) const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Between the first question and the second; doubles from then on.
 const RETRY_LEAST: Duration = Duration::from_millis(10);
 const RETRY_MOST: Duration = Duration::from_secs(1);
-/// How old an answer may be before the question is put again. The old answer holds until there is another.
+/// How old a reply may be before the request is repeated. The old entry holds until there is a new one.
 const REFRESH: Duration = Duration::from_secs(30);
 /// Bytes of an ARP frame for IPv4.
 const ARP_LEN: usize = 14 + 28;
@@ -30,7 +30,7 @@ struct Neighbour {
     users: u32,
     ask_next: Instant,
     retry: Duration,
-    /// Until when it is worth waiting for the first answer.
+    /// Until when to wait for the first reply.
     patience: Instant,
 }
 
@@ -48,13 +48,13 @@ pub(super) struct Neighbours {
 pub(super) enum Reach {
     /// Send it there.
     At(EthernetAddress),
-    /// The answer may come any moment.
+    /// The reply is pending.
     Soon,
-    /// Nobody answers.
+    /// There was no reply.
     Silent,
 }
 
-/// Who asks: the interface's own addresses.
+/// The sender of requests: the interface's own addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
     pub(super) mac: EthernetAddress,
@@ -78,7 +78,7 @@ impl Neighbours {
             users: 1,
             ask_next: now,
             retry: RETRY_LEAST,
-            patience: now + PATIENCE,
+            patience: now + RESOLVE_TIMEOUT,
         };
         self.unresolved += 1;
         self.due = Some(now);
@@ -103,7 +103,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether somebody has not answered yet.
+    /// Whether a neighbour has not replied yet.
     pub(super) fn has_unresolved(&self) -> bool {
         self.unresolved > 0
     }
@@ -141,7 +141,7 @@ impl Neighbours {
         self.due = self.entries.iter().flatten().map(|entry| entry.ask_next).min();
     }
 
-    /// Takes what an ARP frame says about a neighbour. Questions tell as much as answers. Only what we asked for is kept, so
+    /// Learns a neighbour's address from an ARP frame, request or reply. Only what we asked for is kept, so
     /// strangers cannot fill the table.
     pub(super) fn learn(&mut self, frame: &[u8], own: Own, now: Instant) {
         let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return };
@@ -164,7 +164,7 @@ impl Neighbours {
     }
 }
 
-/// Who has `ip`? Tell us.
+/// Writes an ARP request for `ip`.
 fn write_request(frame: &mut [u8], own: Own, ip: Ipv4Addr) {
     let mut ethernet = EthernetFrame::new_unchecked(frame);
     ethernet.set_dst_addr(EthernetAddress::BROADCAST);

@@ -1,4 +1,4 @@
-//! Who the peers are, and whose our own address is.
+//! The peers, and the owner of the local address.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -34,7 +34,7 @@ impl Role {
     }
 }
 
-/// The right to an address and port: the kernel's, held by a socket that nobody reads, or our own.
+/// The right to an address and port: the kernel's, held by a socket that is never read, or our own.
 #[derive(Debug)]
 pub(crate) struct Claim {
     address: SocketAddrV4,

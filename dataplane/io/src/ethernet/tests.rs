@@ -10,10 +10,10 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr};
 use super::*;
 use crate::link::{Station, segment};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(20);
 const FRAME: usize = 1514;
 
-/// Addresses that are nobody's: 198.18.0.0/15 is for benchmarks (RFC 2544).
+/// Addresses not in use: 198.18.0.0/15 is for benchmarks (RFC 2544).
 fn ip(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, 0, host)
 }
@@ -36,7 +36,7 @@ fn pair(frames: usize) -> (Ethernet<Station>, Ethernet<Station>) {
     (hub, spoke)
 }
 
-/// Lets both take in what there is; twice, so that each has the other's answer.
+/// Lets both receive what has arrived; twice, so that each has the other's reply.
 fn settle(ends: [&mut dyn PacketIo; 2]) {
     let mut batch = RxBatch::new(64, 1 << 20);
     for end in [0, 1, 0, 1] {
@@ -47,14 +47,14 @@ fn settle(ends: [&mut dyn PacketIo; 2]) {
 fn receive(io: &mut impl PacketIo) -> RxBatch {
     let mut batch = io.capabilities().batch();
     while io.receive(&mut batch).unwrap() == 0 {
-        assert!(io.wait(PATIENCE).unwrap(), "nothing arrived");
+        assert!(io.wait(RESOLVE_TIMEOUT).unwrap(), "nothing arrived");
     }
     batch
 }
 
 fn send(io: &mut impl PacketIo, memory: &[u8], packet: Transmit) {
     while io.transmit(memory, &[packet]).unwrap() == 0 {
-        assert!(io.wait(PATIENCE).unwrap(), "no room");
+        assert!(io.wait(RESOLVE_TIMEOUT).unwrap(), "no room");
     }
 }
 
@@ -131,13 +131,13 @@ fn who_does_not_answer_is_waited_for_and_then_given_up() {
     assert_eq!(hub.transmit(b"x", &[to(0, 1)]).unwrap(), 0, "held back");
     let start = Instant::now();
     while hub.transmit(b"x", &[to(0, 1)]).unwrap() == 0 {
-        assert!(hub.wait(PATIENCE).unwrap());
+        assert!(hub.wait(RESOLVE_TIMEOUT).unwrap());
     }
-    assert!(start.elapsed() < PATIENCE / 2, "wait returns when it is worth trying");
+    assert!(start.elapsed() < RESOLVE_TIMEOUT / 2, "wait returns when it is worth trying");
     assert_eq!((hub.counters().unresolved, hub.counters().tx_packets), (1, 0));
     let mut batch = RxBatch::new(64, 1 << 17);
     assert!(raw.receive(&mut batch).unwrap() >= 3, "it was asked for several times");
-    // The answer comes late, and unasked: as a question.
+    // The neighbour's address arrives late and unsolicited: in a request.
     arp(&mut raw, ArpOperation::Request, 2, ip(2), ip(1));
     let mut own = hub.capabilities().batch();
     assert_eq!(hub.receive(&mut own).unwrap(), 0);
@@ -243,7 +243,7 @@ fn a_full_segment_is_back_pressure_and_loses_nothing() {
         let arrived = hub.receive(&mut batch).unwrap();
         got += arrived;
         if arrived == 0 {
-            assert!(spoke.wait(PATIENCE).unwrap());
+            assert!(spoke.wait(RESOLVE_TIMEOUT).unwrap());
         }
     }
     assert!(pressed && spoke.counters().backpressure > 0);
@@ -287,7 +287,7 @@ fn the_kernels_ports_are_held() {
 }
 
 proptest! {
-    /// Whatever stands in a frame, nothing panics, and only datagrams from the bound address are delivered, to its port.
+    /// No content of a frame causes a panic, and only datagrams from the bound address are delivered, to its port.
     #[test]
     fn hostile_frames(
         changes in proptest::collection::vec((0_usize..80, any::<u8>()), 0..5),

@@ -89,9 +89,9 @@ struct Slot<T> {
     serial: u64,
 }
 
-/// What happens to one copy of a packet.
+/// The faults applied to one copy of a packet.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum FaultOutcome {
     Now,
     Behind(u64),
 }
@@ -146,13 +146,13 @@ impl<T: Copy> FaultLine<T> {
     pub fn offer(&mut self, now: Duration, tag: T, bytes: &[u8]) -> Offered {
         self.reclaim();
         self.counters.offered += 1;
-        if self.happens(self.faults.loss) {
+        if self.occurs(self.faults.loss) {
             self.counters.lost += 1;
             return Offered::Taken;
         }
         self.passed += 1;
         let mut corrupted = None;
-        if self.happens(self.faults.corrupt) {
+        if self.occurs(self.faults.corrupt) {
             let slot = self.fill(tag, bytes);
             if !self.corrupt(slot) {
                 self.free.push(slot);
@@ -162,14 +162,14 @@ impl<T: Copy> FaultLine<T> {
             self.counters.corrupt_delivered += 1;
             corrupted = Some(slot);
         }
-        let copies = if self.happens(self.faults.duplicate) { 2 } else { 1 };
+        let copies = if self.occurs(self.faults.duplicate) { 2 } else { 1 };
         self.counters.duplicated += copies - 1;
         let mut offered = Offered::Taken;
         for copy in 0..copies {
-            let fate = self.fate();
+            let outcome = self.outcome();
             let delayed = !self.faults.delay_max.is_zero();
             let untouched = copy == 0 && corrupted.is_none() && !delayed;
-            if untouched && matches!(fate, Fate::Now) && self.ready.is_empty() {
+            if untouched && matches!(outcome, FaultOutcome::Now) && self.ready.is_empty() {
                 offered = Offered::Passes;
                 continue;
             }
@@ -183,7 +183,7 @@ impl<T: Copy> FaultLine<T> {
                 }
                 None => self.fill(tag, bytes),
             };
-            self.hold(now, slot, fate);
+            self.hold(now, slot, outcome);
         }
         self.settle(now, offered)
     }
@@ -220,24 +220,24 @@ impl<T: Copy> FaultLine<T> {
         }
     }
 
-    fn happens(&mut self, probability: f64) -> bool {
+    fn occurs(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.rng.random_bool(probability.min(1.0))
     }
 
-    fn fate(&mut self) -> Fate {
-        if self.happens(self.faults.reorder) {
+    fn outcome(&mut self) -> FaultOutcome {
+        if self.occurs(self.faults.reorder) {
             let distance = self.rng.random_range(1..=self.faults.reorder_distance.max(1));
             self.counters.reordered += 1;
-            return Fate::Behind(u64::from(distance));
+            return FaultOutcome::Behind(u64::from(distance));
         }
-        Fate::Now
+        FaultOutcome::Now
     }
 
-    /// Puts a filled slot where its fate says.
-    fn hold(&mut self, now: Duration, slot: usize, fate: Fate) {
-        match fate {
-            Fate::Now => self.delay(now, slot),
-            Fate::Behind(distance) => {
+    /// Queues a filled slot by its outcome.
+    fn hold(&mut self, now: Duration, slot: usize, outcome: FaultOutcome) {
+        match outcome {
+            FaultOutcome::Now => self.delay(now, slot),
+            FaultOutcome::Behind(distance) => {
                 let serial = self.slots[slot].serial;
                 self.behind.push(Reverse((self.passed + distance, serial, slot)));
                 self.behind_until.push_back((now + self.faults.reorder_hold, serial, slot));
@@ -275,7 +275,7 @@ impl<T: Copy> FaultLine<T> {
         offered
     }
 
-    /// Lets go those whose time has come.
+    /// Releases the packets that are due.
     fn release(&mut self, now: Duration) {
         while let Some(&(until, serial, slot)) = self.behind_until.front() {
             if until > now {

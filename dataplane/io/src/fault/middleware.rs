@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{FaultConfig, FaultCounters, FaultLine, Offered};
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 
-/// Packets that each direction holds unless told otherwise.
+/// Default bound of the packets that each direction holds.
 const HELD_MAX: usize = 8192;
 
 /// Packets that are put together before they are passed on.
@@ -14,7 +14,7 @@ const STAGED_MAX: usize = 512;
 /// Bursts of the inner backend that one `receive` looks at when all of them get lost.
 const FETCHES_MAX: usize = 64;
 
-/// Told apart from the receiving direction's seed by these bits.
+/// These bits distinguish the sending direction's seed from the receiving direction's.
 const TX_SEED: u64 = 0x7478_7478_7478_7478;
 
 /// Middleware that applies [`FaultConfig`] to what a backend receives and sends.
@@ -34,12 +34,12 @@ pub struct Faulty<B> {
     start: Instant,
     rx: FaultLine<(PortId, u8)>,
     tx: FaultLine<PortId>,
-    /// What the inner backend delivered; the packets from `looked_at` on have not met their fate yet.
+    /// What the inner backend delivered; the packets from `examined` on have not been processed yet.
     arrived: RxBatch,
-    looked_at: usize,
+    examined: usize,
     staged: Staged,
-    /// `transmit` took fewer packets than offered, and nobody was told yet that there is room again.
-    starved: bool,
+    /// `transmit` took fewer packets than offered, and `wait` has not yet reported that there is room again.
+    backpressured: bool,
     backpressure: u64,
     truncated: u64,
 }
@@ -81,9 +81,9 @@ impl<B: PacketIo> Faulty<B> {
             rx: FaultLine::new(config.seed, config.rx, held_max),
             tx: FaultLine::new(config.seed ^ TX_SEED, config.tx, held_max),
             arrived: if passive { RxBatch::new(1, 0) } else { inner.capabilities().batch() },
-            looked_at: 0,
+            examined: 0,
             staged: Staged::default(),
-            starved: false,
+            backpressured: false,
             backpressure: 0,
             truncated: 0,
             inner,
@@ -116,7 +116,7 @@ impl<B: PacketIo> Faulty<B> {
         self.start.elapsed()
     }
 
-    /// As [`flush`](Self::flush), for callers that learn from `receive` that the peer is gone.
+    /// As [`flush`](Self::flush), for callers that learn from `receive` that the peer has closed.
     fn flush_aside(&mut self, now: Duration) -> Result<bool, IoError> {
         match self.flush(now) {
             Err(IoError::PeerClosed) => Ok(false),
@@ -163,14 +163,14 @@ impl<B: PacketIo> Faulty<B> {
         true
     }
 
-    /// Lets the packets that have arrived meet their fate; whether there was room for all.
-    fn judge(&mut self, now: Duration, batch: &mut RxBatch) -> bool {
-        while let Some(packet) = self.arrived.packets().get(self.looked_at) {
+    /// Applies faults to the packets that have arrived; returns whether there was room for all.
+    fn apply_faults(&mut self, now: Duration, batch: &mut RxBatch) -> bool {
+        while let Some(packet) = self.arrived.packets().get(self.examined) {
             let room = batch.spare(packet.len as usize).is_some() || batch.is_empty();
             if !room || !self.rx.has_room() {
                 return false;
             }
-            self.looked_at += 1;
+            self.examined += 1;
             let (port, ecn, bytes) = (packet.port, packet.ecn, self.arrived.bytes(packet));
             if self.rx.offer(now, (port, ecn), bytes) == Offered::Passes && !batch.push(port, bytes, ecn) {
                 self.truncated += 1;
@@ -189,10 +189,10 @@ impl<B: PacketIo> Faulty<B> {
             return Ok(batch.len());
         }
         for _ in 0..FETCHES_MAX {
-            if !self.judge(now, batch) {
+            if !self.apply_faults(now, batch) {
                 break;
             }
-            self.looked_at = 0;
+            self.examined = 0;
             match self.inner.receive(&mut self.arrived) {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -227,7 +227,7 @@ impl<B: PacketIo> Faulty<B> {
             }
         }
         if taken < packets.len() {
-            self.starved = true;
+            self.backpressured = true;
             self.backpressure += 1;
         }
         Ok(taken)
@@ -273,11 +273,11 @@ impl<B: PacketIo> crate::Middleware for Faulty<B> {
         loop {
             let now = self.now();
             let flushed = self.tx.is_clear() || self.flush_aside(now)?;
-            if self.starved && flushed && self.tx.has_room() {
-                self.starved = false;
+            if self.backpressured && flushed && self.tx.has_room() {
+                self.backpressured = false;
                 return Ok(true);
             }
-            let waiting = self.looked_at < self.arrived.len() && self.rx.has_room();
+            let waiting = self.examined < self.arrived.len() && self.rx.has_room();
             if waiting || self.rx.next_release().is_some_and(|at| at <= now) {
                 return Ok(true);
             }

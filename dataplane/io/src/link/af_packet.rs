@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, DataLinkSender};
 
-use super::device::{Device, Hitch, hitch, refused};
+use super::device::{Device, SocketFault, classify, refused};
 use super::socket;
 use super::staging::Staging;
 use super::{Link, LinkProperties, Lost};
@@ -119,10 +119,10 @@ impl Link for AfPacket {
                     }
                 }
                 Err(error) => {
-                    if hitch(&error) == Hitch::Again {
+                    if classify(&error) == SocketFault::Again {
                         continue;
                     }
-                    if hitch(&error) == Hitch::Lost {
+                    if classify(&error) == SocketFault::Lost {
                         // pnet says that the socket has an error, and not which: it is asked for, and so taken away.
                         let code = sys::option(self.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
                         let fd = self.fd.as_fd();
@@ -153,10 +153,10 @@ impl Link for AfPacket {
                 self.staging.pop(1);
                 continue;
             };
-            match hitch(&error) {
-                Hitch::Again => {}
-                Hitch::Full => return Ok(()),
-                Hitch::Lost => {
+            match classify(&error) {
+                SocketFault::Again => {}
+                SocketFault::Full => return Ok(()),
+                SocketFault::Lost => {
                     self.staging.pop(1);
                     self.counters.tx_failed += 1;
                     let fd = self.fd.as_fd();

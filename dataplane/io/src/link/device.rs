@@ -38,7 +38,7 @@ pub(super) struct Device {
     name: String,
     /// It was down when last looked at.
     down: bool,
-    /// It is gone: the call that told, and the system's word for it.
+    /// It was removed: the call that failed, and the system's error.
     gone: Option<(&'static str, i32)>,
 }
 
@@ -88,7 +88,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`IoError::Os`] once [`judge`](Self::judge) has found that the interface is gone.
+    /// [`IoError::Os`] once [`judge`](Self::judge) has found that the interface was removed.
     pub(super) fn check(&self) -> Result<(), IoError> {
         match self.gone {
             None => Ok(()),
@@ -96,7 +96,7 @@ impl Device {
         }
     }
 
-    /// What an error of the socket means: `Ok` when it passes (the link is down, a queue is full), an error when the interface is gone or
+    /// Classifies an error of the socket: `Ok` when it is temporary (the link is down, a queue is full), an error when the interface was removed or
     /// the socket is of no use.
     pub(super) fn judge(
         &mut self,
@@ -119,7 +119,7 @@ impl Device {
         if self.down { timeout.min(DOWN_NAP) } else { timeout }
     }
 
-    /// Sleeps by `sleep` until it says that something happened, or for `timeout`, and looks whether an interface that is down is still
+    /// Sleeps by `sleep` until it reports an event, or for `timeout`, and checks whether an interface that is down is still
     /// there every now and then.
     pub(super) fn sleep(
         &mut self,
@@ -144,7 +144,7 @@ impl Device {
 
 /// What keeps a send from going through.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Hitch {
+pub(super) enum SocketFault {
     /// Try the same again later.
     Full,
     /// Try the same again now.
@@ -154,10 +154,10 @@ pub(super) enum Hitch {
 }
 
 /// What became of a frame that the system did not take.
-pub(super) fn hitch(error: &io::Error) -> Hitch {
+pub(super) fn classify(error: &io::Error) -> SocketFault {
     match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => Hitch::Full,
-        (io::ErrorKind::Interrupted, _) => Hitch::Again,
-        _ => Hitch::Lost,
+        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => SocketFault::Full,
+        (io::ErrorKind::Interrupted, _) => SocketFault::Again,
+        _ => SocketFault::Lost,
     }
 }

@@ -17,11 +17,11 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the area belongs to the value alone (beside the kernel), and is reached through it by whoever has it.
+// SAFETY: the area belongs to the value alone (beside the kernel), and is reached only through it.
 unsafe impl Send for Mapping {}
 
-// SAFETY: through a shared reference whole words are read and written atomically, and bytes are copied out that belong to whoever asks for
-// them, by the protocol of the area: `lend` alone writes bytes then, and its caller vouches that nobody else touches them.
+// SAFETY: through a shared reference whole words are read and written atomically, and bytes are copied out that belong to the caller, by the
+// protocol of the area: `lend` alone writes bytes then, and its caller guarantees that there is no other access to them.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -123,7 +123,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// Nobody may read or write these bytes as long as the borrow lives, the kernel and other threads included: they belong to the caller by
+    /// No other party may read or write these bytes during the borrow, the kernel and other threads included: they belong to the caller by
     /// the protocol of the area.
     #[expect(
         clippy::mut_from_ref,
@@ -134,7 +134,7 @@ impl Mapping {
             return None;
         }
         // SAFETY: the bytes lie within the area and are initialised (mapped memory is zero or what was written); the caller vouches that
-        // they are borrowed by nobody else.
+        // there is no other borrow of them.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), len) })
     }
 }

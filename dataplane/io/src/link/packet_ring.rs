@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use self::ring::{Frame, Ring};
-use super::device::{Device, Hitch, hitch, refused};
+use super::device::{Device, SocketFault, classify, refused};
 use super::socket::{self, FrameSender, MESSAGES_MAX};
 use super::staging::Staging;
 use super::{Link, LinkProperties, Lost};
@@ -156,10 +156,10 @@ impl Link for PacketRing {
                 }
                 Err(error) => error,
             };
-            match hitch(&error) {
-                Hitch::Again => {}
-                Hitch::Full => break,
-                Hitch::Lost => {
+            match classify(&error) {
+                SocketFault::Again => {}
+                SocketFault::Full => break,
+                SocketFault::Lost => {
                     self.staging.pop(1);
                     self.counters.tx_failed += 1;
                     self.device.judge(self.fd.as_fd(), "sendmmsg", error.raw_os_error())?;

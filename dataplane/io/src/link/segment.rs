@@ -1,4 +1,4 @@
-//! An Ethernet segment in memory, for tests: what one station sends, all others may hear.
+//! An Ethernet segment in memory, for tests: all other stations may receive what one sends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::{Link, LinkProperties};
 use crate::waker::ThreadWaker;
 use crate::{IoCounters, IoError, PortId, RxBatch};
 
-/// `stations` links on one segment. Each hears frames to its own Ethernet address (02:00:00:00:00:01 and so on), to groups, and to all;
+/// `stations` links on one segment. Each receives frames to its own Ethernet address (02:00:00:00:00:01 and so on), to groups, and to all;
 /// takes up to `frames` of them, each of up to `frame_len_max` bytes, before senders feel back-pressure; and queues as many to send.
 ///
 /// A unicast frame to a station that is full stays with its sender, and holds up the frames behind it; a frame to all passes by
@@ -131,7 +131,7 @@ impl Link for Station {
         }
         drop(queue);
         if freed {
-            // Whoever waits for room here looks again.
+            // A station that waits for room here checks again.
             self.places.iter().for_each(|place| place.waker.notify_if_sleeping());
         }
         Ok(batch.len())

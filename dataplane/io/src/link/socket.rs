@@ -26,7 +26,7 @@ pub(super) struct Facts {
 pub(super) fn socket(domain: c_int, kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = checked(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) })?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    // SAFETY: the call above returned this descriptor just now, so there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use netfold_wire::Dscp;
 
-use super::meet::{self, Terms};
-use super::meeting::{self, Guest, Meeting};
+use super::acceptor::{self, Acceptor, AttachedWorker};
+use super::handshake::{self, Terms};
 use super::{DATAGRAM_LEN_MAX, LOCAL_PORTS, NAME, Name};
 use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit, sys};
@@ -18,27 +18,27 @@ use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transm
 /// Datagrams a call beyond which more gain nothing.
 const BURST: usize = 256;
 
-/// Datagrams sent after which workers are told of them, so that they read while more are written.
+/// Datagrams sent after which workers are notified, so that they read while more are written.
 const TOLD_EVERY: usize = 64;
 
 /// Memory of a batch that is worth having: enough for a burst, small enough to stay in the cache.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The end of a switch whose workers are processes of this host ([`Spoke`](super::Spoke)), perhaps with an uplink to those that are not.
+/// The end of a switch whose workers are processes of this host ([`Spoke`](super::Spoke)), optionally with an uplink to others.
 ///
-/// Workers may come and go as they like. One that has gone leaves its port without a peer; one that writes nonsense into its rings is
+/// Workers may attach and detach at any time. A detached worker leaves its port without a peer; one that writes invalid data into its rings is
 /// sent away and counted in [`IoCounters::malformed`].
 pub struct Hub {
     /// By seat.
-    guests: Vec<Option<Seat>>,
+    workers: Vec<Option<Seat>>,
     /// By port.
     ports: Vec<Way>,
     uplink: Option<Box<dyn PacketIo>>,
     /// Where it is without an uplink.
     own: SocketAddr,
-    /// Of whoever sleeps without an uplink.
+    /// Wakes the hub when it sleeps without an uplink.
     waker: Arc<EventWaker>,
-    meeting: Meeting,
+    acceptor: Acceptor,
     /// Whether the uplink is looked at first, so that neither side starves the other.
     uplink_first: bool,
     /// The seat that is served first.
@@ -49,7 +49,7 @@ pub struct Hub {
 
 #[derive(Debug)]
 struct Seat {
-    guest: Guest,
+    worker: AttachedWorker,
     port: Option<PortId>,
     /// Something was written into its ring in this call.
     touched: bool,
@@ -59,8 +59,8 @@ struct Seat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Nowhere,
-    Guest(usize),
-    /// To a worker that has gone.
+    AttachedWorker(usize),
+    /// To a worker that has detached.
     Gone,
     Uplink,
 }
@@ -91,14 +91,14 @@ impl Hub {
         let wake = wake.try_clone_to_owned().map_err(|source| IoError::os("dup", source))?;
         let lossless = uplink.as_ref().is_none_or(|io| io.capabilities().lossless);
         let terms = Terms { port: 0, datagram_len_max, lossless };
-        let meeting = Meeting::start(meet::listen(name)?, terms, wake)?;
+        let acceptor = Acceptor::start(handshake::listen(name)?, terms, wake)?;
         Ok(Self {
-            guests: Vec::new(),
+            workers: Vec::new(),
             ports: Vec::new(),
             uplink,
             own,
             waker,
-            meeting,
+            acceptor,
             uplink_first: false,
             first: 0,
             datagram_len_max,
@@ -110,75 +110,75 @@ impl Hub {
     #[must_use]
     pub fn workers(&mut self) -> usize {
         self.look();
-        self.guests.iter().flatten().count()
+        self.workers.iter().flatten().count()
     }
 
-    /// Takes in who has come, and sees off who has gone and left nothing to read.
+    /// Adds attached workers, and removes detached workers whose rings are empty.
     fn look(&mut self) {
-        if !self.meeting.has_news() {
+        if !self.acceptor.has_news() {
             return;
         }
-        for guest in self.meeting.arrived() {
-            let seat = Some(Seat { guest, port: None, touched: false });
-            match self.guests.iter_mut().find(|seat| seat.is_none()) {
+        for worker in self.acceptor.arrived() {
+            let seat = Some(Seat { worker, port: None, touched: false });
+            match self.workers.iter_mut().find(|seat| seat.is_none()) {
                 Some(free) => *free = seat,
-                None => self.guests.push(seat),
+                None => self.workers.push(seat),
             }
         }
         let is_gone =
-            |seat: &Option<Seat>| seat.as_ref().is_some_and(|seat| seat.guest.gone.load(Ordering::Acquire));
-        for seat in 0..self.guests.len() {
-            // Nobody can tell whom its last datagrams were for once its port is another's; a worker that has left has its sums.
-            if is_gone(&self.guests[seat]) {
-                self.see_off(seat);
+            |seat: &Option<Seat>| seat.as_ref().is_some_and(|seat| seat.worker.gone.load(Ordering::Acquire));
+        for seat in 0..self.workers.len() {
+            // Its last datagrams could not be attributed once its port is another's; a worker that has left has its results.
+            if is_gone(&self.workers[seat]) {
+                self.remove_worker(seat);
             }
         }
     }
 
-    fn see_off(&mut self, seat: usize) {
-        if let Some(Seat { port: Some(port), .. }) = self.guests[seat].take() {
+    fn remove_worker(&mut self, seat: usize) {
+        if let Some(Seat { port: Some(port), .. }) = self.workers[seat].take() {
             self.ports[usize::from(port.0)] = Way::Gone;
         }
     }
 
     /// Sends a worker away that wrote what it cannot mean.
-    fn send_away(&mut self, seat: usize) {
+    fn disconnect_worker(&mut self, seat: usize) {
         self.counters.malformed += 1;
-        if let Some(Seat { guest, .. }) = &self.guests[seat] {
-            let _ = guest.line.shutdown(std::net::Shutdown::Both);
+        if let Some(Seat { worker, .. }) = &self.workers[seat] {
+            let _ = worker.line.shutdown(std::net::Shutdown::Both);
         }
-        self.see_off(seat);
+        self.remove_worker(seat);
     }
 
-    /// Fills the batch with like shares of all workers: they send the same chunks, whose slots are in the cache then, and whose sums go out
-    /// at once. What room is left is for whoever has more.
-    fn hear_guests(&mut self, batch: &mut RxBatch) {
-        let seated = self.guests.iter().flatten().count().max(1);
-        let share = (batch.packets_left() / seated).max(1);
+    /// Fills the batch with equal parts from all workers: they send the same chunks, whose slots are in the cache then, and whose results are
+    /// sent at once. Remaining room goes to workers with more datagrams.
+    fn receive_from_workers(&mut self, batch: &mut RxBatch) {
+        let attached = self.workers.iter().flatten().count().max(1);
+        let share = (batch.packets_left() / attached).max(1);
         if self.hear_each(batch, share) && batch.packets_left() > 0 {
             self.hear_each(batch, usize::MAX);
         }
-        self.first = if self.first + 1 < self.guests.len() { self.first + 1 } else { 0 };
+        self.first = if self.first + 1 < self.workers.len() { self.first + 1 } else { 0 };
     }
 
-    /// Hears up to `most` datagrams of each worker. Whether one may have more.
+    /// Receives up to `most` datagrams of each worker. Returns whether one may have more.
     fn hear_each(&mut self, batch: &mut RxBatch, most: usize) -> bool {
-        let count = self.guests.len();
+        let count = self.workers.len();
         let first = self.first.min(count);
         let mut more = false;
         for index in (first..count).chain(0..first) {
-            let Some(seat) = &mut self.guests[index] else { continue };
-            let rings = &mut seat.guest.rings;
+            let Some(seat) = &mut self.workers[index] else { continue };
+            let rings = &mut seat.worker.rings;
             let (port, wanted) = (seat.port.unwrap_or(PortId(0)), seat.port.is_some());
             let before = batch.len();
             let received = rings.receive(port, wanted, batch, most, &mut self.counters);
             more |= batch.len() - before == most;
             if rings.give_back() {
                 self.counters.rx_calls += 1;
-                meeting::ring(seat.guest.waker.as_fd());
+                acceptor::ring(seat.worker.waker.as_fd());
             }
             if received.is_err() {
-                self.send_away(index);
+                self.disconnect_worker(index);
             }
         }
         more
@@ -186,8 +186,8 @@ impl Hub {
 
     /// Sends to a worker; `false` where there is no room.
     fn send(&mut self, index: usize, bytes: &[u8]) -> bool {
-        let Some(seat) = &mut self.guests[index] else { return true };
-        match seat.guest.rings.push(bytes) {
+        let Some(seat) = &mut self.workers[index] else { return true };
+        match seat.worker.rings.push(bytes) {
             Ok(true) => {
                 seat.touched = true;
                 self.counters.tx_packets += 1;
@@ -196,19 +196,19 @@ impl Hub {
             }
             Ok(false) => false,
             Err(_) => {
-                self.send_away(index);
+                self.disconnect_worker(index);
                 self.counters.unbound_port += 1;
                 true
             }
         }
     }
 
-    /// Hands over what was written, and wakes who sleeps.
+    /// Publishes written datagrams, and wakes sleeping workers.
     fn tell(&mut self) {
-        for seat in self.guests.iter_mut().flatten() {
-            if std::mem::take(&mut seat.touched) && seat.guest.rings.tell() {
+        for seat in self.workers.iter_mut().flatten() {
+            if std::mem::take(&mut seat.touched) && seat.worker.rings.tell() {
                 self.counters.tx_calls += 1;
-                meeting::ring(seat.guest.waker.as_fd());
+                acceptor::ring(seat.worker.waker.as_fd());
             }
         }
     }
@@ -221,7 +221,7 @@ impl Hub {
         let mut taken = 0;
         while let Some(packet) = packets.get(taken) {
             match (self.way(packet.port), packet.bytes(memory)) {
-                (Way::Guest(seat), Some(bytes)) => {
+                (Way::AttachedWorker(seat), Some(bytes)) => {
                     if !self.send(seat, bytes) {
                         self.counters.backpressure += 1;
                         break;
@@ -252,12 +252,12 @@ impl Hub {
     }
 
     fn ready(&self) -> bool {
-        self.guests.iter().flatten().any(|seat| seat.guest.rings.ready())
+        self.workers.iter().flatten().any(|seat| seat.worker.rings.ready())
     }
 
     fn set_sleeping(&mut self, sleeping: bool) {
-        for seat in self.guests.iter_mut().flatten() {
-            seat.guest.rings.set_sleeping(sleeping);
+        for seat in self.workers.iter_mut().flatten() {
+            seat.worker.rings.set_sleeping(sleeping);
         }
     }
 
@@ -274,23 +274,23 @@ impl Hub {
         Ok(ready.map_err(|source| IoError::os("ppoll", source))?[0])
     }
 
-    fn bind_guest(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+    fn bind_worker(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
         let seats = self
-            .guests
+            .workers
             .iter()
-            .position(|seat| seat.as_ref().is_some_and(|seat| seat.guest.number == peer.port()));
+            .position(|seat| seat.as_ref().is_some_and(|seat| seat.worker.number == peer.port()));
         let problem =
             "no worker of this host is attached by that number (any more); have it attach and join again";
         let seat = seats.ok_or(IoError::Address { address: peer, problem })?;
-        let guest = self.guests[seat].as_mut();
-        match guest.as_ref().and_then(|seat| seat.port) {
+        let worker = self.workers[seat].as_mut();
+        match worker.as_ref().and_then(|seat| seat.port) {
             Some(other) if other != port => return Err(IoError::PeerBound { peer, port: other }),
             _ => {}
         }
-        if let Some(seat) = guest {
+        if let Some(seat) = worker {
             seat.port = Some(port);
         }
-        self.set_way(port, Way::Guest(seat));
+        self.set_way(port, Way::AttachedWorker(seat));
         Ok(())
     }
 
@@ -299,9 +299,9 @@ impl Hub {
         if index >= self.ports.len() {
             self.ports.resize(index + 1, Way::Nowhere);
         }
-        if let Way::Guest(seat) = std::mem::replace(&mut self.ports[index], way)
-            && way != Way::Guest(seat)
-            && let Some(seat) = &mut self.guests[seat]
+        if let Way::AttachedWorker(seat) = std::mem::replace(&mut self.ports[index], way)
+            && way != Way::AttachedWorker(seat)
+            && let Some(seat) = &mut self.workers[seat]
         {
             seat.port = None;
         }
@@ -330,7 +330,7 @@ impl PacketIo for Hub {
         {
             return Ok(batch.len());
         }
-        self.hear_guests(batch);
+        self.receive_from_workers(batch);
         if batch.is_empty()
             && !self.uplink_first
             && let Some(uplink) = &mut self.uplink
@@ -359,8 +359,8 @@ impl PacketIo for Hub {
             }
             self.set_sleeping(false);
         }
-        for seat in self.guests.iter_mut().flatten() {
-            seat.guest.rings.relieved();
+        for seat in self.workers.iter_mut().flatten() {
+            seat.worker.rings.relieved();
         }
         woken
     }
@@ -385,7 +385,7 @@ impl PacketIo for Hub {
             if self.way(port) == Way::Uplink {
                 self.unbind_port(port)?;
             }
-            return self.bind_guest(port, peer);
+            return self.bind_worker(port, peer);
         }
         let problem = "it is no worker of this host, and this switch has no uplink; name one, as in shm:NAME,uplink=udp";
         let uplink = self.uplink.as_mut().ok_or(IoError::Address { address: peer, problem })?;
@@ -399,7 +399,7 @@ impl PacketIo for Hub {
         match self.way(port) {
             Way::Nowhere => return Err(IoError::UnknownPort(port)),
             Way::Uplink => self.uplink.as_mut().map_or(Ok(()), |uplink| uplink.unbind_port(port))?,
-            Way::Guest(_) | Way::Gone => {}
+            Way::AttachedWorker(_) | Way::Gone => {}
         }
         self.set_way(port, Way::Nowhere);
         Ok(())
@@ -423,8 +423,8 @@ impl PacketIo for Hub {
 
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         match self.way(port) {
-            Way::Guest(seat) => {
-                let number = self.guests[seat].as_ref()?.guest.number;
+            Way::AttachedWorker(seat) => {
+                let number = self.workers[seat].as_ref()?.worker.number;
                 Some(SocketAddr::new(self.local_addr()?.ip(), number))
             }
             Way::Uplink => self.uplink.as_ref()?.peer(port),

@@ -1,7 +1,7 @@
 //! Rings in memory that processes of one host share: a switch ([`Hub`]), and the workers beside it ([`Spoke`]).
 //!
 //! Two rings for each worker, a datagram copied once on the way into a ring and once out of it, and no call of the system as long as both
-//! sides are busy: who finds nothing says in the ring that it sleeps, and is woken by an event descriptor. A switch finds its workers by a
+//! sides are busy: a side that finds nothing sets a flag in the ring that it sleeps, and is woken by an event descriptor. A switch finds its workers by a
 //! [`Name`], which they must be in the same network namespace for.
 //!
 //! A hub may have an *uplink*, another backend, for all peers that are not beside it: so the switch of a host folds what its ranks send
@@ -21,12 +21,12 @@
 //! # }
 //! ```
 //!
-//! Nothing is left behind, whoever ends how: memory belongs to no file, and the name is an abstract socket's. What the other side can do wrong
+//! Nothing is left behind, however a process ends: memory belongs to no file, and the name is an abstract socket's. What the other side can do wrong
 //! ends the link to it, and no other (`ring`).
 
+mod acceptor;
+mod handshake;
 mod hub;
-mod meet;
-mod meeting;
 mod ring;
 mod spoke;
 

@@ -47,7 +47,7 @@ pub(super) const fn area_len(bytes: usize) -> usize {
     2 * CONTROL + 2 * bytes
 }
 
-/// Bytes of a ring for datagrams of up to this length: a window of them, its answers, and as much for what is sent again.
+/// Bytes of a ring for datagrams of up to this length: a window of them, its results, and as much for retransmissions.
 pub(super) fn bytes_for(datagram_len_max: usize) -> usize {
     datagram_len_max.saturating_mul(512).clamp(BYTES_MIN, BYTES_MAX).next_power_of_two().min(BYTES_MAX)
 }
@@ -82,7 +82,7 @@ struct Place {
 #[derive(Debug)]
 struct Outgoing {
     place: Place,
-    /// Bytes ever written, and how many of them the reader has been told of.
+    /// Bytes ever written, and how many of them were published to the reader.
     written: u32,
     told: u32,
     /// Bytes ever read, as far as is known.
@@ -94,7 +94,7 @@ struct Outgoing {
 #[derive(Debug)]
 struct Incoming {
     place: Place,
-    /// Bytes ever read, and how many of them the writer has been told of.
+    /// Bytes ever read, and how many of them were published to the writer.
     read: u32,
     told: u32,
     /// Bytes ever written, as far as is known.
@@ -127,7 +127,7 @@ impl Place {
 }
 
 impl Rings {
-    /// The rings of `bytes` bytes in an area that nobody has used yet; `None` when the area is shorter than that, or these are no rings for
+    /// The rings of `bytes` bytes in an unused area; `None` when the area is shorter than that, or these are no rings for
     /// datagrams of this length.
     pub(super) fn new(area: Mapping, end: End, bytes: usize, datagram_len_max: usize) -> Option<Self> {
         let fits = bytes.is_power_of_two()
@@ -152,7 +152,7 @@ impl Rings {
         })
     }
 
-    /// Writes a datagram of up to the agreed length, which the reader is told of by [`tell`](Self::tell); `false` where there is no room.
+    /// Writes a datagram of up to the agreed length, which [`tell`](Self::tell) publishes to the reader; `false` where there is no room.
     pub(super) fn push(&mut self, datagram: &[u8]) -> Result<bool, Broken> {
         let need = taken(datagram.len());
         if self.room()? < need && self.refreshed_room()? < need {
@@ -232,12 +232,12 @@ impl Rings {
         eased
     }
 
-    /// Says that this end is about to sleep, or is awake again. Who sleeps looks at [`ready`](Self::ready) in between.
+    /// Publishes that this end is about to sleep, or is awake again. A side that sleeps checks [`ready`](Self::ready) in between.
     pub(super) fn set_sleeping(&mut self, sleeping: bool) {
         self.area.release(self.incoming.place.control + SLEEPING, sleeping.into());
     }
 
-    /// Whether something has arrived, or there is room that there was not; also when the other side is broken, which the next call tells.
+    /// Whether something has arrived, or there is room that there was not; also when the other side is broken, which the next call reports.
     pub(super) fn ready(&self) -> bool {
         let Incoming { place, read, .. } = self.incoming;
         if self.area.acquire(place.control + WRITTEN) != read {
@@ -351,7 +351,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, BYTES_MIN / taken(LEN_MAX));
-        assert!(!hub.tell(), "nobody sleeps");
+        assert!(!hub.tell(), "no side sleeps");
         assert!(!hub.ready(), "there is no room yet");
         let mut bytes = [0; LEN_MAX];
         for left in (0..count).rev() {
@@ -379,7 +379,7 @@ mod tests {
         assert!(hub.push(b"more").unwrap() && !hub.tell());
     }
 
-    /// Two threads, each with its own mapping: nothing is lost, torn or out of order, whatever fits.
+    /// Two threads, each with its own mapping: nothing is lost, torn or out of order at any fill level.
     #[test]
     fn a_stream_between_threads_is_whole() {
         const COUNT: u32 = 400_000;

@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::ring::{Broken, Rings};
-use super::{DATAGRAM_LEN_MAX, NAME, Name, meet, meeting};
+use super::{DATAGRAM_LEN_MAX, NAME, Name, acceptor, handshake};
 use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit, sys};
 
@@ -42,7 +42,7 @@ impl Spoke {
     ///
     /// [`IoError::Link`] with the reason: no such switch, of another version or user, or full.
     pub fn attach(name: &Name, own: IpAddr, datagram_len_max: usize) -> Result<Self, IoError> {
-        let attached = meet::attach(name)?;
+        let attached = handshake::attach(name)?;
         let terms = attached.terms;
         Ok(Self {
             rings: attached.rings,
@@ -60,7 +60,7 @@ impl Spoke {
 
     fn wake_hub(&mut self) {
         self.counters.tx_calls += 1;
-        meeting::ring(self.hub.as_fd());
+        acceptor::ring(self.hub.as_fd());
     }
 
     /// The switch wrote what it cannot mean: there is no trusting it any more.

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use super::{IoSpec, OpenOptions};
 use crate::{Cores, IoError, PacketIo};
 
-/// Opens a choice for several threads: [`open_threads`](super::open_threads), or another package's that knows more of them.
+/// Opens a spec for several threads: [`open_threads`](super::open_threads), or another package's that knows more of them.
 pub type OpenThreads = fn(&IoSpec, &[OpenOptions], &Cores) -> Result<Vec<Box<dyn PacketIo>>, IoError>;
 
-/// Opens for each packet thread what was chosen, on that thread. Choices are dealt out in turn, and threads that come to have the same one
-/// [share](IoSpec::is_shared) it where that takes opening it once; the first of them answers ARP and pings.
+/// Opens each packet thread's I/O, on that thread. Specs are assigned round-robin, and threads with the same spec [share](IoSpec::is_shared)
+/// its device where it must be opened once for all; the first of them replies to ARP and pings.
 pub struct ThreadOpener {
     specs: Vec<IoSpec>,
     open: OpenThreads,
-    /// Of each choice what is open and not handed out yet.
+    /// Of each spec the I/O that is open and not handed out yet.
     opened: Vec<VecDeque<Box<dyn PacketIo>>>,
 }
 
@@ -28,7 +28,7 @@ impl ThreadOpener {
         Self { specs, open, opened }
     }
 
-    /// What thread `index` has, of all those that `openings` describes, which are kept on `cores` in turn. Threads ask in order, each once.
+    /// The I/O of thread `index`, of all those that `threads` describes, which are pinned to `cores` in turn. Called once by each thread, in order.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl ThreadOpener {
         threads: &[OpenOptions],
         cores: &Cores,
     ) -> Result<Box<dyn PacketIo>, IoError> {
-        let absent = || IoError::Unsupported("a thread that nobody described");
+        let absent = || IoError::Unsupported("a thread without options");
         let turns = self.specs.len();
         let (turn, place) = (index % turns, index / turns);
         if let Some(io) = self.opened[turn].pop_front() {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::Null;
 
-    /// What was opened, for whom (the port, and whether it answers), and on which cores.
+    /// What was opened, for which threads (the port, and whether it replies to ARP), and on which cores.
     type Opened = (String, Vec<(u16, bool)>, String);
 
     static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());

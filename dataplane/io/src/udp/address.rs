@@ -21,7 +21,7 @@ pub(super) struct RawAddress {
     pub(super) len: u32,
 }
 
-/// What tells peers apart: address (IPv4 mapped into IPv6) and UDP port. Flow label and scope do not.
+/// What identifies a peer: address (IPv4 mapped into IPv6) and UDP port. Flow label and scope do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     ip: u128,

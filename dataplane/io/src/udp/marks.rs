@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use libc::c_int;
 use netfold_wire::Dscp;
 
-/// The ECN bits of a packet whose sender heeds marks (RFC 3168 section 5).
+/// The ECN bits of a packet whose sender is ECN-capable (RFC 3168 section 5).
 const ECT_0: u8 = 0b10;
 
-/// What is said of all that is sent.
+/// The marks of all datagrams that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Marks {
     pub(super) ecn_capable: bool,

@@ -68,7 +68,7 @@ pub struct UdpIo {
     marks: Marks,
 }
 
-/// Who the peers are.
+/// The peers.
 #[derive(Debug)]
 enum Role {
     Connected(SocketAddr),
@@ -145,8 +145,8 @@ impl UdpIo {
         self.mark(Marks { ecn_capable: capable, ..self.marks })
     }
 
-    /// Says in the IP header of all that is sent from now on what is said of its class. One code point for all is the socket's
-    /// own; several are told with each message, and a run that the kernel cuts has one.
+    /// Sets the DSCP in the IP headers of all datagrams sent from now on, by class. One code point for all classes is set on the socket;
+    /// several are passed with each message, and a GSO packet has one.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl UdpIo {
         self.receiving.gro()
     }
 
-    /// Longest datagram in bytes that is sent in runs cut by the kernel; 0 when none is.
+    /// Longest datagram in bytes that is sent in GSO packets; 0 when none is.
     #[must_use]
     pub fn gso_len_max(&self) -> usize {
         self.sending.segment_max()

@@ -22,7 +22,7 @@ const SINGLES_MAX: usize = 32;
 /// Bytes of a batch beyond which more messages a call gain nothing.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// System calls of one `receive`: a flood from strangers, who are dropped, must not keep it for ever.
+/// System calls of one `receive`: a flood from unknown sources, which is dropped, must not block it for ever.
 const CALLS_MAX: usize = 16;
 
 /// How often reports about earlier sends are skipped within one call.

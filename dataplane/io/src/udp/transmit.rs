@@ -15,7 +15,7 @@ use crate::{IoCounters, IoError, PortId, Transmit};
 /// Runs shorter than this are never worth another try with a smaller segment.
 const SEGMENT_MAX_LEAST: usize = 256;
 
-/// How often one message is tried again after the peer's machine said that nobody listens: the report belongs to an
+/// How often one message is tried again after the peer's host reported a closed port: the report belongs to an
 /// earlier message, but each try may bring a new one.
 const REFUSED_MAX: u32 = 2;
 
@@ -28,7 +28,7 @@ pub(super) struct Sending {
     segment_max: usize,
     /// Whether there are to be such runs.
     segmentation: bool,
-    /// What is told with each message, and whether the socket is one of IPv6; `None` where the socket says it for all.
+    /// The marks passed with each message, and whether the socket is one of IPv6; `None` where they are set on the socket.
     marks: Option<(Marks, bool)>,
 }
 
@@ -186,7 +186,7 @@ impl Sending {
     }
 }
 
-/// What is told with the message of a packet whose bytes lie in `memory`.
+/// The marks passed with the message of a packet whose bytes lie in `memory`.
 fn mark(marks: Option<(Marks, bool)>, memory: &[u8]) -> impl Fn(&Transmit) -> u8 {
     move |packet| match marks {
         None => 0,

@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub(super) count: u16,
     /// Length of every datagram but the last, which may be shorter; 0 when there is only one datagram.
     pub(super) segment: u16,
-    /// What its IP headers say, where that is told with each message.
+    /// The marks in its IP headers, where they are passed with each message.
     pub(super) mark: u8,
 }
 

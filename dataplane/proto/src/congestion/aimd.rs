@@ -27,9 +27,9 @@ impl Aimd {
 }
 
 impl CongestionControl for Aimd {
-    fn answered(&mut self, _: &Ack) {}
+    fn on_ack(&mut self, _: &Ack) {}
 
-    fn round(&mut self, round: &Round) {
+    fn on_round(&mut self, round: &Round) {
         match (round.marked, std::mem::take(&mut self.cut)) {
             (_, true) => {}
             (0, false) => self.window = (self.window + self.scale).min(self.most),
@@ -37,7 +37,7 @@ impl CongestionControl for Aimd {
         }
     }
 
-    fn lost(&mut self, _: Instant) {
+    fn on_loss(&mut self, _: Instant) {
         self.halve();
         self.cut = true;
     }
@@ -57,18 +57,18 @@ mod tests {
 
     #[test]
     fn one_more_or_half_of_it_a_round() {
-        let mut law = Aimd::new(64);
-        let round = |marked| Round { answers: 10, marked };
-        law.round(&round(0));
-        assert_eq!(law.window(), 64.0, "never above its slots");
-        law.round(&round(1));
-        assert_eq!(law.window(), 32.0);
-        (0..5).for_each(|_| law.round(&round(0)));
-        assert_eq!(law.window(), 37.0);
-        law.lost(Instant::ZERO);
-        law.round(&round(3));
-        assert_eq!(law.window(), 18.5, "once a round, whatever happened");
-        (0..20).for_each(|_| law.round(&round(10)));
-        assert_eq!(law.window(), 1.0);
+        let mut control = Aimd::new(64);
+        let round = |marked| Round { acks: 10, marked };
+        control.on_round(&round(0));
+        assert_eq!(control.window(), 64.0, "never above its slots");
+        control.on_round(&round(1));
+        assert_eq!(control.window(), 32.0);
+        (0..5).for_each(|_| control.on_round(&round(0)));
+        assert_eq!(control.window(), 37.0);
+        control.on_loss(Instant::ZERO);
+        control.on_round(&round(3));
+        assert_eq!(control.window(), 18.5, "once a round, whatever happened");
+        (0..20).for_each(|_| control.on_round(&round(10)));
+        assert_eq!(control.window(), 1.0);
     }
 }

@@ -49,7 +49,7 @@ impl DcqcnTimers {
 /// networks that lose nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dcqcn {
-    clocks: DcqcnTimers,
+    timers: DcqcnTimers,
     rate: f64,
     target: f64,
     most: f64,
@@ -71,9 +71,9 @@ pub struct Dcqcn {
 
 impl Dcqcn {
     /// Begins with all slots.
-    pub fn new(slots: u32, clocks: DcqcnTimers) -> Self {
+    pub fn new(slots: u32, timers: DcqcnTimers) -> Self {
         Self {
-            clocks,
+            timers,
             rate: slots.into(),
             target: slots.into(),
             most: slots.into(),
@@ -100,26 +100,26 @@ impl Dcqcn {
 
     /// Lets the clocks tick that have, by now. Ticks at which nothing changes any more are passed over.
     fn tick(&mut self, now: Instant) {
-        let ticks = ticks(now - self.estimated_at, self.clocks.estimate);
+        let ticks = ticks(now - self.estimated_at, self.timers.estimate);
         if ticks > 0 {
             if let Some(marked) = &mut self.marked {
                 *marked *= (1.0 - GAIN).powi(ticks.min(1 << 20) as i32);
                 *marked += if self.seen { GAIN } else { 0.0 };
             }
-            (self.seen, self.estimated_at) = (false, self.estimated_at + self.clocks.estimate * ticks);
+            (self.seen, self.estimated_at) = (false, self.estimated_at + self.timers.estimate * ticks);
         }
-        let ticks = self::ticks(now - self.increased_at, self.clocks.increase);
+        let ticks = self::ticks(now - self.increased_at, self.timers.increase);
         for _ in 0..ticks {
             if self.rate >= self.most {
                 break;
             }
             self.increase();
         }
-        self.increased_at += self.clocks.increase * ticks;
+        self.increased_at += self.timers.increase * ticks;
     }
 
     fn increase(&mut self) {
-        let step = match self.stage.cmp(&self.clocks.recovery) {
+        let step = match self.stage.cmp(&self.timers.recovery) {
             core::cmp::Ordering::Less => 0.0,
             core::cmp::Ordering::Equal => INCREASE,
             core::cmp::Ordering::Greater => HYPER_INCREASE,
@@ -134,7 +134,7 @@ impl Dcqcn {
     }
 
     fn cut(&mut self, now: Instant) {
-        if !self.pending || self.cut_at.is_some_and(|at| now - at < self.clocks.cut) {
+        if !self.pending || self.cut_at.is_some_and(|at| now - at < self.timers.cut) {
             return;
         }
         // Without an increase since the last cut the target stays: there was no time to come back.
@@ -154,17 +154,17 @@ fn ticks(passed: Duration, interval: Duration) -> u32 {
 }
 
 impl CongestionControl for Dcqcn {
-    fn answered(&mut self, answer: &Ack) {
-        self.tick(answer.now);
-        if answer.marked {
-            self.notified(answer.now);
+    fn on_ack(&mut self, ack: &Ack) {
+        self.tick(ack.now);
+        if ack.marked {
+            self.notified(ack.now);
         }
-        self.cut(answer.now);
+        self.cut(ack.now);
     }
 
-    fn round(&mut self, _: &Round) {}
+    fn on_round(&mut self, _: &Round) {}
 
-    fn lost(&mut self, now: Instant) {
+    fn on_loss(&mut self, now: Instant) {
         self.tick(now);
         self.notified(now);
         self.cut(now);
@@ -190,47 +190,47 @@ mod tests {
 
     #[test]
     fn a_mark_halves_and_the_clock_brings_it_back() {
-        let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
-        law.answered(&at(1_000, true));
-        assert_eq!(law.window(), 500.0, "the first is taken seriously");
-        law.answered(&at(1_010, true));
-        assert_eq!(law.window(), 500.0, "one notification, and one cut, in 50 us");
-        law.answered(&at(1_056, false));
-        assert_eq!(law.window(), 750.0, "half-way back");
-        law.answered(&at(1_111, false));
-        assert_eq!(law.window(), 875.0);
+        let mut control = Dcqcn::new(1000, DcqcnTimers::PAPER);
+        control.on_ack(&at(1_000, true));
+        assert_eq!(control.window(), 500.0, "the first is taken seriously");
+        control.on_ack(&at(1_010, true));
+        assert_eq!(control.window(), 500.0, "one notification, and one cut, in 50 us");
+        control.on_ack(&at(1_056, false));
+        assert_eq!(control.window(), 750.0, "half-way back");
+        control.on_ack(&at(1_111, false));
+        assert_eq!(control.window(), 875.0);
         // Three more steps of recovery, then slowly, and never beyond the line.
-        law.answered(&at(1_056 + 5 * 55, false));
-        assert!((law.window() - 1000.0 * (1.0 - 0.5_f64.powi(7))).abs() < 1.0, "{}", law.window());
-        law.answered(&at(100_000_000, false));
-        assert_eq!(law.window(), 1000.0);
+        control.on_ack(&at(1_056 + 5 * 55, false));
+        assert!((control.window() - 1000.0 * (1.0 - 0.5_f64.powi(7))).abs() < 1.0, "{}", control.window());
+        control.on_ack(&at(100_000_000, false));
+        assert_eq!(control.window(), 1000.0);
     }
 
     #[test]
     fn rare_marks_cut_little() {
-        let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
-        law.answered(&at(50, true));
+        let mut control = Dcqcn::new(1000, DcqcnTimers::PAPER);
+        control.on_ack(&at(50, true));
         // 100 ms without a mark: the estimate has decayed by e^-8.
-        law.answered(&at(100_000, false));
-        law.answered(&at(100_001, true));
-        assert!(law.window() > 990.0, "{}", law.window());
+        control.on_ack(&at(100_000, false));
+        control.on_ack(&at(100_001, true));
+        assert!(control.window() > 990.0, "{}", control.window());
         // Marks all the time bring it back to one half.
-        (0..40_000).for_each(|n| law.answered(&at(200_000 + n * 10, true)));
-        assert!(law.marked.unwrap() > 0.99, "{law:?}");
-        assert!(law.window() < 200.0);
-        assert!(law.window() >= 1.0);
+        (0..40_000).for_each(|n| control.on_ack(&at(200_000 + n * 10, true)));
+        assert!(control.marked.unwrap() > 0.99, "{control:?}");
+        assert!(control.window() < 200.0);
+        assert!(control.window() >= 1.0);
     }
 
     #[test]
     fn increases_beyond_recovery_are_scaled() {
         let grown = |scale: f64| {
-            let mut law = Dcqcn::new(1000, DcqcnTimers::PAPER);
+            let mut control = Dcqcn::new(1000, DcqcnTimers::PAPER);
             // Two cuts, so that the target is below the line.
-            law.answered(&at(50, true));
-            law.answered(&at(110, true));
-            law.scale_increase(scale);
-            law.answered(&at(110 + 55 * 9, false));
-            law.window()
+            control.on_ack(&at(50, true));
+            control.on_ack(&at(110, true));
+            control.scale_increase(scale);
+            control.on_ack(&at(110 + 55 * 9, false));
+            control.window()
         };
         assert!(grown(2.0) > grown(1.0) && grown(1.0) > grown(0.25));
     }

@@ -28,10 +28,10 @@ impl Dctcp {
 }
 
 impl CongestionControl for Dctcp {
-    fn answered(&mut self, _: &Ack) {}
+    fn on_ack(&mut self, _: &Ack) {}
 
-    fn round(&mut self, round: &Round) {
-        let share = f64::from(round.marked) / f64::from(round.answers.max(1));
+    fn on_round(&mut self, round: &Round) {
+        let share = f64::from(round.marked) / f64::from(round.acks.max(1));
         self.marked += GAIN * (share - self.marked);
         match (round.marked, std::mem::take(&mut self.cut)) {
             (_, true) => {}
@@ -40,7 +40,7 @@ impl CongestionControl for Dctcp {
         }
     }
 
-    fn lost(&mut self, _: Instant) {
+    fn on_loss(&mut self, _: Instant) {
         // Section 3.5: as without ECN.
         self.window = (self.window / 2.0).max(1.0);
         self.cut = true;
@@ -61,23 +61,23 @@ mod tests {
 
     #[test]
     fn the_cut_is_in_proportion_to_the_marks() {
-        let round = |marked| Round { answers: 100, marked };
-        let mut law = Dctcp::new(128);
-        law.round(&round(100));
-        assert_eq!(law.window(), 64.0, "all marked: half");
+        let round = |marked| Round { acks: 100, marked };
+        let mut control = Dctcp::new(128);
+        control.on_round(&round(100));
+        assert_eq!(control.window(), 64.0, "all marked: half");
         // With one mark in ten results the estimate converges to 0.1, and the decrease to 0.05.
-        (0..200).for_each(|_| law.round(&round(10)));
+        (0..200).for_each(|_| control.on_round(&round(10)));
         let before = {
-            law.window = 100.0;
-            law.window()
+            control.window = 100.0;
+            control.window()
         };
-        law.round(&round(10));
-        assert!((law.window() / before - 0.95).abs() < 1e-3, "{}", law.window());
-        law.round(&round(0));
-        assert!((law.window() - (before * 0.95 + 1.0)).abs() < 0.1);
-        law.lost(Instant::ZERO);
-        let halved = law.window();
-        law.round(&round(100));
-        assert_eq!(law.window(), halved, "once a round");
+        control.on_round(&round(10));
+        assert!((control.window() / before - 0.95).abs() < 1e-3, "{}", control.window());
+        control.on_round(&round(0));
+        assert!((control.window() - (before * 0.95 + 1.0)).abs() < 0.1);
+        control.on_loss(Instant::ZERO);
+        let halved = control.window();
+        control.on_round(&round(100));
+        assert_eq!(control.window(), halved, "once a round");
     }
 }

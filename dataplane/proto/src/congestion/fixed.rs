@@ -8,11 +8,11 @@ use crate::Instant;
 pub(crate) struct Fixed(pub(crate) u32);
 
 impl CongestionControl for Fixed {
-    fn answered(&mut self, _: &Ack) {}
+    fn on_ack(&mut self, _: &Ack) {}
 
-    fn round(&mut self, _: &Round) {}
+    fn on_round(&mut self, _: &Round) {}
 
-    fn lost(&mut self, _: Instant) {}
+    fn on_loss(&mut self, _: Instant) {}
 
     fn scale_increase(&mut self, _: f64) {}
 

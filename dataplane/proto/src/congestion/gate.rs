@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use super::{Ack, CongestionControl, Round};
 use crate::Instant;
-use crate::slot::{Slots, State};
+use crate::slot::{SlotState, Slots};
 
 /// Releases the chunks of a stream in order, as many as the algorithm allows.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    law: Box<dyn CongestionControl>,
+    control: Box<dyn CongestionControl>,
     /// The first position whose result is missing, as of the last check.
     first: u64,
     /// The first position that was never sent.
@@ -24,21 +24,29 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(law: Box<dyn CongestionControl>) -> Self {
-        Self { law, first: 0, next: 0, round_end: 0, round: Round::default(), most: u32::MAX, lost: false }
+    pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
+        Self {
+            control,
+            first: 0,
+            next: 0,
+            round_end: 0,
+            round: Round::default(),
+            most: u32::MAX,
+            lost: false,
+        }
     }
 
     /// Begins in the middle of a stream that was sent without a gate.
-    pub(crate) fn resume(law: Box<dyn CongestionControl>, slots: &Slots) -> Self {
+    pub(crate) fn resume(control: Box<dyn CongestionControl>, slots: &Slots) -> Self {
         let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
         let first = first.unwrap_or_default();
-        Self { first, next: first, round_end: first, ..Self::new(law) }
+        Self { first, next: first, round_end: first, ..Self::new(control) }
     }
 
     /// Chunks that may be in flight, at least 1.
     pub(crate) fn window(&self) -> u32 {
         // Windows are far below 2^32.
-        (self.law.window().max(1.0) as u32).min(self.most)
+        (self.control.window().max(1.0) as u32).min(self.most)
     }
 
     /// Limits the chunks in flight to `most`, which is above 0, from now on.
@@ -58,9 +66,9 @@ impl Gate {
             self.first += 1;
         }
         // Chunks that were sent before there was a gate may fill the window; the first missing one may be sent regardless.
-        let in_flight = slots.len(State::Flying) + slots.len(State::Lost);
+        let in_flight = slots.len(SlotState::InFlight) + slots.len(SlotState::Lost);
         let may = slot.position == self.next
-            && slot.state() == State::Ready
+            && slot.state() == SlotState::Ready
             && self.next < end
             && (self.next == self.first || in_flight < self.window());
         may.then_some(index)
@@ -79,20 +87,20 @@ impl Gate {
     }
 
     /// A position was acknowledged.
-    pub(crate) fn answered(&mut self, position: u64, answer: &Ack) {
-        self.round.answers += 1;
-        self.round.marked += u32::from(answer.marked);
-        self.law.answered(answer);
+    pub(crate) fn on_ack(&mut self, position: u64, ack: &Ack) {
+        self.round.acks += 1;
+        self.round.marked += u32::from(ack.marked);
+        self.control.on_ack(ack);
         if position >= self.round_end {
-            self.law.round(&self.round);
+            self.control.on_round(&self.round);
             (self.round, self.round_end, self.lost) = (Round::default(), self.next, false);
         }
     }
 
     /// Chunks were detected as lost.
-    pub(crate) fn lost(&mut self, now: Instant) {
+    pub(crate) fn on_loss(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.lost, true) {
-            self.law.lost(now);
+            self.control.on_loss(now);
         }
     }
 }

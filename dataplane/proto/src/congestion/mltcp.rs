@@ -50,52 +50,52 @@ impl Aggressiveness {
 /// checkpoint, is forgotten by halves while more chunks are acknowledged than an iteration has.
 #[derive(Debug)]
 pub struct Mltcp {
-    law: Box<dyn CongestionControl>,
-    favour: Aggressiveness,
+    control: Box<dyn CongestionControl>,
+    aggressiveness: Aggressiveness,
     /// When the last result arrived.
-    answered_at: Option<Instant>,
+    acked_at: Option<Instant>,
     /// Results of this iteration.
-    answers: u64,
+    acks: u64,
     /// Results of an iteration, where known.
     iteration: Option<u64>,
     /// The number of results of this iteration at which the learnt pause is halved next.
-    doubt_at: u64,
+    decay_at: u64,
     /// The longest silence, while computing alone.
     pause: Duration,
     /// Both were configured, and are not learnt.
-    told: bool,
+    configured: bool,
 }
 
 impl Mltcp {
     /// Scales the increases of `control`.
-    pub fn new(law: Box<dyn CongestionControl>, favour: Aggressiveness) -> Self {
+    pub fn new(control: Box<dyn CongestionControl>, aggressiveness: Aggressiveness) -> Self {
         Self {
-            law,
-            favour,
-            answered_at: None,
-            answers: 0,
+            control,
+            aggressiveness,
+            acked_at: None,
+            acks: 0,
             iteration: None,
-            doubt_at: u64::MAX,
+            decay_at: u64::MAX,
             pause: Duration::ZERO,
-            told: false,
+            configured: false,
         }
     }
 
     /// The same for a training whose iterations have so many chunks and such a pause in between.
     #[must_use]
     pub fn knowing(mut self, chunks: u64, pause: Duration) -> Self {
-        (self.iteration, self.pause, self.told) = (Some(chunks.max(1)), pause, true);
+        (self.iteration, self.pause, self.configured) = (Some(chunks.max(1)), pause, true);
         self
     }
 
     /// The part of the iteration that is done; `None` while it is not known what an iteration is.
     pub fn progress(&self) -> Option<f64> {
-        self.iteration.map(|chunks| (self.answers as f64 / chunks as f64).min(1.0))
+        self.iteration.map(|chunks| (self.acks as f64 / chunks as f64).min(1.0))
     }
 
     /// Whether an iteration ended before a result that comes after such a silence.
     fn ends(&mut self, silence: Duration, smoothed: Duration) -> bool {
-        if !self.told {
+        if !self.configured {
             if silence < smoothed * PAUSE_ROUND_TRIPS || silence.is_zero() {
                 return false;
             }
@@ -104,39 +104,40 @@ impl Mltcp {
         silence >= self.pause.mul_f64(PAUSE_SHARE)
     }
 
-    fn doubt(&mut self) {
-        if self.answers >= self.doubt_at {
+    fn decay(&mut self) {
+        if self.acks >= self.decay_at {
             self.pause /= 2;
-            self.doubt_at = self.answers + self.iteration.unwrap_or(self.answers);
+            self.decay_at = self.acks + self.iteration.unwrap_or(self.acks);
         }
     }
 }
 
 impl CongestionControl for Mltcp {
-    fn answered(&mut self, answer: &Ack) {
-        let silence = self.answered_at.map(|at| answer.now - at);
-        self.answered_at = Some(answer.now);
-        if silence.is_some_and(|silence| self.ends(silence, answer.smoothed)) {
-            if !self.told {
-                self.iteration = Some(self.answers);
-                self.doubt_at = self.answers * 2;
+    fn on_ack(&mut self, ack: &Ack) {
+        let silence = self.acked_at.map(|at| ack.now - at);
+        self.acked_at = Some(ack.now);
+        if silence.is_some_and(|silence| self.ends(silence, ack.smoothed)) {
+            if !self.configured {
+                self.iteration = Some(self.acks);
+                self.decay_at = self.acks * 2;
             }
-            self.answers = 0;
+            self.acks = 0;
         }
-        self.answers += 1;
-        if !self.told {
-            self.doubt();
+        self.acks += 1;
+        if !self.configured {
+            self.decay();
         }
-        self.law.scale_increase(self.progress().map_or(1.0, |progress| self.favour.factor(progress)));
-        self.law.answered(answer);
+        self.control
+            .scale_increase(self.progress().map_or(1.0, |progress| self.aggressiveness.factor(progress)));
+        self.control.on_ack(ack);
     }
 
-    fn round(&mut self, round: &Round) {
-        self.law.round(round);
+    fn on_round(&mut self, round: &Round) {
+        self.control.on_round(round);
     }
 
-    fn lost(&mut self, now: Instant) {
-        self.law.lost(now);
+    fn on_loss(&mut self, now: Instant) {
+        self.control.on_loss(now);
     }
 
     fn scale_increase(&mut self, _: f64) {
@@ -144,7 +145,7 @@ impl CongestionControl for Mltcp {
     }
 
     fn window(&self) -> f64 {
-        self.law.window()
+        self.control.window()
     }
 }
 
@@ -153,7 +154,7 @@ mod tests {
     use super::super::{Aimd, Dctcp};
     use super::*;
 
-    fn answer(at_us: u64) -> Ack {
+    fn ack(at_us: u64) -> Ack {
         let smoothed = Duration::from_micros(100);
         Ack {
             now: Instant::ZERO + Duration::from_micros(at_us),
@@ -165,63 +166,64 @@ mod tests {
 
     #[test]
     fn iterations_are_learnt() {
-        let mut law = Mltcp::new(Box::new(Aimd::new(64)), Aggressiveness::DEFAULT);
+        let mut control = Mltcp::new(Box::new(Aimd::new(64)), Aggressiveness::DEFAULT);
         let mut now = 0;
         // Three bursts of 10 chunks an iteration, the pauses in between 2 ms, 3 ms and 40 ms.
-        let mut iteration = |law: &mut Mltcp, last: u64| {
+        let mut iteration = |control: &mut Mltcp, last: u64| {
             let mut seen = Vec::new();
             for pause in [2_000, 3_000, last] {
                 for _ in 0..10 {
                     now += 50;
-                    law.answered(&answer(now));
-                    seen.push(law.progress());
+                    control.on_ack(&ack(now));
+                    seen.push(control.progress());
                 }
                 now += pause;
             }
             seen
         };
-        assert_eq!(iteration(&mut law, 40_000)[0], None, "nothing is known yet");
-        iteration(&mut law, 40_000);
-        let seen = iteration(&mut law, 42_000);
+        assert_eq!(iteration(&mut control, 40_000)[0], None, "nothing is known yet");
+        iteration(&mut control, 40_000);
+        let seen = iteration(&mut control, 42_000);
         assert_eq!((seen[0], seen[14], seen[29]), (Some(1.0 / 30.0), Some(0.5), Some(1.0)));
         // A checkpoint hides the ends of some iterations, and is then forgotten.
-        iteration(&mut law, 1_000_000);
+        iteration(&mut control, 1_000_000);
         (0..8).for_each(|_| {
-            iteration(&mut law, 40_000);
+            iteration(&mut control, 40_000);
         });
-        let seen = iteration(&mut law, 40_000);
+        let seen = iteration(&mut control, 40_000);
         assert_eq!((seen[0], seen[29]), (Some(1.0 / 30.0), Some(1.0)));
     }
 
     #[test]
     fn the_increase_is_scaled_and_the_decrease_is_not() {
         let pause = Duration::from_millis(1);
-        let mut law = Mltcp::new(Box::new(Dctcp::new(100)), Aggressiveness { slope: 2.0, intercept: 0.5 })
-            .knowing(10, pause);
-        law.lost(Instant::ZERO);
-        law.round(&Round { answers: 1, marked: 0 });
-        assert_eq!(law.window(), 50.0, "once a round");
-        (1..=5).for_each(|n| law.answered(&answer(n)));
-        law.round(&Round { answers: 5, marked: 0 });
-        assert_eq!(law.window(), 50.0 + 2.0 * 0.5 + 0.5);
-        (6..=20).for_each(|n| law.answered(&answer(n)));
-        law.round(&Round { answers: 15, marked: 0 });
-        assert_eq!(law.window(), 51.5 + 2.5, "all is done, and more is no more");
-        law.answered(&answer(2000));
-        law.round(&Round { answers: 1, marked: 0 });
-        assert_eq!(law.window(), 54.0 + 0.7, "a new iteration");
+        let mut control =
+            Mltcp::new(Box::new(Dctcp::new(100)), Aggressiveness { slope: 2.0, intercept: 0.5 })
+                .knowing(10, pause);
+        control.on_loss(Instant::ZERO);
+        control.on_round(&Round { acks: 1, marked: 0 });
+        assert_eq!(control.window(), 50.0, "once a round");
+        (1..=5).for_each(|n| control.on_ack(&ack(n)));
+        control.on_round(&Round { acks: 5, marked: 0 });
+        assert_eq!(control.window(), 50.0 + 2.0 * 0.5 + 0.5);
+        (6..=20).for_each(|n| control.on_ack(&ack(n)));
+        control.on_round(&Round { acks: 15, marked: 0 });
+        assert_eq!(control.window(), 51.5 + 2.5, "all is done, and more is no more");
+        control.on_ack(&ack(2000));
+        control.on_round(&Round { acks: 1, marked: 0 });
+        assert_eq!(control.window(), 54.0 + 0.7, "a new iteration");
     }
 
     /// Two equal jobs on a link, as a fluid; `frozen` keeps the ratio that there is when the second begins, else it follows progress.
     /// Returns the gap after an iteration.
-    fn gap_after(favour: Aggressiveness, gap: f64, sends: f64, frozen: bool) -> f64 {
+    fn gap_after(aggressiveness: Aggressiveness, gap: f64, sends: f64, frozen: bool) -> f64 {
         const STEP: f64 = 1e-4;
         let mut done = [gap / sends, 0.0];
         let first = done;
         let mut ends = [0.0; 2];
         let mut now = gap;
         while done[1] < 1.0 {
-            let factors = if frozen { first } else { done }.map(|progress| favour.factor(progress));
+            let factors = if frozen { first } else { done }.map(|progress| aggressiveness.factor(progress));
             let sum = factors[0] + factors[1];
             let rates = if done[0] < 1.0 { [factors[0] / sum, factors[1] / sum] } else { [0.0, 1.0] };
             for (job, rate) in rates.into_iter().enumerate() {
@@ -237,32 +239,38 @@ mod tests {
 
     #[test]
     fn the_gap_grows_by_the_published_equation() {
-        for favour in [Aggressiveness::DEFAULT, Aggressiveness { slope: 4.0, intercept: 0.25 }] {
+        for aggressiveness in [Aggressiveness::DEFAULT, Aggressiveness { slope: 4.0, intercept: 0.25 }] {
             for gap in [0.05, 0.2, 0.5, 0.8, 0.95] {
-                let grown = gap_after(favour, gap, 1.0, true) - gap;
-                let published = favour.shift(gap, 1.0);
-                assert!((grown - published).abs() < 1e-3, "{favour:?}, {gap}: {grown} for {published}");
+                let grown = gap_after(aggressiveness, gap, 1.0, true) - gap;
+                let published = aggressiveness.shift(gap, 1.0);
                 assert!(
-                    gap_after(favour, gap, 1.0, false) > gap,
+                    (grown - published).abs() < 1e-3,
+                    "{aggressiveness:?}, {gap}: {grown} for {published}"
+                );
+                assert!(
+                    gap_after(aggressiveness, gap, 1.0, false) > gap,
                     "and grows all the more as progress is followed"
                 );
             }
             // From nearly at once to not at all at the same time.
             let (mut gap, mut iterations) = (0.01, 0);
             while gap < 0.999 {
-                gap += favour.shift(gap, 1.0);
+                gap += aggressiveness.shift(gap, 1.0);
                 iterations += 1;
             }
-            assert!(iterations < 20, "{favour:?}: {iterations}");
-            assert_eq!(favour.shift(1.0, 1.0), 0.0, "there it stays");
+            assert!(iterations < 20, "{aggressiveness:?}: {iterations}");
+            assert_eq!(aggressiveness.shift(1.0, 1.0), 0.0, "there it stays");
         }
         let none = Aggressiveness { slope: 0.0, intercept: 1.0 };
-        assert!((gap_after(none, 0.3, 1.0, false) - 0.3).abs() < 1e-3, "without favour nothing moves");
+        assert!(
+            (gap_after(none, 0.3, 1.0, false) - 0.3).abs() < 1e-3,
+            "without aggressiveness nothing moves"
+        );
     }
 
     /// A training of two on a link that marks: real windows in steps of a round trip.
     struct Training {
-        law: Mltcp,
+        control: Mltcp,
         left: f64,
         /// Steps of computing that are left.
         computes: u32,
@@ -274,9 +282,9 @@ mod tests {
     const CAPACITY: f64 = 50.0;
 
     impl Training {
-        fn new(favour: Aggressiveness, waits: u32) -> Self {
-            let law = Mltcp::new(Box::new(Aimd::new(100)), favour);
-            Self { law, left: CHUNKS, computes: waits, began: Vec::new() }
+        fn new(aggressiveness: Aggressiveness, waits: u32) -> Self {
+            let control = Mltcp::new(Box::new(Aimd::new(100)), aggressiveness);
+            Self { control, left: CHUNKS, computes: waits, began: Vec::new() }
         }
 
         fn step(&mut self, now: u32, share: f64, marked: bool) {
@@ -287,12 +295,12 @@ mod tests {
             if self.left == CHUNKS {
                 self.began.push(now);
             }
-            let answers = (self.law.window() * share).min(self.left).ceil();
-            self.left -= answers.min(self.left);
-            for n in 0..answers as u64 {
-                self.law.answered(&answer(u64::from(now) * 100 + n * 100 / answers as u64));
+            let acks = (self.control.window() * share).min(self.left).ceil();
+            self.left -= acks.min(self.left);
+            for n in 0..acks as u64 {
+                self.control.on_ack(&ack(u64::from(now) * 100 + n * 100 / acks as u64));
             }
-            self.law.round(&Round { answers: answers as u32, marked: u32::from(marked) });
+            self.control.on_round(&Round { acks: acks as u32, marked: u32::from(marked) });
             if self.left == 0.0 {
                 (self.left, self.computes) = (CHUNKS, COMPUTES);
             }
@@ -300,10 +308,12 @@ mod tests {
     }
 
     /// Mean steps of an iteration over the last 20 of trainings that begin at these times.
-    fn trained(favour: Aggressiveness, begin: &[u32]) -> f64 {
-        let mut jobs: Vec<Training> = begin.iter().map(|begin| Training::new(favour, *begin)).collect();
+    fn trained(aggressiveness: Aggressiveness, begin: &[u32]) -> f64 {
+        let mut jobs: Vec<Training> =
+            begin.iter().map(|begin| Training::new(aggressiveness, *begin)).collect();
         for now in 0..100_000 {
-            let windows: f64 = jobs.iter().filter(|job| job.computes == 0).map(|job| job.law.window()).sum();
+            let windows: f64 =
+                jobs.iter().filter(|job| job.computes == 0).map(|job| job.control.window()).sum();
             let share = (CAPACITY / windows.max(1.0)).min(1.0);
             jobs.iter_mut().for_each(|job| job.step(now, share, windows > CAPACITY));
         }

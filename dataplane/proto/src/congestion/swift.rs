@@ -71,25 +71,25 @@ impl Swift {
 }
 
 impl CongestionControl for Swift {
-    fn answered(&mut self, answer: &Ack) {
-        let Some(delay) = answer.round_trip else { return };
-        self.smoothed = answer.smoothed;
-        if self.base.is_zero() || delay <= self.base || answer.now - self.based_at > BASE_AGE {
-            (self.base, self.based_at) = (delay, answer.now);
+    fn on_ack(&mut self, ack: &Ack) {
+        let Some(delay) = ack.round_trip else { return };
+        self.smoothed = ack.smoothed;
+        if self.base.is_zero() || delay <= self.base || ack.now - self.based_at > BASE_AGE {
+            (self.base, self.based_at) = (delay, ack.now);
         }
         let (delay, target) = (delay.as_secs_f64(), self.target());
         if delay < target {
             self.window = (self.window + self.scale / self.window).min(self.most);
-        } else if self.may_cut(answer.now) {
+        } else if self.may_cut(ack.now) {
             let cut = (BETA * (delay - target) / delay).min(CUT_MAX);
             self.window = (self.window * (1.0 - cut)).max(1.0);
-            self.cut_at = Some(answer.now);
+            self.cut_at = Some(ack.now);
         }
     }
 
-    fn round(&mut self, _: &Round) {}
+    fn on_round(&mut self, _: &Round) {}
 
-    fn lost(&mut self, now: Instant) {
+    fn on_loss(&mut self, now: Instant) {
         if self.may_cut(now) {
             self.window = (self.window * (1.0 - CUT_MAX)).max(1.0);
             self.cut_at = Some(now);
@@ -109,7 +109,7 @@ impl CongestionControl for Swift {
 mod tests {
     use super::*;
 
-    fn answer(at_us: u64, delay_us: u64) -> Ack {
+    fn ack(at_us: u64, delay_us: u64) -> Ack {
         let delay = Duration::from_micros(delay_us);
         Ack {
             now: Instant::ZERO + Duration::from_micros(at_us),
@@ -121,51 +121,51 @@ mod tests {
 
     #[test]
     fn below_the_target_it_grows_by_one_a_window() {
-        let mut law = Swift::new(100);
-        law.answered(&answer(1, 100));
-        law.window = 10.0;
+        let mut control = Swift::new(100);
+        control.on_ack(&ack(1, 100));
+        control.window = 10.0;
         for n in 0..10 {
-            law.answered(&answer(2 + n, 100));
+            control.on_ack(&ack(2 + n, 100));
         }
-        assert!((law.window() - 11.0).abs() < 0.1, "{}", law.window());
+        assert!((control.window() - 11.0).abs() < 0.1, "{}", control.window());
     }
 
     #[test]
     fn above_it_is_cut_once_a_round_trip_and_by_half_at_most() {
-        let mut law = Swift::new(100);
-        law.answered(&answer(1, 100));
+        let mut control = Swift::new(100);
+        control.on_ack(&ack(1, 100));
         // At 100 packets the target is the base and its slack: 125 us.
-        assert!((law.target() - 125e-6).abs() < 1e-9, "{}", law.target());
-        law.answered(&answer(1000, 250));
-        assert!((law.window() - 100.0 * (1.0 - 0.8 * 125.0 / 250.0)).abs() < 0.1, "{}", law.window());
-        let once = law.window();
-        law.answered(&answer(1100, 250));
-        assert_eq!(law.window(), once);
-        law.lost(Instant::ZERO + Duration::from_micros(1200));
-        assert_eq!(law.window(), once, "not twice in a round trip");
-        law.answered(&Ack { smoothed: Duration::from_micros(250), ..answer(2000, 100_000) });
-        assert_eq!(law.window(), once / 2.0);
+        assert!((control.target() - 125e-6).abs() < 1e-9, "{}", control.target());
+        control.on_ack(&ack(1000, 250));
+        assert!((control.window() - 100.0 * (1.0 - 0.8 * 125.0 / 250.0)).abs() < 0.1, "{}", control.window());
+        let once = control.window();
+        control.on_ack(&ack(1100, 250));
+        assert_eq!(control.window(), once);
+        control.on_loss(Instant::ZERO + Duration::from_micros(1200));
+        assert_eq!(control.window(), once, "not twice in a round trip");
+        control.on_ack(&Ack { smoothed: Duration::from_micros(250), ..ack(2000, 100_000) });
+        assert_eq!(control.window(), once / 2.0);
     }
 
     #[test]
     fn small_windows_bear_more_delay() {
-        let mut law = Swift::new(100);
-        law.answered(&answer(1, 100));
-        let target = |law: &mut Swift, window| {
-            law.window = window;
-            law.target()
+        let mut control = Swift::new(100);
+        control.on_ack(&ack(1, 100));
+        let target = |control: &mut Swift, window| {
+            control.window = window;
+            control.target()
         };
-        assert!(target(&mut law, 1.0) > 1.5 * target(&mut law, 16.0));
-        assert!(target(&mut law, 1.0) <= 100e-6 * (1.0 + SLACK + FLOW_RANGE));
+        assert!(target(&mut control, 1.0) > 1.5 * target(&mut control, 16.0));
+        assert!(target(&mut control, 1.0) <= 100e-6 * (1.0 + SLACK + FLOW_RANGE));
     }
 
     #[test]
     fn the_base_is_forgotten_when_the_path_has_become_longer() {
-        let mut law = Swift::new(8);
-        law.answered(&answer(0, 100));
-        law.answered(&answer(5_000_000, 300));
-        assert_eq!(law.base, Duration::from_micros(100));
-        law.answered(&answer(11_000_000, 300));
-        assert_eq!(law.base, Duration::from_micros(300));
+        let mut control = Swift::new(8);
+        control.on_ack(&ack(0, 100));
+        control.on_ack(&ack(5_000_000, 300));
+        assert_eq!(control.base, Duration::from_micros(100));
+        control.on_ack(&ack(11_000_000, 300));
+        assert_eq!(control.base, Duration::from_micros(300));
     }
 }

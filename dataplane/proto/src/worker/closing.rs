@@ -27,7 +27,7 @@ use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
 
 use super::{NOT_FINITE, Worker};
 use crate::congestion::{Fixed, Gate};
-use crate::slot::{Closing, Loss, Slot, State};
+use crate::slot::{ClosingState, LossCause, Slot, SlotState};
 use crate::stream::Piece;
 use crate::{Ignored, OpSpec};
 
@@ -42,7 +42,7 @@ pub(super) struct Proof {
 
 impl Proof {
     /// The result at `position` contains all ranks.
-    pub(super) fn heard_all(&mut self, position: u64) {
+    pub(super) fn note_complete(&mut self, position: u64) {
         self.whole = self.whole.max(position + 1);
     }
 
@@ -64,8 +64,10 @@ impl Worker {
         let gate = self.gate.get_or_insert_with(|| Gate::resume(Box::new(Fixed(window)), &self.slots));
         gate.bound((window / 4).max(1));
         if own != 0 {
-            let (children, elders) = (full.count_ones(), (full & (own - 1)).count_ones());
-            self.stream.op_mut(number).allow_closings((spec.closings() + children - 1 - elders) / children);
+            let (children, lower_children) = (full.count_ones(), (full & (own - 1)).count_ones());
+            self.stream
+                .op_mut(number)
+                .allow_closings((spec.closings() + children - 1 - lower_children) / children);
         }
     }
 
@@ -75,18 +77,18 @@ impl Worker {
             && exp != NOT_FINITE
             // A sum that left the range is repeated, which all ranks decide by the same result.
             && self.config.numerics != Numerics::Saturating
-            && self.may_lack_shares(slot, piece)
+            && self.may_lack_contributions(slot, piece)
     }
 
     /// Whether the slot sends a CLOSE next, rather than retransmitting its chunk.
     pub(super) fn closes_next(&self, slot: &Slot) -> bool {
         let (piece, exp) = self.piece(slot);
-        slot.state() == State::Lost
+        slot.state() == SlotState::Lost
             && slot.sends > 0
             && self.may_be_closed(slot, &piece, exp)
             && match slot.loss {
-                Loss::Unheard => false,
-                Loss::Quorum => true,
+                LossCause::NotReceived => false,
+                LossCause::Quorum => true,
                 _ => !slot.closing.asked,
             }
     }
@@ -100,7 +102,7 @@ impl Worker {
             && missing <= (full.count_ones() / 4).max(1)
             && slot.position + 1 < self.proof.end(self.slots.count())
             && own
-                == in_turn(
+                == designated_closer(
                     seen & full,
                     self.slots.chunk(index).wrapping_add(slot.closing.asks.saturating_sub(1)),
                 )
@@ -122,10 +124,10 @@ impl Worker {
         let named = match slot.closing.quorum {
             0 if self.may_close(index, guess) && self.count(index) => guess,
             0 => full,
-            heard => heard,
+            contributors => contributors,
         };
         let closing = &mut self.slots.slot_mut(index).closing;
-        *closing = Closing { asked: true, quorum: 0, asks: closing.asks.saturating_add(1), ..*closing };
+        *closing = ClosingState { asked: true, quorum: 0, asks: closing.asks.saturating_add(1), ..*closing };
         let (piece, exp) = self.piece(&slot);
         let op = self.stream.op(slot.op);
         let packet = self.header(index, &piece, exp, op.spec.class);
@@ -136,40 +138,40 @@ impl Worker {
     }
 
     /// Handles the switch's report of the contributors of an incomplete slot.
-    pub(super) fn hear(&mut self, repr: &Repr) -> Result<(), Ignored> {
+    pub(super) fn handle_contributors(&mut self, repr: &Repr) -> Result<(), Ignored> {
         let index = self.current(repr)?;
         let slot = *self.slots.slot(index);
         let (piece, exp) = self.piece(&slot);
         let Repr { bitmap: seen, reason: Reason::None | Reason::Duplicate, .. } = *repr else {
             return Err(Ignored::Shape);
         };
-        if slot.state() != State::Flying || !self.may_be_closed(&slot, &piece, exp) {
+        if slot.state() != SlotState::InFlight || !self.may_be_closed(&slot, &piece, exp) {
             return Err(Ignored::Waiting);
         }
         let full = self.config.admission.bitmap;
         if seen & self.config.admission.own_bit == 0 {
-            self.lose(index, Loss::Unheard);
+            self.lose(index, LossCause::NotReceived);
             return Ok(());
         }
         self.proof.suspects = full & !seen;
         self.slots.slot_mut(index).closing.asked = false;
         if self.may_close(index, seen) && self.count(index) {
             self.slots.slot_mut(index).closing.quorum = seen & full;
-            self.lose(index, Loss::Quorum);
+            self.lose(index, LossCause::Quorum);
         }
         Ok(())
     }
 
-    fn lose(&mut self, index: u16, loss: Loss) {
+    fn lose(&mut self, index: u16, loss: LossCause) {
         self.slots.slot_mut(index).loss = loss;
-        self.slots.shift(index, State::Lost);
+        self.slots.shift(index, SlotState::Lost);
     }
 }
 
 /// The contributor that closes a chunk.
-fn in_turn(heard: u32, chunk: u32) -> u32 {
-    let turn = chunk.checked_rem(heard.count_ones()).unwrap_or_default();
-    let behind = (0..turn).fold(heard, |left, _| left & left.wrapping_sub(1));
+fn designated_closer(contributors: u32, chunk: u32) -> u32 {
+    let turn = chunk.checked_rem(contributors.count_ones()).unwrap_or_default();
+    let behind = (0..turn).fold(contributors, |left, _| left & left.wrapping_sub(1));
     behind & behind.wrapping_neg()
 }
 
@@ -179,8 +181,8 @@ mod tests {
 
     #[test]
     fn closers_take_turns() {
-        let closers: Vec<_> = (0..6).map(|chunk| in_turn(0b1101_0010, chunk)).collect();
+        let closers: Vec<_> = (0..6).map(|chunk| designated_closer(0b1101_0010, chunk)).collect();
         assert_eq!(closers, [0b10, 0b1_0000, 0b100_0000, 0b1000_0000, 0b10, 0b1_0000]);
-        assert_eq!((in_turn(0, 3), in_turn(1, 3)), (0, 1));
+        assert_eq!((designated_closer(0, 3), designated_closer(1, 3)), (0, 1));
     }
 }

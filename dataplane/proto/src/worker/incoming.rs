@@ -5,8 +5,8 @@ use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
 
 use super::{Codec, Handled, NOT_FINITE, Worker};
 use crate::congestion::Ack;
-use crate::descriptors::Verdict;
-use crate::slot::{Slot, State};
+use crate::descriptors::DescriptorMatch;
+use crate::slot::{Slot, SlotState};
 use crate::stream::Piece;
 use crate::{AbortReason, Ignored, Instant, OpId};
 
@@ -48,7 +48,7 @@ impl Worker {
         let packet = Packet::new_checked(datagram).map_err(|_| Ignored::Malformed)?;
         let repr = Repr::parse(&packet).map_err(|_| Ignored::Malformed)?;
         self.check_job(&repr)?;
-        self.heard_at = Some(now);
+        self.received_at = Some(now);
         match repr.kind {
             Kind::Result => {
                 let fitting = self.check_result(&repr, packet.payload())?;
@@ -70,7 +70,7 @@ impl Worker {
                 self.abort(AbortReason::Rejected(repr.reason));
                 Ok(Handled::Aborted)
             }
-            Kind::Heard => self.hear(&repr).map(|()| Handled::Heard),
+            Kind::Heard => self.handle_contributors(&repr).map(|()| Handled::Heard),
             Kind::Data | Kind::Close | Kind::Probe | Kind::Advance => Err(Ignored::Kind),
         }
     }
@@ -108,7 +108,7 @@ impl Worker {
             Err(Ignored::Late)
         } else if chunk != repr.chunk
             || slot.sends == 0
-            || !matches!(slot.state(), State::Flying | State::Lost)
+            || !matches!(slot.state(), SlotState::InFlight | SlotState::Lost)
         {
             Err(Ignored::Unsent)
         } else {
@@ -128,7 +128,7 @@ impl Worker {
             Some(_) => closed || repr.exp_next >= slot.proposed,
             None => repr.exp_next == 0,
         };
-        if !self.is_complete(repr, self.may_lack_shares(slot, &piece))
+        if !self.is_complete(repr, self.may_lack_contributions(slot, &piece))
             || closed && !self.may_be_closed(slot, &piece, exp)
         {
             return Err(Ignored::Incomplete);
@@ -156,12 +156,12 @@ impl Worker {
     }
 
     /// Counts a result that lacks contributions, and notifies the codec if this rank's is among them.
-    fn note_shares(&mut self, slot: &Slot, repr: &Repr, chunk: u32, codec: &mut impl Codec) {
+    fn note_contributors(&mut self, slot: &Slot, repr: &Repr, chunk: u32, codec: &mut impl Codec) {
         let own = self.config.admission.own_bit;
         let within = own == 0 || repr.bitmap & own != 0;
         self.stats.partial += u64::from(repr.count < self.config.world);
         if slot.droppable && within {
-            self.stream.op_mut(slot.op).spared();
+            self.stream.op_mut(slot.op).restore_spare();
         }
         if !within {
             self.stats.left_out += 1;
@@ -170,12 +170,12 @@ impl Worker {
     }
 
     /// Records whether all ranks contributed; if not, this rank's next block may not fit the agreed exponent.
-    fn note_heard(&mut self, slot: &Slot, repr: &Repr, piece: &Piece, codec: &mut impl Codec) {
+    fn note_completeness(&mut self, slot: &Slot, repr: &Repr, piece: &Piece, codec: &mut impl Codec) {
         let closed = repr.flags.contains(Flags::PARTIAL);
         if closed {
             self.stats.closed += 1;
         } else {
-            self.proof.heard_all(slot.position);
+            self.proof.note_complete(slot.position);
         }
         if let Some(chunk) = piece.proposes.filter(|_| slot.redo.is_none()) {
             let fits = !closed || codec.exponent(OpId(slot.op), chunk) <= repr.exp_next;
@@ -195,13 +195,13 @@ impl Worker {
         }
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
-            self.note_shares(&slot, repr, chunk, codec);
+            self.note_contributors(&slot, repr, chunk, codec);
             match slot.redo {
                 None => codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes),
                 Some(_) => codec.unpack_again(OpId(slot.op), chunk, exp, repr.count, lanes),
             }
         }
-        self.note_heard(&slot, repr, &piece, codec);
+        self.note_completeness(&slot, repr, &piece, codec);
         let exp_next = slot.redo.unwrap_or(repr.exp_next);
         if let Some(position) = self.stream.op_mut(slot.op).receive(slot.position, exp_next) {
             self.unblock(position);
@@ -212,19 +212,19 @@ impl Worker {
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
-        self.tell_answer(now, &slot, &piece, repr);
+        self.report_ack(now, &slot, &piece, repr);
         self.find_lost(now);
     }
 
     /// Reports to the congestion control that a position was acknowledged.
-    fn tell_answer(&mut self, now: Instant, slot: &Slot, piece: &Piece, repr: &Repr) {
+    fn report_ack(&mut self, now: Instant, slot: &Slot, piece: &Piece, repr: &Repr) {
         let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
         if let Some(gate) = &mut self.gate {
             // Headers are faster than full packets, and a closed slot includes a rank's timeout.
             let tells = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
             let once = tells.then_some(slot.sent_at);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
-            gate.answered(slot.position, &Ack::new(now, once, marked, smoothed));
+            gate.on_ack(slot.position, &Ack::new(now, once, marked, smoothed));
             self.stats.window = gate.window();
         }
     }
@@ -247,9 +247,9 @@ impl Worker {
         if slot.sends == 1 {
             self.rtt.sample(now, slot.sent_at);
         } else {
-            self.rtt.answered_again(now, slot.sent_at);
+            self.rtt.on_ack_of_retransmission(now, slot.sent_at);
         }
-        self.recovery.answered(now, slot, &self.rtt);
+        self.recovery.on_ack(now, slot, &self.rtt);
         self.note_rtt();
     }
 
@@ -257,8 +257,8 @@ impl Worker {
     fn unblock(&mut self, position: u64) {
         let index = self.slots.at(position);
         let slot = self.slots.slot(index);
-        if slot.position == position && slot.state() == State::Blocked {
-            self.slots.shift(index, State::Ready);
+        if slot.position == position && slot.state() == SlotState::Blocked {
+            self.slots.shift(index, SlotState::Ready);
         }
     }
 
@@ -266,8 +266,8 @@ impl Worker {
     fn compare_descriptors(&mut self, number: u64, lanes: &[u8]) {
         let mine = self.stream.op(number).spec.descriptor;
         match self.descriptors.compare(mine, lanes) {
-            Verdict::Same => self.stream.verify(number),
-            Verdict::Differs { rank, theirs } => {
+            DescriptorMatch::Same => self.stream.verify(number),
+            DescriptorMatch::Differs { rank, theirs } => {
                 let reason = AbortReason::Mismatch { rank, mine, theirs };
                 if self.mismatch.is_none_or(|(earlier, _)| number < earlier) {
                     self.mismatch = Some((number, reason));

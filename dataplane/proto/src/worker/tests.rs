@@ -39,7 +39,7 @@ fn without_loss_every_position_is_sent_once() {
 }
 
 #[test]
-fn rough_networks_change_no_result() {
+fn loss_duplication_and_reordering_change_no_result() {
     for seed in 0..60 {
         let world = 1 + (seed % 5) as u16;
         let slots = 1 << (seed % 6);
@@ -60,7 +60,7 @@ fn rough_networks_change_no_result() {
 
 /// With any windows, also different ones on each rank, every result is right and the job makes progress.
 #[test]
-fn laws_of_congestion_control_change_no_result() {
+fn congestion_control_changes_no_result() {
     for seed in 0..90 {
         let world = 1 + (seed % 5) as u16;
         let slots = 1 << (seed % 6);
@@ -87,7 +87,7 @@ fn laws_of_congestion_control_change_no_result() {
 /// Four ranks' packets go over one link with a short queue: with a fixed window the queue overflows all the time, with an algorithm it does not,
 /// and the link is still used.
 #[test]
-fn laws_keep_a_shared_queue_short_and_its_link_busy() {
+fn congestion_control_keeps_a_shared_queue_short_and_its_link_busy() {
     const CHUNKS: u32 = 4000;
     let shared = SharedLink { packet_us: 10, room: 60, mark_from: 20 };
     let network = Network { shared: Some(shared), ..Network::PERFECT };
@@ -105,14 +105,14 @@ fn laws_keep_a_shared_queue_short_and_its_link_busy() {
         let goodput = ideal.as_secs_f64() / (rig.now - Instant::ZERO).as_secs_f64();
         let resent: u64 = rig.workers.iter().map(|worker| worker.stats().resent).sum();
         let (name, share, dropped) = (congestion.name(), 100.0 * goodput, rig.dropped);
-        println!("{name}: {share:.1} % of the link, {dropped} dropped, {resent} sent again");
+        println!("{name}: {share:.1} % of the link, {dropped} dropped, {resent} retransmitted");
         (goodput, rig.dropped)
     };
     let (_, dropped) = run(CongestionAlgorithm::Fixed);
-    for law in &CongestionAlgorithm::ALL[1..] {
-        let (goodput, fewer) = run(*law);
-        assert!(fewer * 5 < dropped, "{law:?}: {fewer} of {dropped}");
-        assert!(goodput > 0.8, "{law:?}: {goodput}");
+    for control in &CongestionAlgorithm::ALL[1..] {
+        let (goodput, fewer) = run(*control);
+        assert!(fewer * 5 < dropped, "{control:?}: {fewer} of {dropped}");
+        assert!(goodput > 0.8, "{control:?}: {goodput}");
     }
 }
 
@@ -121,14 +121,14 @@ fn laws_keep_a_shared_queue_short_and_its_link_busy() {
 struct Narrow(f64);
 
 impl CongestionControl for Narrow {
-    fn answered(&mut self, answer: &Ack) {
+    fn on_ack(&mut self, ack: &Ack) {
         // Up and down, unlike any real algorithm.
-        self.0 = 1.0 + (answer.now.as_nanos() / 1000 % 7) as f64;
+        self.0 = 1.0 + (ack.now.as_nanos() / 1000 % 7) as f64;
     }
 
-    fn round(&mut self, _: &Round) {}
+    fn on_round(&mut self, _: &Round) {}
 
-    fn lost(&mut self, _: Instant) {
+    fn on_loss(&mut self, _: Instant) {
         self.0 = 0.0;
     }
 
@@ -140,7 +140,7 @@ impl CongestionControl for Narrow {
 }
 
 #[test]
-fn a_law_of_the_callers_own_bounds_what_is_in_flight() {
+fn a_caller_supplied_algorithm_bounds_the_chunks_in_flight() {
     for seed in 0..30 {
         let mut rig = Rig::new(seed, 3, 32, 5, ROUGH);
         for (rank, worker) in rig.workers.iter_mut().enumerate() {
@@ -157,7 +157,7 @@ fn a_law_of_the_callers_own_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn marks_narrow_the_window_and_their_end_widens_it() {
+fn marks_decrease_the_window_and_their_end_increases_it() {
     let mut config = rig::config(32, 0, 0, 1);
     config.admission.congestion = CongestionAlgorithm::Aimd;
     let mut worker = Worker::new(config).unwrap();
@@ -223,7 +223,7 @@ fn streams_of_a_job_share_its_slots() {
 }
 
 #[test]
-fn what_waits_behind_other_streams_has_not_stalled() {
+fn a_stream_behind_other_streams_is_not_stalled() {
     let mut worker = Worker::new(rig::config(4, 0, 0, 2)).unwrap();
     let mut tensors = Tensors::new(0, 2);
     worker.submit(integers(3)).unwrap();
@@ -239,7 +239,7 @@ fn what_waits_behind_other_streams_has_not_stalled() {
 }
 
 #[test]
-fn heavy_loss_ends() {
+fn an_operation_completes_under_heavy_loss() {
     let mut rig = Rig::new(5, 8, 32, 12345, Network { loss: 0.2, duplicate: 0.2, jitter_us: 2000, ..ROUGH });
     rig.submit(blocks(300));
     rig.run();
@@ -249,7 +249,7 @@ fn heavy_loss_ends() {
 }
 
 #[test]
-fn scattered_loss_is_found_without_the_timer() {
+fn scattered_loss_is_detected_without_the_timer() {
     let network = Network { loss: 0.01, ..Network::PERFECT };
     let mut rig = Rig::new(3, 2, 16, 0, network);
     rig.submit(integers(5000));
@@ -274,7 +274,7 @@ fn tiny_operations_pipeline() {
 }
 
 #[test]
-fn empty_tensors_are_descriptors_alone() {
+fn empty_tensors_send_only_descriptors() {
     let mut rig = Rig::new(1, 2, 4, 0, Network::PERFECT);
     rig.submit(blocks(0));
     rig.submit(integers(0));
@@ -320,7 +320,7 @@ fn slots_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_resend_is_the_same_packet_but_for_its_flag() {
+fn a_retransmission_differs_only_in_its_flag() {
     let mut worker = Worker::new(rig::config(2, 0, 0, 2)).unwrap();
     let mut tensors = Tensors::new(0, 2);
     worker.submit(blocks(5)).unwrap();
@@ -347,7 +347,7 @@ fn a_resend_is_the_same_packet_but_for_its_flag() {
 }
 
 #[test]
-fn what_is_sent_in_one_moment_counts_as_together_unless_parted() {
+fn packets_sent_at_one_time_count_as_together_unless_separated() {
     let mut worker = Worker::new(rig::config(8, 0, 0, 2)).unwrap();
     let mut tensors = Tensors::new(0, 2);
     worker.submit(integers(20)).unwrap();
@@ -387,7 +387,7 @@ fn different_operations_are_named() {
 }
 
 #[test]
-fn a_dead_switch_ends_in_a_stall() {
+fn an_unreachable_switch_ends_in_a_stall() {
     let mut rig = Rig::new(1, 2, 4, 0, Network { loss: 1.0, ..Network::PERFECT });
     rig.submit(integers(10));
     rig.run();
@@ -400,7 +400,7 @@ fn a_dead_switch_ends_in_a_stall() {
 }
 
 #[test]
-fn a_dead_peer_ends_in_a_stall_or_by_word() {
+fn a_lost_peer_ends_in_a_stall_or_by_notification() {
     let mut rig = Rig::new(1, 3, 4, 0, Network::PERFECT);
     rig.submit(integers(1000));
     (0..50).for_each(|_| {
@@ -467,7 +467,7 @@ fn the_queue_is_bounded() {
 }
 
 #[test]
-fn the_largest_operation_is_taken() {
+fn the_largest_operation_is_accepted() {
     let mut worker = Worker::new(rig::config(1 << 15, u32::MAX, 0, 1)).unwrap();
     worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();
     worker.submit(blocks(DATA_CHUNKS_MAX)).unwrap();

@@ -1,4 +1,4 @@
-//! The layouts of packet_mmap: where frames are in the area, and whose they are.
+//! The layouts of packet_mmap: where frames are in the area, and who owns them.
 //!
 //! Sources: the kernel's Documentation/networking/packet_mmap.rst and linux/if_packet.h.
 

@@ -1,6 +1,6 @@
 //! XDP sockets: frames of one queue, taken by a program before the kernel's network stack sees them.
 
-mod guest;
+mod borrowed;
 mod program;
 mod queue;
 mod queues;
@@ -25,7 +25,7 @@ use crate::{IoCounters, IoError, PortId, RxBatch, sys};
 const NAME: &str = "af-xdp";
 /// Frames a call beyond which more gain nothing.
 const BURST: usize = 256;
-/// Calls of `receive` between two looks at the socket for ARP when nobody waits.
+/// Calls of `receive` between two checks of the ARP socket when no neighbour is unresolved.
 const CALLS_A_LOOK: u32 = 256;
 
 /// How frames come in.
@@ -63,15 +63,15 @@ impl XdpConfig {
 /// A queue of an interface by an XDP socket (AF_XDP).
 ///
 /// A program on the interface takes the UDP datagrams to one address and port, and lets everything else through to the kernel, which goes
-/// on to answer ARP and pings. ARP frames are heard beside it by a packet socket, because peers are looked for by ARP. The program
+/// on to answer ARP and pings. ARP frames are received beside it by a packet socket, because peers are looked for by ARP. The program
 /// leaves the interface with the last link that uses it, and when the process is killed.
 ///
 /// Datagrams that arrive by queues without a socket go to the kernel. Give the interface one queue (`ethtool -L IFACE combined 1`), steer our
 /// datagrams to ours (`ethtool -N`), or open all, for a thread each ([`open_queues`](Self::open_queues)), for one
-/// ([`XdpQueues`]), or for several that are told apart by their ports ([`XdpQueues::open_threads`]).
+/// ([`XdpQueues`]), or for several that are distinguished by their ports ([`XdpQueues::open_threads`]).
 ///
 /// A driver that cannot run the program has it run behind it; [`mode`](Self::mode) and the link's name say so. On pairs of virtual
-/// interfaces frames have checksums that nobody finished ([`ethernet`](crate::ethernet) takes them).
+/// interfaces frames have incomplete checksums ([`ethernet`](crate::ethernet) takes them).
 pub struct Xdp {
     queue: Queue,
     number: u32,
@@ -79,7 +79,7 @@ pub struct Xdp {
     fd: OwnedFd,
     arp: OwnedFd,
     arp_ready: bool,
-    /// ARP is heard by another queue of the same link.
+    /// ARP is received by another queue of the same link.
     arp_left: bool,
     /// Readable when something has arrived at other queues that this one sleeps for.
     others: Option<OwnedFd>,
@@ -170,7 +170,7 @@ impl Xdp {
         self.mode
     }
 
-    /// Hears no ARP from now on: one queue of an interface is enough.
+    /// Receives no ARP from now on: one queue of an interface is enough.
     fn leave_arp(&mut self) -> Result<(), IoError> {
         self.arp_left = true;
         sys::take_nothing(self.arp.as_fd()).map_err(|source| IoError::os("setsockopt", source))

@@ -109,14 +109,14 @@ fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
         attach: ATTACH_XDP,
     };
     let fd = call(PROG_LOAD, &attributes)?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    // SAFETY: the call above returned this descriptor just now, so there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A call that returns a descriptor, with arguments that are words.
 fn bpf<const N: usize>(command: libc::c_long, words: &[u32; N]) -> io::Result<OwnedFd> {
     let fd = call(command, words)?;
-    // SAFETY: the call above returned this descriptor just now, so nobody else owns it.
+    // SAFETY: the call above returned this descriptor just now, so there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

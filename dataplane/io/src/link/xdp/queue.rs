@@ -1,4 +1,4 @@
-//! One queue: the memory that is shared with the kernel, and who has which part of it.
+//! One queue: the memory that is shared with the kernel, and which side owns which part of it.
 #![expect(unsafe_code, reason = "frames are written in memory that the kernel reads, too")]
 
 use std::io;
@@ -154,7 +154,7 @@ impl Queue {
         }
     }
 
-    /// Whether the driver waits to hear that there are places to receive into.
+    /// Whether the driver must be notified of free frames to receive into.
     pub(super) fn wants_fill(&self) -> bool {
         self.zero_copy && self.fill.needs_wakeup()
     }

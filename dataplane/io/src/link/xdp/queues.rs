@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use super::guest::Guest;
+use super::borrowed::BorrowedQueue;
 use super::{Xdp, XdpConfig};
 use crate::link::{Link, LinkProperties};
 use crate::{IoCounters, IoError, RxBatch};
 
-/// Queues of an interface, for one thread: datagrams are taken from whichever they arrive by, and sent by the first.
+/// Queues of an interface, for one thread: datagrams are received from all of them, and sent by the first.
 ///
 /// An interface deals what arrives out to its queues, by addresses and ports; with this nothing has to be steered, and nothing is missed.
 /// Where several threads have an interface ([`open_threads`](Self::open_threads)), each has some of the queues, and sockets at those of
 /// the others.
 pub struct XdpQueues {
-    /// The first also hears ARP, and sleeps for all.
+    /// The first also receives ARP, and sleeps for all.
     queues: Vec<Xdp>,
     /// What arrives for us by queues of other threads.
-    guests: Vec<Guest>,
-    /// The queue or guest that is looked at first.
+    borrowed: Vec<BorrowedQueue>,
+    /// The queue or borrowed queue that is polled first.
     next: usize,
 }
 
@@ -36,14 +36,15 @@ impl XdpQueues {
     }
 
     /// One link of these.
-    pub(super) fn of(mut queues: Vec<Xdp>, guests: Vec<Guest>) -> Result<Self, IoError> {
+    pub(super) fn of(mut queues: Vec<Xdp>, borrowed: Vec<BorrowedQueue>) -> Result<Self, IoError> {
         let Some((first, others)) = queues.split_first_mut() else {
             return Err(IoError::Unsupported("a link without queues"));
         };
-        if !others.is_empty() || !guests.is_empty() {
+        if !others.is_empty() || !borrowed.is_empty() {
             let os = |call| move |source: rustix::io::Errno| IoError::os(call, source.into());
             let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
-            let fds = others.iter().map(|queue| queue.fd.as_fd()).chain(guests.iter().map(Guest::fd));
+            let fds =
+                others.iter().map(|queue| queue.fd.as_fd()).chain(borrowed.iter().map(BorrowedQueue::fd));
             for fd in fds {
                 let data = epoll::EventData::new_u64(0);
                 epoll::add(&arrivals, fd, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
@@ -53,7 +54,7 @@ impl XdpQueues {
             }
             first.others = Some(arrivals);
         }
-        Ok(Self { queues, guests, next: 0 })
+        Ok(Self { queues, borrowed, next: 0 })
     }
 }
 
@@ -64,13 +65,13 @@ impl Link for XdpQueues {
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
         let own = self.queues.len();
-        let count = own + self.guests.len();
+        let count = own + self.borrowed.len();
         for index in (self.next..count).chain(0..self.next) {
             if index < own {
                 self.queues[index].receive(batch)?;
             } else {
                 batch.clear();
-                self.guests[index - own].receive(batch);
+                self.borrowed[index - own].receive(batch);
             }
             if !batch.is_empty() {
                 self.next = (index + 1) % count;
@@ -94,7 +95,7 @@ impl Link for XdpQueues {
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
         if self.queues.iter_mut().any(|queue| queue.queue.has_arrivals())
-            || self.guests.iter_mut().any(Guest::has_arrivals)
+            || self.borrowed.iter_mut().any(BorrowedQueue::has_arrivals)
         {
             return Ok(true);
         }
@@ -114,7 +115,7 @@ impl Link for XdpQueues {
     fn counters(&self) -> IoCounters {
         let mut counters = IoCounters::default();
         self.queues.iter().for_each(|queue| counters.add(&queue.counters()));
-        self.guests.iter().for_each(|guest| counters.add(&guest.counters()));
+        self.borrowed.iter().for_each(|borrowed| counters.add(&borrowed.counters()));
         counters
     }
 }

@@ -141,7 +141,7 @@ impl Ring {
         self.area.release(if self.consuming { self.consumer } else { self.producer }, self.own);
     }
 
-    /// Whether the kernel wants to be told of what was produced.
+    /// Whether the kernel must be notified of produced entries.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.area.acquire(self.flags) & NEED_WAKEUP != 0
     }

@@ -3,14 +3,14 @@
 use std::io;
 use std::thread;
 
-use super::guest::Guest;
+use super::borrowed::BorrowedQueue;
 use super::{NAME, Xdp, XdpConfig, XdpQueues, attach};
 use crate::link::device::refused;
 use crate::{Cores, IoError, cores};
 
 impl XdpQueues {
     /// Opens `count` queues of `interface` from `config.queue` on for several threads, one link for each of `ports`: thread i has the
-    /// datagrams to port i at `config.address`'s IP address, by whichever of the queues they arrive. Queues are dealt out to the
+    /// datagrams to port i at `config.address`'s IP address, from all of the queues. Queues are dealt out to the
     /// threads in turn; each sends by its first. Memory lies where thread i's core is, where `cores` names any.
     ///
     /// The kernel steers: a datagram goes to its thread's own socket at the queue where it arrived, so no thread reads what
@@ -50,16 +50,16 @@ impl XdpQueues {
             .collect::<Result<Vec<_>, _>>()?;
         let mut links = Vec::with_capacity(threads);
         for thread in 0..threads {
-            let mut guests = Vec::new();
+            let mut borrowed_queues = Vec::new();
             let others = owned.iter_mut().enumerate().filter(|(owner, _)| *owner != thread);
             for host in others.flat_map(|(_, queues)| queues) {
-                let guest = Guest::open(host, threads).map_err(refuse)?;
-                attached.0.steer(host.number, thread as u32, guest.fd()).map_err(refuse)?;
-                guests.push(guest);
+                let borrowed = BorrowedQueue::open(host, threads).map_err(refuse)?;
+                attached.0.steer(host.number, thread as u32, borrowed.fd()).map_err(refuse)?;
+                borrowed_queues.push(borrowed);
             }
-            links.push(guests);
+            links.push(borrowed_queues);
         }
-        owned.into_iter().zip(links).map(|(queues, guests)| Self::of(queues, guests)).collect()
+        owned.into_iter().zip(links).map(|(queues, borrowed)| Self::of(queues, borrowed)).collect()
     }
 }
 

@@ -65,7 +65,7 @@ impl Scene {
     }
 
     /// Asserts that it continues undisturbed.
-    fn goes_on(mut self) -> Result<(), TestCaseError> {
+    fn continues(mut self) -> Result<(), TestCaseError> {
         for bytes in &self.waiting {
             let handled = self.worker.handle_packet(Instant::ZERO, bytes, &mut self.tensors);
             prop_assert_eq!(handled, Handled::Result);
@@ -84,7 +84,7 @@ proptest! {
         for bytes in &packets {
             scene.ignored(bytes)?;
         }
-        scene.goes_on()?;
+        scene.continues()?;
     }
 
     #[test]
@@ -109,7 +109,7 @@ proptest! {
         let answer = is.is_ok_and(|is| matches!(is.kind, Kind::Stale | Kind::Reject));
         prop_assume!(!harmless && !answer);
         scene.ignored(&bytes)?;
-        scene.goes_on()?;
+        scene.continues()?;
     }
 
     #[test]
@@ -119,20 +119,20 @@ proptest! {
         prop_assume!(len != bytes.len());
         bytes.resize(len, 0);
         scene.ignored(&bytes)?;
-        scene.goes_on()?;
+        scene.continues()?;
     }
 
     #[test]
-    fn results_taken_before_are_late(rounds in 1u32..6, which: prop::sample::Index) {
+    fn results_of_finished_chunks_are_ignored(rounds in 1u32..6, which: prop::sample::Index) {
         let mut scene = scene(rounds);
         let bytes = scene.taken[which.index(scene.taken.len())].clone();
         prop_assert_eq!(scene.ignored(&bytes)?, Ignored::Late);
-        scene.goes_on()?;
+        scene.continues()?;
     }
 }
 
 #[test]
-fn causes_are_told_apart() {
+fn causes_are_distinguished() {
     let cause = |edit: fn(&mut Repr)| {
         let mut scene = scene(0);
         let mut bytes = scene.waiting[0].clone();
@@ -159,7 +159,7 @@ fn causes_are_told_apart() {
 }
 
 #[test]
-fn nothing_is_taken_after_the_end() {
+fn packets_after_the_end_are_ignored() {
     let mut scene = scene(1);
     scene.worker.abort(AbortReason::Closed);
     let bytes = scene.waiting[0].clone();

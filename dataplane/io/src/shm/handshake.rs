@@ -1,6 +1,6 @@
 //! How a worker and a switch of one host find each other: by a socket with an abstract name, over which the area of their rings goes.
 //!
-//! The worker says which version it speaks; the switch answers with a port, the area (a memfd, sealed against cutting it short) and two
+//! The worker sends its version; the switch replies with a port, the area (a memfd, sealed against cutting it short) and two
 //! event descriptors, the switch's and the worker's. From then on the connection carries nothing: that it ends says that the other side
 //! is gone, whatever ended it. Memory, descriptors and name go with their last user, so nothing stays behind.
 
@@ -29,14 +29,14 @@ const MAGIC: u64 = u64::from_be_bytes(*b"netfold\0");
 const VERSION: u32 = 1;
 
 /// How long the other side may take for its part of the greeting, which it has ready.
-const PATIENCE: Duration = Duration::from_secs(1);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const HELLO_LEN: usize = 16;
-const ANSWER_LEN: usize = 32;
+const REPLY_LEN: usize = 32;
 
 /// What a switch says to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HandshakeOutcome {
     Welcome,
     /// It speaks another version.
     Version,
@@ -46,11 +46,11 @@ pub(super) enum Verdict {
     User,
 }
 
-impl Verdict {
+impl HandshakeOutcome {
     const ALL: [Self; 4] = [Self::Welcome, Self::Version, Self::Full, Self::User];
 }
 
-/// What a worker is told.
+/// The reply to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Its port at the switch, below [`LOCAL_PORTS`].
@@ -95,11 +95,11 @@ pub(super) fn listen(name: &Name) -> Result<UnixListener, IoError> {
     Ok(listener)
 }
 
-/// Hears what a worker says first, and whether it may stay if there is room.
-pub(super) fn hear(mut line: &UnixStream) -> io::Result<Verdict> {
+/// Reads a worker's request, and decides whether it is accepted if there is room.
+pub(super) fn read_request(mut line: &UnixStream) -> io::Result<HandshakeOutcome> {
     line.set_nonblocking(false)?;
-    line.set_read_timeout(Some(PATIENCE))?;
-    line.set_write_timeout(Some(PATIENCE))?;
+    line.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    line.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
     let mut hello = [0; HELLO_LEN];
     line.read_exact(&mut hello)?;
     let (magic, version) = hello.split_at(8);
@@ -108,24 +108,24 @@ pub(super) fn hear(mut line: &UnixStream) -> io::Result<Verdict> {
     }
     let (own, theirs) = (geteuid(), socket_peercred(line.as_fd())?.uid);
     Ok(if version[..4] != VERSION.to_ne_bytes() {
-        Verdict::Version
+        HandshakeOutcome::Version
     } else if own.is_root() || theirs.is_root() || own == theirs {
-        Verdict::Welcome
+        HandshakeOutcome::Welcome
     } else {
-        Verdict::User
+        HandshakeOutcome::User
     })
 }
 
 /// Says no.
-pub(super) fn refuse(mut line: &UnixStream, verdict: Verdict) -> io::Result<()> {
-    line.write_all(&answer(verdict, 0, &Terms { port: 0, datagram_len_max: 0, lossless: false }))
+pub(super) fn refuse(mut line: &UnixStream, outcome: HandshakeOutcome) -> io::Result<()> {
+    line.write_all(&reply(outcome, 0, &Terms { port: 0, datagram_len_max: 0, lossless: false }))
 }
 
-fn answer(verdict: Verdict, bytes: usize, terms: &Terms) -> [u8; ANSWER_LEN] {
-    let mut message = [0; ANSWER_LEN];
+fn reply(outcome: HandshakeOutcome, bytes: usize, terms: &Terms) -> [u8; REPLY_LEN] {
+    let mut message = [0; REPLY_LEN];
     let words = [
         VERSION,
-        Verdict::ALL.iter().position(|other| *other == verdict).unwrap_or_default() as u32,
+        HandshakeOutcome::ALL.iter().position(|other| *other == outcome).unwrap_or_default() as u32,
         terms.port.into(),
         bytes as u32,
         terms.datagram_len_max as u32,
@@ -138,10 +138,10 @@ fn answer(verdict: Verdict, bytes: usize, terms: &Terms) -> [u8; ANSWER_LEN] {
     message
 }
 
-/// What makes a worker welcome, before it is told.
+/// Prepares the resources of an accepted worker, before the reply.
 pub(super) struct Invitation {
     memory: OwnedFd,
-    message: [u8; ANSWER_LEN],
+    message: [u8; REPLY_LEN],
 }
 
 /// Makes an area, and keeps the switch's end of it.
@@ -150,12 +150,12 @@ pub(super) fn invite(terms: &Terms) -> io::Result<(Rings, Invitation)> {
     let memory = memfd_create("netfold-shm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let len = ring::area_len(bytes);
     ftruncate(&memory, len as u64)?;
-    // Who could cut it short could have us read where there is nothing any more, which is a signal (SIGBUS).
+    // A peer that truncates the area would make our reads fault (SIGBUS).
     fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let area = Mapping::of(memory.as_fd(), len, 0)?;
     let rings = Rings::new(area, End::Hub, bytes, terms.datagram_len_max)
         .ok_or_else(|| io::Error::other("no rings for datagrams of this length"))?;
-    Ok((rings, Invitation { memory, message: answer(Verdict::Welcome, bytes, terms) }))
+    Ok((rings, Invitation { memory, message: reply(HandshakeOutcome::Welcome, bytes, terms) }))
 }
 
 impl Invitation {
@@ -166,7 +166,7 @@ impl Invitation {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let sent = sendmsg(line, &[IoSlice::new(&self.message)], &mut control, SendFlags::NOSIGNAL)?;
-        if sent == ANSWER_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+        if sent == REPLY_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 }
 
@@ -199,7 +199,7 @@ impl<E: Into<io::Error>> From<E> for Refused {
     fn from(source: E) -> Self {
         let source = source.into();
         let problem = match source.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer",
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not reply",
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 "it ended while it was asked"
             }
@@ -210,8 +210,8 @@ impl<E: Into<io::Error>> From<E> for Refused {
 }
 
 fn greet(mut line: &UnixStream) -> Result<(), Refused> {
-    line.set_read_timeout(Some(PATIENCE))?;
-    line.set_write_timeout(Some(PATIENCE))?;
+    line.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    line.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
     let mut hello = [0; HELLO_LEN];
     hello[..8].copy_from_slice(&MAGIC.to_ne_bytes());
     hello[8..12].copy_from_slice(&VERSION.to_ne_bytes());
@@ -221,7 +221,7 @@ fn greet(mut line: &UnixStream) -> Result<(), Refused> {
 type Accepted = (Rings, Terms, OwnedFd, OwnedFd);
 
 fn accept(line: &UnixStream) -> Result<Accepted, Refused> {
-    let mut message = [0; ANSWER_LEN];
+    let mut message = [0; REPLY_LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
@@ -235,13 +235,13 @@ fn accept(line: &UnixStream) -> Result<Accepted, Refused> {
             descriptors.extend(rights);
         }
     }
-    if received < ANSWER_LEN || message[..8] != MAGIC.to_ne_bytes() {
+    if received < REPLY_LEN || message[..8] != MAGIC.to_ne_bytes() {
         let source = io::ErrorKind::InvalidData.into();
         return Err(Refused { problem: "something else has this name", source });
     }
     let words: Vec<u32> = message[8..].chunks_exact(4).map(word).collect();
-    let spoken = Verdict::ALL.get(words[1] as usize).copied().filter(|_| words[0] == VERSION);
-    judge(spoken.unwrap_or(Verdict::Version), line)?;
+    let spoken = HandshakeOutcome::ALL.get(words[1] as usize).copied().filter(|_| words[0] == VERSION);
+    judge(spoken.unwrap_or(HandshakeOutcome::Version), line)?;
     let (bytes, datagram_len_max) = (words[3] as usize, words[4] as usize);
     let port = u16::try_from(words[2]).unwrap_or(LOCAL_PORTS);
     let invalid = || Refused::from(io::Error::from(io::ErrorKind::InvalidData));
@@ -258,17 +258,17 @@ fn accept(line: &UnixStream) -> Result<Accepted, Refused> {
     Ok((rings.ok_or_else(invalid)?, terms, hub, own))
 }
 
-/// Whether to stay: what the switch says, and whose it is.
-fn judge(verdict: Verdict, line: &UnixStream) -> Result<(), Refused> {
+/// Checks the switch's reply, and the owner of the switch.
+fn judge(outcome: HandshakeOutcome, line: &UnixStream) -> Result<(), Refused> {
     let (own, theirs) = (geteuid(), socket_peercred(line)?.uid);
     let trusted = own.is_root() || theirs.is_root() || own == theirs;
-    let problem = match verdict {
-        Verdict::Welcome if trusted => return Ok(()),
-        Verdict::Welcome | Verdict::User => {
+    let problem = match outcome {
+        HandshakeOutcome::Welcome if trusted => return Ok(()),
+        HandshakeOutcome::Welcome | HandshakeOutcome::User => {
             "the switch belongs to another user; run both as the same, or the switch as root"
         }
-        Verdict::Full => "it has as many workers as it takes; end others, or start a further switch",
-        Verdict::Version => "the switch is of another version; run both from the same",
+        HandshakeOutcome::Full => "it has as many workers as it takes; end others, or start a further switch",
+        HandshakeOutcome::Version => "the switch is of another version; run both from the same",
     };
     Err(Refused { problem, source: io::ErrorKind::PermissionDenied.into() })
 }

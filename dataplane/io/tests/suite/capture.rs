@@ -66,7 +66,7 @@ fn both_directions_are_captured_with_headers() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn real_addresses_are_shown_and_wireshark_reads_the_file() {
+fn real_addresses_are_captured_and_wireshark_reads_the_file() {
     use netfold_io::udp::{UdpConfig, UdpIo};
     let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let path = directory.join(format!("capture-{}.pcap", std::process::id()));
@@ -128,7 +128,7 @@ impl Write for Disk {
 }
 
 #[test]
-fn a_full_disk_ends_the_capture_and_nothing_else() {
+fn a_full_disk_ends_only_the_capture() {
     let (hub, mut spokes) = loopback::star(1, 8, 100);
     let mut hub = Captured::new(hub, Disk { room: 24 + 16 + 42 + 4 + 10 }, Resolution::Micro).unwrap();
     transmit(&mut hub, b"1234", &[(0, 0, 4), (0, 0, 4), (0, 0, 4)]);

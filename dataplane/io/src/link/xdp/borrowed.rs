@@ -1,7 +1,7 @@
 //! A thread's socket at a queue that is another thread's: datagrams to its own port that arrive there come straight to it.
 //!
 //! The kernel lets a socket receive from the one queue that it is bound to, and gives all sockets of a queue the same memory, with one
-//! ring of places to receive into. The thread whose queue it is fills that ring. So a guest hands frames that it has read back to
+//! ring of places to receive into. The thread whose queue it is fills that ring. So a borrowed queue hands frames that it has read back to
 //! that thread, by a ring with one writer and one reader: of addresses, never of packets.
 
 use std::io;
@@ -19,7 +19,7 @@ use crate::event_waker::EventWaker;
 use crate::{IoCounters, RxBatch};
 
 /// The socket.
-pub(super) struct Guest {
+pub(super) struct BorrowedQueue {
     rx: Ring,
     memory: Arc<Mapping>,
     /// Frames on their way back. It has room for all that there are.
@@ -27,13 +27,13 @@ pub(super) struct Guest {
     /// Wakes the thread that they go back to.
     owner: Arc<EventWaker>,
     /// Frames that it may have to take back before it is woken.
-    patience: usize,
+    returns_max: usize,
     frame_len_max: usize,
     fd: OwnedFd,
     counters: IoCounters,
 }
 
-impl Guest {
+impl BorrowedQueue {
     /// Opens the socket at the queue of `host`, for one of `threads` threads that have sockets there.
     pub(super) fn open(host: &mut Xdp, threads: usize) -> io::Result<Self> {
         let fd = socket(libc::AF_XDP, libc::SOCK_RAW)?;
@@ -47,8 +47,8 @@ impl Guest {
             memory: Arc::clone(&host.queue.memory),
             back,
             owner: Arc::clone(&host.waker),
-            // All guests together then have a quarter of the frames when a thread that sleeps is woken.
-            patience: RX_FRAMES as usize / (4 * threads.max(1)),
+            // All borrowed queues together then have a quarter of the frames when a thread that sleeps is woken.
+            returns_max: RX_FRAMES as usize / (4 * threads.max(1)),
             frame_len_max: host.device.frame_len_max(),
             fd,
             counters: IoCounters::default(),
@@ -65,7 +65,7 @@ impl Guest {
 
     /// Appends frames to the batch.
     pub(super) fn receive(&mut self, batch: &mut RxBatch) {
-        let Self { rx, memory, back, owner, patience, frame_len_max, counters, .. } = self;
+        let Self { rx, memory, back, owner, returns_max, frame_len_max, counters, .. } = self;
         if rx.available(1) == 0 {
             return;
         }
@@ -78,10 +78,10 @@ impl Guest {
         rx.publish();
         counters.rx_crossed += (batch.len() - before) as u64;
         let late = RX_FRAMES as usize - room + read;
-        if late >= *patience {
+        if late >= *returns_max {
             owner.notify();
         }
-        if late >= 2 * *patience {
+        if late >= 2 * *returns_max {
             // It was woken before and has not run: it may wait for this core.
             std::thread::yield_now();
         }

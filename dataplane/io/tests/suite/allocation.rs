@@ -5,10 +5,7 @@ use std::time::Duration;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::{PacketIo, PortId, Transmit, loopback};
-use netfold_testkit::allocation::{self, CountingAllocator};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
+use netfold_testkit::allocation;
 
 /// Moves bursts to `far` and back, and returns how many allocations that took after a warm-up.
 fn allocations(near: impl PacketIo, far: impl PacketIo) -> u64 {

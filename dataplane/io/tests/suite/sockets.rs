@@ -9,7 +9,7 @@ use netfold_testkit::namespace;
 use netfold_wire::{Dscp, Packet, VERSION};
 
 const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn to(port: u16, len: u32) -> Transmit {
     Transmit { port: PortId(port), offset: 0, len }
@@ -23,7 +23,7 @@ fn address(io: &UdpIo) -> SocketAddr {
 fn burst(io: &mut impl PacketIo) -> RxBatch {
     let mut batch = io.capabilities().batch();
     while io.receive(&mut batch).expect("receive") == 0 {
-        assert!(io.wait(PATIENCE).expect("wait"), "nothing arrived");
+        assert!(io.wait(HANG_TIMEOUT).expect("wait"), "nothing arrived");
     }
     batch
 }
@@ -43,7 +43,7 @@ fn unknown_sources_are_dropped_and_counted() {
 }
 
 #[test]
-fn unbinding_makes_a_peer_a_stranger() {
+fn an_unbound_peer_is_an_unknown_source() {
     let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
     let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
     hub.bind_port(PortId(0), address(&spoke)).unwrap();
@@ -55,7 +55,7 @@ fn unbinding_makes_a_peer_a_stranger() {
     hub.unbind_port(PortId(0)).unwrap();
     assert!(matches!(hub.unbind_port(PortId(0)), Err(IoError::UnknownPort(PortId(0)))));
     spoke.transmit(b"x", &[to(0, 1)]).unwrap();
-    assert!(hub.wait(PATIENCE).unwrap());
+    assert!(hub.wait(HANG_TIMEOUT).unwrap());
     assert_eq!(hub.receive(&mut RxBatch::new(4, 9000)).unwrap(), 0);
     assert_eq!(hub.counters().unknown_source, 1);
     assert_eq!(hub.transmit(b"x", &[to(0, 1)]).unwrap(), 1);
@@ -76,7 +76,7 @@ fn fixed_ports_cannot_be_bound() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn an_error_names_a_taken_port() {
     let first = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
     let error = UdpIo::bind(address(&first), UdpConfig::default()).map(drop).unwrap_err();
     assert!(matches!(&error, IoError::Bind { address: taken, .. } if *taken == address(&first)), "{error}");
@@ -101,7 +101,7 @@ fn a_refused_connection_is_counted_and_survived() {
 }
 
 #[test]
-fn runs_are_segmented_and_coalesced_where_the_kernel_can() {
+fn gso_packets_are_segmented_and_coalesced_where_the_kernel_can() {
     let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
     let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
     hub.bind_port(PortId(0), address(&spoke)).unwrap();
@@ -130,7 +130,7 @@ fn runs_are_segmented_and_coalesced_where_the_kernel_can() {
 
 /// Messages of one datagram are received with room for one each; a run among them has all its datagrams delivered in order nonetheless.
 #[test]
-fn runs_among_single_datagrams_arrive_whole_and_in_order() {
+fn gso_packets_among_datagrams_arrive_whole_and_in_order() {
     let config = UdpConfig { datagram_len_max: 1436, ..UdpConfig::default() };
     let mut hub = UdpIo::bind(LOCALHOST, config).unwrap();
     let plain = UdpConfig { gso: false, ..config };
@@ -200,7 +200,7 @@ fn datagrams_beyond_the_limit_are_dropped_and_counted() {
 
 /// Nobody reads while a socket's buffer fills: what does not fit is counted, so that nothing is lost unseen.
 #[test]
-fn what_a_full_socket_buffer_drops_is_counted() {
+fn drops_of_a_full_socket_buffer_are_counted() {
     let config = UdpConfig { socket_buffer: 1 << 16, gso: false, gro: false, ..UdpConfig::default() };
     let mut hub = UdpIo::bind(LOCALHOST, config).unwrap();
     let mut spoke = UdpIo::connect(address(&hub), config).unwrap();
@@ -229,7 +229,7 @@ fn the_largest_udp_datagram_passes() {
     for bytes in [hub.capabilities().batch_bytes, DATAGRAM_LEN_MAX, DATAGRAM_LEN_MAX] {
         let mut batch = RxBatch::new(1, bytes);
         while hub.receive(&mut batch).unwrap() == 0 {
-            assert!(hub.wait(PATIENCE).unwrap(), "nothing arrived");
+            assert!(hub.wait(HANG_TIMEOUT).unwrap(), "nothing arrived");
         }
         assert!(batch.bytes(&batch.packets()[0]) == memory);
         got += batch.len();
@@ -239,7 +239,7 @@ fn the_largest_udp_datagram_passes() {
 
 /// Run by the next test in a network where no route takes segments of this length.
 #[test]
-#[ignore = "needs a loopback interface with an MTU of 1400; run by segmentation_is_given_up_where_the_route_refuses_it"]
+#[ignore = "needs a loopback interface with an MTU of 1400; run by segmentation_is_disabled_where_the_route_refuses_it"]
 fn short_mtu() {
     let mut hub = UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap();
     let mut spoke = UdpIo::connect(address(&hub), UdpConfig::default()).unwrap();
@@ -267,7 +267,7 @@ fn short_mtu() {
     assert_eq!(
         (gso_len_max, counters.gso_runs, counters.tx_calls),
         (1435, 0, 2),
-        "told once, then one by one"
+        "refused once, then sent one by one"
     );
     let (gso_len_max, counters) = send(1000);
     assert_eq!((gso_len_max, counters.gso_runs), (1435, 1), "shorter ones are still segmented");
@@ -275,12 +275,12 @@ fn short_mtu() {
 }
 
 #[test]
-fn segmentation_is_given_up_where_the_route_refuses_it() {
-    namespace::ignored_test("ip link set lo mtu 1400 && ip link set lo up", "short_mtu");
+fn segmentation_is_disabled_where_the_route_refuses_it() {
+    namespace::ignored_test("ip link set lo mtu 1400 && ip link set lo up", "sockets::short_mtu");
 }
 
 #[test]
-fn full_rings_push_back_and_wake_the_sender() {
+fn full_rings_cause_back_pressure_and_wake_the_sender() {
     let (mut hub, mut spokes) = loopback::star(2, 4, 64);
     let mut taken = 0;
     while hub.transmit(&[0; 64], &[to(1, 64)]).unwrap() == 1 {
@@ -293,7 +293,7 @@ fn full_rings_push_back_and_wake_the_sender() {
         1,
         "stops at the full one"
     );
-    let waiting = std::thread::spawn(move || (hub.wait(PATIENCE).unwrap(), hub));
+    let waiting = std::thread::spawn(move || (hub.wait(HANG_TIMEOUT).unwrap(), hub));
     let mut batch = RxBatch::new(8, 64);
     for _ in 0..4 {
         assert_eq!(spokes[1].receive(&mut batch).unwrap(), 1);
@@ -305,12 +305,12 @@ fn full_rings_push_back_and_wake_the_sender() {
 }
 
 #[test]
-fn dropped_ends_are_noticed() {
+fn dropped_ends_are_detected() {
     let (mut hub, mut spokes) = loopback::star(2, 4, 64);
     let mut batch = RxBatch::new(8, 512);
     spokes[0].transmit(b"last", &[to(0, 4)]).unwrap();
     drop(spokes.remove(0));
-    assert!(hub.wait(PATIENCE).unwrap());
+    assert!(hub.wait(HANG_TIMEOUT).unwrap());
     assert_eq!(hub.receive(&mut batch).unwrap(), 1, "what was sent before still arrives");
     assert_eq!(hub.receive(&mut batch).unwrap(), 0);
     while hub.wait(Duration::ZERO).unwrap() {} // ends: a lost spoke is news once
@@ -323,7 +323,7 @@ fn dropped_ends_are_noticed() {
         let mut received = 0;
         loop {
             match spoke.receive(&mut batch) {
-                Ok(0) => assert!(spoke.wait(PATIENCE).unwrap()),
+                Ok(0) => assert!(spoke.wait(HANG_TIMEOUT).unwrap()),
                 Ok(count) => received += count,
                 Err(error) => return (received, error, spoke),
             }
@@ -333,7 +333,7 @@ fn dropped_ends_are_noticed() {
     let (received, error, mut spoke) = waiting.join().unwrap();
     assert!(received == 1 && matches!(error, IoError::PeerClosed), "{error}");
     assert!(matches!(spoke.transmit(b"x", &[to(0, 1)]), Err(IoError::PeerClosed)));
-    assert!(spoke.wait(PATIENCE).unwrap(), "no sleep without hope");
+    assert!(spoke.wait(HANG_TIMEOUT).unwrap(), "no sleep without hope");
 }
 
 #[test]
@@ -375,10 +375,10 @@ fn each_class_has_its_code_point() {
             eprintln!("skipped: no address {ip} here");
             continue;
         };
-        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        receiver.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         let config = UdpConfig { gso, ..UdpConfig::default() };
         let mut io = UdpIo::connect(receiver.local_addr().unwrap(), config).unwrap();
-        hear_tos(&receiver, ip.contains(':'));
+        receive_tos(&receiver, ip.contains(':'));
         let classes = [3, 3, 3, 0, 15, 15, 3, 3];
         let said = |all: &[(u8, u8)]| all.iter().map(|(_, tos)| *tos).collect::<Vec<_>>();
         assert_eq!(said(&marks(&mut io, &receiver, &classes)), [0; 8], "nothing at first");
@@ -407,7 +407,7 @@ fn each_class_has_its_code_point() {
 
 /// Has the second byte of IP headers told with what is received.
 #[expect(unsafe_code, reason = "the standard library cannot ask for it")]
-fn hear_tos(socket: &UdpSocket, ipv6: bool) {
+fn receive_tos(socket: &UdpSocket, ipv6: bool) {
     use std::os::fd::AsRawFd;
     let (level, name) = match ipv6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
@@ -459,13 +459,13 @@ fn set_tos(socket: &UdpSocket, tos: libc::c_int) {
 }
 
 #[test]
-fn null_swallows() {
+fn null_discards() {
     let mut io = Null::new(10);
     assert_eq!(io.transmit(&[0; 10], &[to(0, 10), to(7, 0)]).unwrap(), 2);
     assert_eq!(io.counters().tx_bytes, 10);
     assert!(matches!(io.transmit(&[0; 11], &[to(0, 11)]), Err(IoError::Oversize { .. })));
     assert_eq!(io.receive(&mut RxBatch::new(1, 10)).unwrap(), 0);
     io.waker().wake();
-    assert!(io.wait(PATIENCE).unwrap());
+    assert!(io.wait(HANG_TIMEOUT).unwrap());
     assert!(!io.wait(Duration::from_millis(1)).unwrap());
 }

@@ -1,4 +1,4 @@
-//! The thread at which workers arrive at a hub, and which notices that they have gone. The hub's own thread looks at one word a burst.
+//! The thread that accepts workers for a hub, and detects that they have detached. The hub's own thread reads one word a burst.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,20 +10,20 @@ use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::meet::{self, Terms, Verdict};
+use super::handshake::{self, HandshakeOutcome, Terms};
 use super::ring::Rings;
 use super::{LOCAL_PORTS, WORKERS_MAX};
 use crate::IoError;
 
 /// A worker that has arrived.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct AttachedWorker {
     /// Its port number.
     pub(super) number: u16,
     pub(super) rings: Rings,
     /// Written to wake it.
     pub(super) waker: OwnedFd,
-    /// Set when it has gone.
+    /// Set when it has detached.
     pub(super) gone: Arc<AtomicBool>,
     /// Shut down to send it away.
     pub(super) line: Arc<UnixStream>,
@@ -31,23 +31,23 @@ pub(super) struct Guest {
 
 /// Where workers arrive. Dropping it sends all away.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct Acceptor {
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
-    arrived: Receiver<Guest>,
+    arrived: Receiver<AttachedWorker>,
     news: Arc<AtomicBool>,
 }
 
-impl Meeting {
-    /// Opens the door. `terms` says all but the port; `wake` is written to wake the hub.
+impl Acceptor {
+    /// Starts the acceptor. `terms` has all but the port; `wake` is written to wake the hub.
     pub(super) fn start(listener: UnixListener, terms: Terms, wake: OwnedFd) -> Result<Self, IoError> {
         let os = |call| move |source: rustix::io::Errno| IoError::os(call, source.into());
         let stop = event().map_err(os("eventfd"))?;
         let told = stop.try_clone().map_err(|source| IoError::os("dup", source))?;
-        // All that can be on their way at a time; the hub takes them in when it is next told of a port or of news.
+        // All that can be pending at a time; the hub adds them when it is next called for a port or notified of a change.
         let (arrive, arrived) = mpsc::sync_channel(2 * WORKERS_MAX);
         let news = Arc::<AtomicBool>::default();
-        let door = Door {
+        let acceptor = AcceptorThread {
             listener,
             stop: told,
             wake,
@@ -57,23 +57,23 @@ impl Meeting {
             inside: Vec::with_capacity(WORKERS_MAX),
             last: 0,
         };
-        let thread = std::thread::Builder::new().name("netfold-shm".into()).spawn(move || door.keep());
+        let thread = std::thread::Builder::new().name("netfold-shm".into()).spawn(move || acceptor.keep());
         let thread = thread.map_err(|source| IoError::os("clone", source))?;
         Ok(Self { stop, thread: Some(thread), arrived, news })
     }
 
-    /// Whether somebody has come or gone since this was last asked.
+    /// Whether a worker has attached or detached since the last call.
     pub(super) fn has_news(&self) -> bool {
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
     }
 
-    /// Who has come.
-    pub(super) fn arrived(&self) -> impl Iterator<Item = Guest> + '_ {
+    /// The newly attached workers.
+    pub(super) fn arrived(&self) -> impl Iterator<Item = AttachedWorker> + '_ {
         self.arrived.try_iter()
     }
 }
 
-impl Drop for Meeting {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         ring(self.stop.as_fd());
         // A panic there was printed.
@@ -85,32 +85,32 @@ pub(super) fn event() -> Result<OwnedFd, rustix::io::Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Wakes whoever sleeps on an event descriptor.
+/// Wakes the thread that sleeps on an event descriptor.
 pub(super) fn ring(event: BorrowedFd<'_>) {
     // Fails only when the counter is full, and then the sleeper wakes anyway.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// Somebody inside.
+/// An attached worker.
 struct Inside {
     number: u16,
     line: Arc<UnixStream>,
     gone: Arc<AtomicBool>,
 }
 
-struct Door {
+struct AcceptorThread {
     listener: UnixListener,
     stop: OwnedFd,
     wake: OwnedFd,
     terms: Terms,
-    arrive: SyncSender<Guest>,
+    arrive: SyncSender<AttachedWorker>,
     news: Arc<AtomicBool>,
     inside: Vec<Inside>,
     /// The number that was given last. Numbers go around, so that one is not soon another's.
     last: u16,
 }
 
-impl Door {
+impl AcceptorThread {
     fn keep(mut self) {
         loop {
             let mut fds =
@@ -125,7 +125,7 @@ impl Door {
                 return;
             }
             let mut gone = ready[2..].iter().copied();
-            // Nobody has anything to say: who says something has gone wrong.
+            // There are no messages after the handshake: a worker that sends any is faulty.
             self.inside.retain(|inside| {
                 let stays = !gone.next().unwrap_or(false);
                 if !stays {
@@ -140,7 +140,7 @@ impl Door {
             if ready[1]
                 && let Ok((line, _)) = self.listener.accept()
             {
-                // A worker that does not get through has been told, or has gone.
+                // A worker that is not accepted got a reply, or has closed.
                 let _ = self.let_in(line);
             }
         }
@@ -152,10 +152,12 @@ impl Door {
     }
 
     fn let_in(&mut self, line: UnixStream) -> io::Result<()> {
-        match meet::hear(&line)? {
-            Verdict::Welcome if self.inside.len() >= WORKERS_MAX => meet::refuse(&line, Verdict::Full),
-            Verdict::Welcome => self.welcome(line),
-            other => meet::refuse(&line, other),
+        match handshake::read_request(&line)? {
+            HandshakeOutcome::Welcome if self.inside.len() >= WORKERS_MAX => {
+                handshake::refuse(&line, HandshakeOutcome::Full)
+            }
+            HandshakeOutcome::Welcome => self.welcome(line),
+            other => handshake::refuse(&line, other),
         }
     }
 
@@ -163,14 +165,19 @@ impl Door {
         let number = self.number();
         let waker = event()?;
         let terms = Terms { port: number, ..self.terms };
-        // It is there before it is told so.
-        let (rings, message) = meet::invite(&terms)?;
+        // It is added before it gets its reply.
+        let (rings, message) = handshake::invite(&terms)?;
         let (line, gone) = (Arc::new(line), Arc::<AtomicBool>::default());
-        let guest_bell = waker.try_clone()?;
-        let guest =
-            Guest { number, rings, waker: guest_bell, gone: Arc::clone(&gone), line: Arc::clone(&line) };
-        if self.arrive.try_send(guest).is_err() {
-            return meet::refuse(&line, Verdict::Full);
+        let worker_waker = waker.try_clone()?;
+        let worker = AttachedWorker {
+            number,
+            rings,
+            waker: worker_waker,
+            gone: Arc::clone(&gone),
+            line: Arc::clone(&line),
+        };
+        if self.arrive.try_send(worker).is_err() {
+            return handshake::refuse(&line, HandshakeOutcome::Full);
         }
         self.news.store(true, Ordering::Release);
         let sent = message.send(&line, [self.wake.as_fd(), waker.as_fd()]);
@@ -183,7 +190,7 @@ impl Door {
         sent
     }
 
-    /// The next number that nobody inside has.
+    /// The next number that no attached worker has.
     fn number(&mut self) -> u16 {
         loop {
             self.last = self.last % (LOCAL_PORTS - 1) + 1;

@@ -17,7 +17,7 @@ use netfold_wire::frame::{
 };
 use smoltcp::wire::ArpRepr;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A pair whose ends have this many queues, or `None` where there can be none.
 fn pair(queues: usize) -> Option<Segment> {
@@ -71,14 +71,14 @@ fn send(link: &mut impl Link, bytes: &[u8]) {
     while link.frame(bytes.len()).is_none() {
         link.flush().expect("flush");
         link.wait(Duration::from_millis(1)).expect("wait");
-        assert!(begun.elapsed() < PATIENCE, "no room for a frame");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "no room for a frame");
     }
     link.frame(bytes.len()).expect("there is room").copy_from_slice(bytes);
     link.push();
 }
 
 #[test]
-fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
+fn a_datagram_reaches_its_thread_from_any_queue() {
     const QUEUES: u32 = 4;
     const EACH: u32 = 50;
     for threads in [2, 3, 4_u16] {
@@ -109,7 +109,7 @@ fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
                     assert_eq!(number, place.to_be_bytes(), "in order");
                     *place += 1;
                 }
-                assert!(begun.elapsed() < PATIENCE, "{threads} threads, of {thread}: {next:?} arrived");
+                assert!(begun.elapsed() < HANG_TIMEOUT, "{threads} threads, of {thread}: {next:?} arrived");
             }
             let counters = hub.counters();
             let own = (0..QUEUES).filter(|queue| queue % u32::from(threads) == thread).count() as u32;
@@ -121,12 +121,12 @@ fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
             );
             assert_eq!((counters.rx_packets, counters.unknown_source), ((QUEUES * EACH).into(), 0));
         }
-        all_send_back(&mut hubs, &mut spokes);
+        echo_all(&mut hubs, &mut spokes);
     }
 }
 
 /// Each thread sends by a queue of its own, to the one address that the spoke has.
-fn all_send_back(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
+fn echo_all(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
     let mut heard = Vec::new();
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
     while heard.len() < hubs.len() {
@@ -151,7 +151,7 @@ fn all_send_back(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
         }
         heard.sort();
         heard.dedup();
-        assert!(begun.elapsed() < PATIENCE, "{heard:?}");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{heard:?}");
     }
     assert_eq!(heard, (0..hubs.len() as u16).map(|thread| thread.to_be_bytes().to_vec()).collect::<Vec<_>>());
 }
@@ -192,7 +192,7 @@ fn arp(from: EthernetAddress, to: EthernetAddress, repr: &ArpRepr) -> Vec<u8> {
 /// The thread whose queue it is has nothing to do and sleeps; what another reads there has to come back to it all the same, or the queue
 /// runs out of places to receive into after some thousand datagrams.
 #[test]
-fn a_queue_whose_thread_sleeps_does_not_run_dry() {
+fn a_queue_of_a_sleeping_thread_keeps_frames() {
     const COUNT: u32 = 20_000;
     const WINDOW: u32 = 256;
     let Some(segment) = pair(2) else { return };
@@ -213,7 +213,7 @@ fn a_queue_whose_thread_sleeps_does_not_run_dry() {
         let sleeper = scope.spawn(|| {
             let mut batch = RxBatch::new(64, 1 << 18);
             while !stop.load(Ordering::Acquire) {
-                first.wait(PATIENCE).unwrap();
+                first.wait(HANG_TIMEOUT).unwrap();
                 assert_eq!(first.receive(&mut batch).unwrap(), 0, "nothing is for it");
             }
             first.counters().sleeps
@@ -233,7 +233,7 @@ fn a_queue_whose_thread_sleeps_does_not_run_dry() {
             second.wait(Duration::from_millis(5)).unwrap();
             heard += second.receive(&mut batch).unwrap() as u32;
             dropped = second.counters().rx_dropped as u32;
-            assert!(begun.elapsed() < PATIENCE, "{heard} of {sent} arrived: {:?}", second.counters());
+            assert!(begun.elapsed() < HANG_TIMEOUT, "{heard} of {sent} arrived: {:?}", second.counters());
         }
         drop(ended);
         sleeper.join().unwrap()
@@ -247,7 +247,7 @@ fn a_queue_whose_thread_sleeps_does_not_run_dry() {
 
 /// Nobody in the kernel has the address, so we answer for it, once.
 #[test]
-fn who_has_the_address_is_answered_once() {
+fn an_arp_request_is_answered_once() {
     const ASKED: usize = 5;
     for kind in ["af-packet", "packet-ring", "af-xdp"] {
         let Some(segment) = pair(3) else { return };
@@ -289,7 +289,7 @@ fn who_has_the_address_is_answered_once() {
             let heard = batch.packets().iter().filter(|packet| is_answer(batch.bytes(packet))).count();
             answers += heard;
             quiet = if heard == 0 { quiet + 1 } else { 0 };
-            assert!(begun.elapsed() < PATIENCE, "{kind}: {answers} answers");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "{kind}: {answers} answers");
         }
         assert_eq!(answers, ASKED, "{kind}");
     }
@@ -304,7 +304,7 @@ fn shown(segment: &Segment) -> String {
 }
 
 #[test]
-fn the_program_goes_with_the_last_thread_and_too_few_queues_are_an_error() {
+fn the_last_thread_removes_the_program_and_too_few_queues_are_an_error() {
     let Some(segment) = pair(2) else { return };
     let Some(mut both) = hubs(&segment, "af-xdp:hub", 2) else { return };
     assert!(shown(&segment).contains("prog/xdp"));

@@ -13,7 +13,7 @@ use netfold_io::{IoError, IoSpec, OpenOptions, PacketIo, PortId, RxBatch, Transm
 use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
 use netfold_wire::frame::{Endpoint, EthernetAddress, OUTER_LEN, Outer};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 /// The kinds of links, as `--io` names them.
 const KINDS: [&str; 3] = ["af-packet", "packet-ring", "af-xdp"];
 
@@ -60,12 +60,12 @@ fn through(from: &mut dyn PacketIo, to: &mut dyn PacketIo, port: PortId, bytes: 
             return batch.bytes(&batch.packets()[0]).to_vec();
         }
         from.receive(&mut batch).expect("works on a healthy pair");
-        assert!(start.elapsed() < PATIENCE, "nothing gets through");
+        assert!(start.elapsed() < HANG_TIMEOUT, "nothing gets through");
     }
 }
 
 #[test]
-fn links_talk_with_the_kernels_sockets() {
+fn links_exchange_datagrams_with_kernel_sockets() {
     for kind in KINDS {
         let Some(segment) = pair(1500) else { return };
         give_address(&segment, &spoke(0));
@@ -82,7 +82,7 @@ fn links_talk_with_the_kernels_sockets() {
 }
 
 #[test]
-fn pings_are_answered_by_whoever_has_the_address() {
+fn the_owner_of_the_address_answers_pings() {
     // Nobody in the kernel has it, and on packet sockets all of the interface is heard.
     for kind in ["af-packet", "packet-ring"] {
         let Some(segment) = pair(1500) else { return };
@@ -103,14 +103,14 @@ fn pings_are_answered_by_whoever_has_the_address() {
             }
             hub.wait(Duration::from_millis(10)).unwrap();
             hub.receive(&mut batch).unwrap();
-            assert!(start.elapsed() < PATIENCE, "ping does not end");
+            assert!(start.elapsed() < HANG_TIMEOUT, "ping does not end");
         };
         assert!(status.success(), "{kind}");
     }
 }
 
 #[test]
-fn whoever_asks_late_is_answered() {
+fn a_delayed_arp_request_is_answered() {
     for kind in KINDS {
         let Some(segment) = pair(1500) else { return };
         let mut hub = hub(&segment, kind, "");
@@ -122,7 +122,7 @@ fn whoever_asks_late_is_answered() {
             worker.transmit(b"hello", &[to(0, 5)]).expect("works on a healthy pair");
             hub.wait(Duration::from_millis(2)).expect("works on a healthy pair");
             hub.receive(&mut batch).expect("works on a healthy pair");
-            assert!(start.elapsed() < PATIENCE, "{kind}: {:?}", hub.counters());
+            assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: {:?}", hub.counters());
         }
     }
 }
@@ -147,7 +147,7 @@ fn apart() -> Option<(Segment, Segment)> {
 }
 
 #[test]
-fn an_address_of_the_kernels_can_be_shared() {
+fn a_kernel_address_can_be_shared() {
     for kind in KINDS {
         let Some((near, far)) = apart() else { return };
         let mut hub = hub(&near, kind, "");
@@ -169,7 +169,7 @@ fn an_address_of_the_kernels_can_be_shared() {
         });
         let own = SocketAddr::from((*address(&spoke(0)).ip(), 0));
         let other = far.namespace().run(move || UdpSocket::bind(own)).unwrap();
-        echo.set_read_timeout(Some(PATIENCE)).unwrap();
+        echo.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         other.send_to(b"not for netfold", at).unwrap();
         let mut bytes = [0; 64];
         assert_eq!(echo.recv(&mut bytes).unwrap(), 15, "{kind}");
@@ -177,7 +177,7 @@ fn an_address_of_the_kernels_can_be_shared() {
 }
 
 #[test]
-fn super_buffers_of_a_kernel_that_does_not_cut_are_counted() {
+fn unsegmented_gso_packets_are_counted() {
     // The XDP link makes the kernel cut them; packet sockets see them whole.
     for kind in ["af-packet", "packet-ring"] {
         let Some(segment) = pair(1500) else { return };
@@ -203,14 +203,14 @@ fn super_buffers_of_a_kernel_that_does_not_cut_are_counted() {
         while hub.counters().truncated == 0 {
             hub.wait(Duration::from_millis(2)).unwrap();
             assert_eq!(hub.receive(&mut batch).unwrap(), 0, "{kind}: a part of a super-buffer");
-            assert!(start.elapsed() < PATIENCE, "{kind}: nothing was counted");
+            assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: nothing was counted");
         }
         assert_eq!(through(&mut worker, &mut *hub, PortId(0), b"still there"), b"still there", "{kind}");
     }
 }
 
 #[test]
-fn an_xdp_link_has_the_kernel_cut_super_buffers() {
+fn an_xdp_link_has_the_kernel_segment_gso_packets() {
     let Some(segment) = pair(1500) else { return };
     give_address(&segment, &spoke(0));
     let mut hub = hub(&segment, "af-xdp", "");
@@ -224,13 +224,13 @@ fn an_xdp_link_has_the_kernel_cut_super_buffers() {
         hub.wait(Duration::from_millis(2)).unwrap();
         hub.receive(&mut batch).unwrap();
         got += batch.packets().iter().filter(|packet| packet.len == 1400).count();
-        assert!(start.elapsed() < PATIENCE, "{got} arrived: {:?}", hub.counters());
+        assert!(start.elapsed() < HANG_TIMEOUT, "{got} arrived: {:?}", hub.counters());
     }
     assert_eq!(hub.counters().truncated, 0);
 }
 
 #[test]
-fn frames_of_a_vlan_on_the_interface_are_not_ours() {
+fn frames_of_a_vlan_on_the_interface_are_ignored() {
     for kind in KINDS {
         let Some(segment) = pair(1500) else { return };
         let mut hub = hub(&segment, kind, "");
@@ -265,7 +265,7 @@ fn frames_of_a_vlan_on_the_interface_are_not_ours() {
         while got == 0 {
             hub.wait(Duration::from_millis(2)).unwrap();
             got = hub.receive(&mut batch).unwrap();
-            assert!(start.elapsed() < PATIENCE, "{kind}: nothing arrives");
+            assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: nothing arrives");
         }
         assert_eq!((got, hub.counters().rx_packets), (1, 1), "{kind}: the last alone");
     }
@@ -303,7 +303,7 @@ fn packet_sockets_share_an_interface_by_port() {
             }
             // The hub answers for the address meanwhile.
             first.receive(&mut batch).unwrap();
-            assert!(start.elapsed() < PATIENCE, "{kind}: nothing arrives");
+            assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: nothing arrives");
         }
         assert!(ports.iter().all(|port| *port == second_at.port()), "{kind}: {ports:?}");
     }
@@ -311,7 +311,7 @@ fn packet_sockets_share_an_interface_by_port() {
 
 /// Frames that nobody reads are counted once the ring is full.
 #[test]
-fn what_a_full_ring_drops_is_counted() {
+fn drops_of_a_full_ring_are_counted() {
     for kind in KINDS {
         let Some(segment) = pair(1500) else { return };
         give_address(&segment, &spoke(0));
@@ -323,7 +323,7 @@ fn what_a_full_ring_drops_is_counted() {
         while hub.counters().rx_dropped == 0 {
             worker.transmit(&memory, &[to(0, 1400); 64]).unwrap();
             worker.wait(Duration::ZERO).unwrap();
-            assert!(start.elapsed() < PATIENCE, "{kind}: nothing is dropped");
+            assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: nothing is dropped");
         }
         let dropped = hub.counters().rx_dropped;
         assert!(hub.counters().rx_dropped >= dropped, "{kind}: what was read once is not forgotten");
@@ -343,7 +343,7 @@ fn shown(segment: &Segment, interface: &str) -> String {
 }
 
 #[test]
-fn an_xdp_link_says_how_it_runs_and_leaves_nothing() {
+fn an_xdp_link_reports_its_mode_and_leaves_nothing() {
     let Some(segment) = pair(1500) else { return };
     let open = |config: XdpConfig| segment.namespace().run(move || Xdp::open(HUB, config));
     let config = XdpConfig::new(address(HUB));
@@ -424,7 +424,7 @@ fn every_queue_is_a_link() {
 
 /// Peers whose datagrams the interface deals out to its queues are all heard by a link of all queues, awake or asleep.
 #[test]
-fn a_link_of_several_queues_hears_all_of_them() {
+fn a_link_of_several_queues_receives_from_all() {
     const PEERS: u16 = 32;
     let Some(segment) = pair(1500) else { return };
     let namespace = segment.namespace();
@@ -477,7 +477,7 @@ fn a_link_of_several_queues_hears_all_of_them() {
         let hearing = scope.spawn(|| {
             let mut heard = 0;
             while heard < usize::from(PEERS) {
-                assert!(hub.wait(PATIENCE).unwrap(), "{heard} were heard");
+                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "{heard} were heard");
                 heard += hub.receive(&mut batch).unwrap();
             }
         });
@@ -490,7 +490,7 @@ fn a_link_of_several_queues_hears_all_of_them() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_what_to_do() {
+fn open_errors_name_the_remedy() {
     let Some(segment) = pair(9000) else { return };
     let named = |open: fn() -> Result<(), IoError>| match segment.namespace().run(open) {
         Err(IoError::Link { interface, problem, .. }) => (interface, problem),
@@ -508,11 +508,11 @@ fn what_cannot_be_opened_says_what_to_do() {
 const VICTIM: &str = "NETFOLD_TEST_XDP_VICTIM";
 
 #[test]
-fn a_killed_process_leaves_nothing_and_can_be_followed() {
+fn a_killed_process_leaves_nothing_and_can_be_replaced() {
     if std::env::var_os(VICTIM).is_some() {
         let link = Xdp::open(HUB, XdpConfig::new(address(HUB)));
         println!("{}", if link.is_ok() { "open" } else { "refused" });
-        std::thread::sleep(3 * PATIENCE); // killed long before
+        std::thread::sleep(3 * HANG_TIMEOUT); // killed long before
         return;
     }
     let Some(segment) = pair(1500) else { return };
@@ -520,7 +520,7 @@ fn a_killed_process_leaves_nothing_and_can_be_followed() {
     for _ in 0..2 {
         let mut victim = Command::new(&program);
         victim
-            .args(["--exact", "--nocapture", "a_killed_process_leaves_nothing_and_can_be_followed"])
+            .args(["--exact", "--nocapture", "links::a_killed_process_leaves_nothing_and_can_be_replaced"])
             .env(VICTIM, "1")
             .stdout(Stdio::piped());
         let mut victim = segment.namespace().run(move || victim.spawn()).unwrap();
@@ -539,13 +539,13 @@ fn a_killed_process_leaves_nothing_and_can_be_followed() {
         victim.wait().unwrap();
         let start = Instant::now();
         while shown(&segment, HUB).contains("xdp") {
-            assert!(start.elapsed() < PATIENCE, "the program stays");
+            assert!(start.elapsed() < HANG_TIMEOUT, "the program stays");
         }
     }
 }
 
 #[test]
-fn an_unknown_neighbour_costs_no_call_a_datagram() {
+fn an_unresolved_neighbour_costs_no_call_per_datagram() {
     let Some(segment) = pair(1500) else { return };
     let mut hub = hub(&segment, "packet-ring", "");
     hub.bind_port(PortId(0), SocketAddr::from((Ipv4Addr::new(198, 18, 0, 99), 1))).unwrap();
@@ -554,9 +554,9 @@ fn an_unknown_neighbour_costs_no_call_a_datagram() {
     while hub.counters().unresolved < 100 {
         let taken = hub.transmit(&[0; 8], &packets).unwrap();
         if taken == 0 {
-            assert!(hub.wait(PATIENCE).unwrap(), "it is worth trying again some time");
+            assert!(hub.wait(HANG_TIMEOUT).unwrap(), "it is worth trying again some time");
         }
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < HANG_TIMEOUT);
     }
     assert!(hub.counters().tx_calls < 20, "{:?}", hub.counters());
 }

@@ -1,4 +1,4 @@
-//! What the host's own network stack would answer where the kernel does not have our address: who has it, and pings.
+//! Replies to ARP requests and pings, in place of the kernel's network stack, where the kernel does not have our address.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 use super::neighbours::Own;
 use crate::link::Link;
 
-/// smoltcp's interface, which sees only the frames that it is to answer.
-pub(super) struct Answers {
+/// smoltcp's interface, which gets only the frames that need a reply.
+pub(super) struct Responder {
     interface: Interface,
     sockets: SocketSet<'static>,
-    /// Where an answer is written when the link has no room for it, and is lost.
+    /// Where a reply is written when the link has no room for it, and is lost.
     lost: Vec<u8>,
     frame_len_max: usize,
     start: Instant,
 }
 
-impl Answers {
-    /// Answers for `own` with its prefix, at most `frame_len_max` bytes a frame.
+impl Responder {
+    /// Replies for `own` with its prefix, at most `frame_len_max` bytes a frame.
     pub(super) fn new(own: Own, prefix_len: u8, frame_len_max: usize, now: Instant) -> Self {
         let hardware = HardwareAddress::Ethernet(EthernetAddress(own.mac.0));
         let mut nothing = Nothing { frame_len_max };
@@ -39,13 +39,13 @@ impl Answers {
         }
     }
 
-    /// Sends answers beyond our own prefix by way of `gateway`.
+    /// Sends replies beyond our own prefix through `gateway`.
     pub(super) fn set_gateway(&mut self, gateway: std::net::Ipv4Addr) {
         // The table has room for one.
         let _ = self.interface.routes_mut().add_default_ipv4_route(gateway);
     }
 
-    /// Reads a frame, and queues the answer to it on the link. Says whether there is one.
+    /// Reads a frame, and queues the reply to it on the link. Returns whether there is one.
     pub(super) fn read(&mut self, frame: &[u8], link: &mut impl Link, now: Instant) -> bool {
         let micros = i64::try_from(now.duration_since(self.start).as_micros()).unwrap_or(i64::MAX);
         let mut one = One {

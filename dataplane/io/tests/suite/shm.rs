@@ -14,7 +14,7 @@ use netfold_io::shm::{Hub, LOCAL_PORTS, Name, Spoke, WORKERS_MAX};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, OpenOptions, PacketIo, PortId, RxBatch, Transmit, open};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Where hubs are for their control planes.
 const AT: SocketAddr = SocketAddr::new(HERE, 0);
@@ -51,12 +51,12 @@ fn next(io: &mut dyn PacketIo, batch: &mut RxBatch) -> Result<usize, IoError> {
             return Ok(count);
         }
         io.wait(Duration::from_millis(100))?;
-        assert!(begun.elapsed() < PATIENCE, "nothing arrives");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "nothing arrives");
     }
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_the_remedy() {
     let name = name("errors");
     let none = said(&Spoke::attach(&name, HERE, LEN_MAX).unwrap_err());
     assert!(
@@ -73,7 +73,7 @@ fn errors_say_what_to_do() {
     let gone = workers.remove(0).local_addr().unwrap();
     let begun = Instant::now();
     while first.workers() == WORKERS_MAX {
-        assert!(begun.elapsed() < PATIENCE, "nobody notices that a worker has gone");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "nobody notices that a worker has gone");
     }
     let error = first.bind_port(PortId(0), gone).unwrap_err();
     assert!(said(&error).contains("attached by that number"), "{error}");
@@ -89,7 +89,7 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
-fn words_open_either_end() {
+fn specs_open_either_end() {
     let words = format!("shm:{}", name("words"));
     let at = |address: &str| OpenOptions {
         datagram_len_max: LEN_MAX,
@@ -112,7 +112,7 @@ fn words_open_either_end() {
 
 /// A hub with one worker beside it and one by UDP moves from either to the other.
 #[test]
-fn an_uplink_wakes_and_is_woken() {
+fn an_uplink_wakes_the_switch_and_is_woken() {
     let name = name("uplink");
     let config = UdpConfig { datagram_len_max: LEN_MAX, ..UdpConfig::default() };
     let socket = UdpIo::bind(SocketAddr::new(HERE, 0), config).unwrap();
@@ -129,7 +129,7 @@ fn an_uplink_wakes_and_is_woken() {
         while moved < 2000 {
             if hub.receive(&mut batch).unwrap() == 0 {
                 sleeps += 1;
-                assert!(hub.wait(PATIENCE).unwrap(), "nobody woke the hub");
+                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "nobody woke the hub");
                 continue;
             }
             let others: Vec<_> =
@@ -156,7 +156,7 @@ fn an_uplink_wakes_and_is_woken() {
 }
 
 #[test]
-fn strangers_and_other_versions_are_turned_away() {
+fn strangers_and_other_versions_are_refused() {
     let name = name("strangers");
     let mut hub = hub(&name);
     let at = std::os::unix::net::SocketAddr::from_abstract_name(format!("netfold/shm/{name}")).unwrap();
@@ -224,7 +224,7 @@ fn role() -> Option<(String, Name)> {
 }
 
 /// Waits for a word of the other process.
-fn hear(child: &mut Child, word: &str) {
+fn await_word(child: &mut Child, word: &str) {
     let (mut said, mut byte) = (String::new(), [0; 1]);
     let stdout = child.stdout.as_mut().unwrap();
     while !said.contains(word) {
@@ -251,7 +251,7 @@ fn echo(io: &mut dyn PacketIo) {
                 Err(error) => panic!("{error}"),
             }
             if taken < count {
-                io.wait(PATIENCE).unwrap();
+                io.wait(HANG_TIMEOUT).unwrap();
             }
         }
         if count == 0 {
@@ -270,8 +270,8 @@ fn two_processes_move_datagrams() {
     }
     let name = name("echo");
     let mut hub = hub(&name);
-    let mut child = other("two_processes_move_datagrams", "echo", &name);
-    hear(&mut child, "port 1.");
+    let mut child = other("shm::two_processes_move_datagrams", "echo", &name);
+    await_word(&mut child, "port 1.");
     hub.bind_port(PortId(9), SocketAddr::new(HERE, 1)).unwrap();
     let memory: Vec<u8> = (0..4 * LEN_MAX).map(|index| (index * 7 % 251) as u8).collect();
     let (mut sent, mut back, mut batch) = (0_usize, 0_usize, hub.capabilities().batch());
@@ -289,7 +289,7 @@ fn two_processes_move_datagrams() {
             sent += hub.transmit(&memory, &burst).unwrap();
         }
         if hub.receive(&mut batch).unwrap() == 0 {
-            assert!(hub.wait(PATIENCE).unwrap(), "{back} of {sent} came back");
+            assert!(hub.wait(HANG_TIMEOUT).unwrap(), "{back} of {sent} came back");
         }
         for got in batch.packets() {
             assert_eq!(got.port, PortId(9));
@@ -304,7 +304,7 @@ fn two_processes_move_datagrams() {
 
 /// A worker that is killed leaves its port without a peer, and the hub, the other workers and the port's next peer go on.
 #[test]
-fn a_killed_worker_is_missed_and_followed() {
+fn a_killed_worker_is_detected_and_can_be_replaced() {
     if let Some((_, name)) = role() {
         let mut spoke = attach(&name);
         println!("here.");
@@ -315,8 +315,8 @@ fn a_killed_worker_is_missed_and_followed() {
     let mut stays = attach(&name);
     hub.bind_port(PortId(0), stays.local_addr().unwrap()).unwrap();
     for number in 2..4 {
-        let mut child = other("a_killed_worker_is_missed_and_followed", "echo", &name);
-        hear(&mut child, "here.");
+        let mut child = other("shm::a_killed_worker_is_detected_and_can_be_replaced", "echo", &name);
+        await_word(&mut child, "here.");
         hub.bind_port(PortId(1), SocketAddr::new(HERE, number)).unwrap();
         let mut batch = RxBatch::new(64, 1 << 17);
         assert_eq!(hub.transmit(b"word", &[to(1, 4)]).unwrap(), 1);
@@ -326,7 +326,7 @@ fn a_killed_worker_is_missed_and_followed() {
         let begun = Instant::now();
         while hub.workers() > 1 {
             hub.wait(Duration::from_millis(50)).unwrap();
-            assert!(begun.elapsed() < PATIENCE, "nobody notices");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "nobody notices");
         }
         // What goes to it is swallowed, as to any port without a peer, and the others have theirs.
         let before = hub.counters().unbound_port;
@@ -339,14 +339,14 @@ fn a_killed_worker_is_missed_and_followed() {
 
 /// A switch that is killed is told to its workers, and its name is free at once; nothing else of it is left.
 #[test]
-fn a_killed_switch_is_missed_and_followed() {
+fn a_killed_switch_is_detected_and_can_be_replaced() {
     if let Some((_, name)) = role() {
         let mut hub = hub(&name);
         println!("here.");
         let mut batch = hub.capabilities().batch();
         loop {
             hub.receive(&mut batch).unwrap();
-            hub.wait(PATIENCE).unwrap();
+            hub.wait(HANG_TIMEOUT).unwrap();
         }
     }
     let name = name("switch");
@@ -359,8 +359,8 @@ fn a_killed_switch_is_missed_and_followed() {
         })
     };
     for _ in 0..3 {
-        let mut child = other("a_killed_switch_is_missed_and_followed", "hub", &name);
-        hear(&mut child, "here.");
+        let mut child = other("shm::a_killed_switch_is_detected_and_can_be_replaced", "hub", &name);
+        await_word(&mut child, "here.");
         let mut worker = attach(&name);
         assert_eq!(worker.transmit(b"word", &[to(0, 4)]).unwrap(), 1);
         child.kill().unwrap(); // SIGKILL
@@ -376,7 +376,7 @@ fn a_killed_switch_is_missed_and_followed() {
 
 /// Switch and workers that are done are told apart from those that died by nothing: the name is free, and who is left is told.
 #[test]
-fn a_switch_that_ends_frees_its_name() {
+fn a_dropped_switch_frees_its_name() {
     let name = name("ends");
     for _ in 0..3 {
         let mut hub = hub(&name);

@@ -1,0 +1,13 @@
+//! Integration tests of packet I/O.
+
+mod allocation;
+mod capture;
+mod links;
+mod shm;
+mod sockets;
+mod threads;
+
+use netfold_testkit::allocation::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
