@@ -14,9 +14,9 @@ use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::Occurrence;
-use netfold_service::access::{Access, hashes};
-use netfold_service::dev::{Dev, DevConfig, DevError, TENANTS};
-use netfold_service::{
+use netfold_server::access::{Access, hashes};
+use netfold_server::dev::{Dev, DevConfig, DevError, TENANTS};
+use netfold_server::{
     Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
 };
 use netfold_wire::Dscp;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use netfold::Builder;
 use netfold_control::Mode;
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 use tokio_stream::StreamExt as _;
 
 use super::remote::{

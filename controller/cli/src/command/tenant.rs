@@ -1,7 +1,7 @@
 //! `netfold tenant`: who shares the switches.
 
 use clap::{Args, Subcommand};
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 use serde_json::{Value, json};
 
 use super::remote::{Reach, Table, limit};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use netfold_service::etcd::{Contender, EtcdConfig, EtcdError, EtcdTls, Leadership, Waiting};
+use netfold_server::etcd::{Contender, EtcdConfig, EtcdError, EtcdTls, Leadership, Waiting};
 use serde_json::json;
 
 use crate::error::CliError;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use netfold_controller_api::v1::jobs_client::JobsClient;
-use netfold_controller_api::v1::switches_client::SwitchesClient;
-use netfold_controller_api::v1::tenants_client::TenantsClient;
+use netfold_server::api::v1::jobs_client::JobsClient;
+use netfold_server::api::v1::switches_client::SwitchesClient;
+use netfold_server::api::v1::tenants_client::TenantsClient;
 use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;

@@ -6,7 +6,7 @@ mod table;
 pub(super) use client::{Client, Reach, refused};
 pub(super) use table::Table;
 
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 use serde_json::{Value, json};
 
 /// A job's name as people write it: `tenant/job`, or the job alone where there are no tenants.

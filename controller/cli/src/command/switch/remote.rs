@@ -1,7 +1,7 @@
 //! `netfold switch list`, `describe`, `drain` and `undrain`: the switches of a running controller.
 
 use clap::Subcommand;
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 
 use super::super::remote::{Reach, Table, full_name, switch_value};
 use crate::error::CliError;

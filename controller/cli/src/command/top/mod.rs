@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};

@@ -1,6 +1,6 @@
 //! What `netfold top` draws: one moment, whatever the terminal.
 
-use netfold_controller_api::v1;
+use netfold_server::api::v1;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

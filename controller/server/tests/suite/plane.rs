@@ -13,8 +13,8 @@ use netfold_controller::view::{
     JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
     TreeView,
 };
-use netfold_service::access::Access;
-use netfold_service::{Front, FrontConfig, Tls};
+use netfold_server::access::Access;
+use netfold_server::{Front, FrontConfig, Tls};
 use netfold_wire::Dscp;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";

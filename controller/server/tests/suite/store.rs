@@ -14,8 +14,8 @@ use netfold_controller::record::{
     TenantRecord, TokenHash,
 };
 use netfold_controller::tree::{Shape, Site};
-use netfold_service::Database;
-use netfold_service::store::{OpenError, SCHEMA};
+use netfold_server::Database;
+use netfold_server::store::{OpenError, SCHEMA};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use netfold_controller::command::Command;
-use netfold_service::Reason;
-use netfold_service::metrics::METRICS;
+use netfold_server::Reason;
+use netfold_server::metrics::METRICS;
 
 use crate::PATIENCE;
 use crate::plane::{ADMIN, Plane, READER, RED, Served, name};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use netfold_controller_api::v1;
-use netfold_controller_api::v1::jobs_client::JobsClient;
+use netfold_server::api::v1;
+use netfold_server::api::v1::jobs_client::JobsClient;
 
 use crate::calls::{channel, name};
 use crate::plane::{Plane, Served};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::api::ERROR_DOMAIN;
 use netfold_controller::command::CommandError;
-use netfold_controller_api::ERROR_DOMAIN;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 

@@ -1,9 +1,9 @@
 //! The service `Switches`.
 
+use crate::api::v1;
 use netfold_controller::command::Command;
 use netfold_controller::server::Control;
 use netfold_controller::view::SnapshotScope;
-use netfold_controller_api::v1;
 use tonic::{Request, Response, Status};
 
 use super::convert;

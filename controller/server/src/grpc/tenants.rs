@@ -1,10 +1,10 @@
 //! The service `Tenants`.
 
+use crate::api::v1;
 use netfold_controller::command::Command;
 use netfold_controller::record::TenantRecord;
 use netfold_controller::server::Control;
 use netfold_controller::view::SnapshotScope;
-use netfold_controller_api::v1;
 use tonic::{Code, Request, Response, Status};
 
 use super::convert;

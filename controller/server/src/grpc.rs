@@ -6,11 +6,11 @@ mod jobs;
 mod switches;
 mod tenants;
 
+use crate::api::DESCRIPTOR;
+use crate::api::v1::jobs_server::JobsServer;
+use crate::api::v1::switches_server::SwitchesServer;
+use crate::api::v1::tenants_server::TenantsServer;
 use netfold_controller::server::Control;
-use netfold_controller_api::DESCRIPTOR;
-use netfold_controller_api::v1::jobs_server::JobsServer;
-use netfold_controller_api::v1::switches_server::SwitchesServer;
-use netfold_controller_api::v1::tenants_server::TenantsServer;
 use tonic::service::Routes;
 
 use crate::access::{Access, Gate};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use netfold_controller::record::{Change, Kept, Store};
 use netfold_io::vacant_address;
-use netfold_service::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
+use netfold_server::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process::Process;
 use netfold_testkit::wait::eventually;

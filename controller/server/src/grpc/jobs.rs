@@ -3,12 +3,12 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::api::v1;
 use netfold_controller::command::Command;
 use netfold_controller::record::JobName;
 use netfold_controller::server::Control;
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{JobView, Occurrence};
-use netfold_controller_api::v1;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;

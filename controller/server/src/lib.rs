@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod api;
 mod connection;
 mod controller;
 pub mod dev;

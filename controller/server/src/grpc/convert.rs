@@ -1,12 +1,12 @@
 //! Between the interface's messages and the control plane's data.
 
+use crate::api::v1;
 use netfold_control::Band;
 use netfold_control::{Iteration, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
     JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, SwitchView, TenantView, TreeView,
 };
-use netfold_controller_api::v1;
 use netfold_wire::Dscp;
 use tonic::Status;
 

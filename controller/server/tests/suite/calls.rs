@@ -1,9 +1,9 @@
 //! Every call of the interface, as an administrator.
 
-use netfold_controller_api::v1;
-use netfold_controller_api::v1::jobs_client::JobsClient;
-use netfold_controller_api::v1::switches_client::SwitchesClient;
-use netfold_controller_api::v1::tenants_client::TenantsClient;
+use netfold_server::api::v1;
+use netfold_server::api::v1::jobs_client::JobsClient;
+use netfold_server::api::v1::switches_client::SwitchesClient;
+use netfold_server::api::v1::tenants_client::TenantsClient;
 use tokio_stream::StreamExt as _;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

@@ -1,21 +1,20 @@
 //! The controller's gRPC interface, `netfold.controller.v1`: messages, client and server stubs, and the descriptor for
 //! server reflection.
 //!
-//! `proto/netfold/controller/v1/controller.proto` is the interface; this package is that file compiled, at build time and
+//! `proto/netfold/controller/v1/controller.proto` is the interface; this module is that file compiled, at build time and
 //! without an installed protoc. Programs in other languages take the file, or ask the controller for it by reflection.
 //!
 //! ```no_run
-//! use netfold_controller_api::v1::{ListSwitchesRequest, switches_client::SwitchesClient};
+//! use netfold_server::api::v1::{ListSwitchesRequest, switches_client::SwitchesClient};
 //!
 //! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
 //! let channel = tonic::transport::Endpoint::from_static("http://127.0.0.1:20041").connect().await?;
-//! let answer = SwitchesClient::new(channel).list(ListSwitchesRequest::default()).await?.into_inner();
-//! for switch in answer.switches {
+//! let response = SwitchesClient::new(channel).list(ListSwitchesRequest::default()).await?.into_inner();
+//! for switch in response.switches {
 //!     println!("{}: {} of {} slots", switch.name, switch.slots_used, switch.slots);
 //! }
 //! # Ok(()) }
 //! ```
-#![forbid(unsafe_code)]
 
 /// Domain of the `google.rpc.ErrorInfo` in the details of every error.
 pub const ERROR_DOMAIN: &str = "netfold.controller";

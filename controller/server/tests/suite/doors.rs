@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use netfold_controller::record::TokenHash;
-use netfold_controller_api::v1;
-use netfold_controller_api::v1::jobs_client::JobsClient;
-use netfold_controller_api::v1::switches_client::SwitchesClient;
-use netfold_controller_api::v1::tenants_client::TenantsClient;
-use netfold_service::access::Access;
-use netfold_service::{REQUEST_LEN_MAX, Tls};
+use netfold_server::access::Access;
+use netfold_server::api::v1;
+use netfold_server::api::v1::jobs_client::JobsClient;
+use netfold_server::api::v1::switches_client::SwitchesClient;
+use netfold_server::api::v1::tenants_client::TenantsClient;
+use netfold_server::{REQUEST_LEN_MAX, Tls};
 use tokio_stream::StreamExt as _;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request};
@@ -285,7 +285,7 @@ fn tls_and_mutual_tls_let_in_whom_they_know() {
 
 #[test]
 fn wrong_certificates_are_told_at_the_start() {
-    let config = |tls| netfold_service::FrontConfig {
+    let config = |tls| netfold_server::FrontConfig {
         grpc: ([127, 0, 0, 1], 0).into(),
         http: None,
         access: Access::Open,
@@ -298,7 +298,7 @@ fn wrong_certificates_are_told_at_the_start() {
         [(certificate.as_str(), "no key"), ("no certificate", key.as_str()), (&certificate, &other)]
     {
         let tls = Tls { certificate: certificate.into(), key: key.into(), client_ca: None };
-        let refused = netfold_service::Front::start(config(tls), served.control.clone());
+        let refused = netfold_server::Front::start(config(tls), served.control.clone());
         assert!(refused.is_err(), "{certificate} {key}");
     }
 }
