@@ -104,7 +104,7 @@ pub(crate) enum CliError {
     /// Something did not recover from being killed.
     #[error("something did not recover")]
     Survive(#[source] Box<SurviveError>),
-    /// Something went wrong while things were killed. The table has said what.
+    /// Something went wrong while things were killed. The table has reported what.
     #[error("{broken} things were wrong, failed or were lost; the table says which")]
     Survived { broken: u64 },
     /// The leaf-spine fabric could not be built or run.
@@ -117,12 +117,12 @@ pub(crate) enum CliError {
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
     /// A child process ended before its time.
-    #[error("{name} ended before its time ({status}{})", last_words(.said.as_ref()))]
-    ChildDied { name: String, status: ExitStatus, said: Option<(String, String)> },
-    /// Children said nothing for too long.
+    #[error("{name} ended before its time ({status}{})", reported_message(.reported.as_ref()))]
+    ChildDied { name: String, status: ExitStatus, reported: Option<(String, String)> },
+    /// Children reported nothing for too long.
     #[error("nothing was heard of the switch and the workers for {seconds} s")]
     Silent { seconds: u64 },
-    /// The training does not agree with its reference. The summary has said so.
+    /// The training does not agree with its reference. The summary has reported so.
     #[error("the training does not agree with its reference")]
     Disagrees,
     /// A pipeline cannot be made for such a profile.
@@ -140,10 +140,10 @@ pub(crate) enum CliError {
     /// The controller failed.
     #[error("the controller failed")]
     Controller(#[source] Box<dyn Error + Send + Sync>),
-    /// Nobody answers where a controller is said to be.
+    /// Nobody answers where a controller is reported to be.
     #[error("no controller at {address}")]
     NoController { address: String, source: Box<dyn Error + Send + Sync> },
-    /// A controller said no.
+    /// A controller reported no.
     #[error("{message}")]
     Refused { reason: String, message: String },
     /// SIGINT or SIGTERM.
@@ -151,8 +151,8 @@ pub(crate) enum CliError {
     Interrupted,
 }
 
-fn last_words(said: Option<&(String, String)>) -> String {
-    said.map(|(_, message)| format!(": {message}")).unwrap_or_default()
+fn reported_message(reported: Option<&(String, String)>) -> String {
+    reported.map(|(_, message)| format!(": {message}")).unwrap_or_default()
 }
 
 impl CliError {
@@ -220,7 +220,7 @@ impl CliError {
             Self::Program { .. } => {
                 "the switch runs the datagram form of the all-reduce program: print one with `netfold p4 emit --target ir --datagram`".into()
             }
-            Self::ChildDied { said: Some((kind, _)), .. } if kind == "peer_lost" => {
+            Self::ChildDied { reported: Some((kind, _)), .. } if kind == "peer_lost" => {
                 "a worker was killed or crashed; run the command again".into()
             }
             Self::NoController { .. } => {
@@ -241,7 +241,7 @@ impl CliError {
         }
     }
 
-    /// Whether nothing more is to be said: the reader is gone, or the summary has said it.
+    /// Whether nothing more is to be reported: the reader is gone, or the summary has reported it.
     pub(crate) fn silent(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,

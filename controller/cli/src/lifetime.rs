@@ -14,7 +14,7 @@ use crate::error::CliError;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// How often a signal is looked for.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A request to stop, which a command looks at where it can end in order.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +49,7 @@ pub(crate) fn before_exit_on_signal(then: impl FnOnce() + Send + 'static) -> Res
     let stop = Stop::on_signals()?;
     thread::spawn(move || {
         while !stop.requested() {
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         then();
         std::process::exit(i32::from(INTERRUPTED));

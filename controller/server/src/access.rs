@@ -147,15 +147,15 @@ enum Caller {
 
 /// What a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum Visibility {
     Everything,
     /// What is this tenant's.
     Tenant(String),
 }
 
-impl Sight {
+impl Visibility {
     /// Whether something of a tenant is to be seen.
-    pub(crate) fn has(&self, tenant: &str) -> bool {
+    pub(crate) fn includes(&self, tenant: &str) -> bool {
         match self {
             Self::Everything => true,
             Self::Tenant(own) => own == tenant,
@@ -165,12 +165,12 @@ impl Sight {
 
 /// The door that every call goes through.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct Authorizer {
     access: Access,
     control: Control,
 }
 
-impl Gate {
+impl Authorizer {
     pub(crate) fn new(access: Access, control: Control) -> Self {
         Self { access, control }
     }
@@ -204,13 +204,17 @@ impl Gate {
     }
 
     /// Lets through who may see what is a tenant's, or all if none is named.
-    pub(crate) async fn see(&self, metadata: &MetadataMap, tenant: Option<&str>) -> Result<Sight, Status> {
+    pub(crate) async fn see(
+        &self,
+        metadata: &MetadataMap,
+        tenant: Option<&str>,
+    ) -> Result<Visibility, Status> {
         let token = match self.caller(metadata) {
-            Caller::Admin | Caller::Reader => return Ok(Sight::Everything),
+            Caller::Admin | Caller::Reader => return Ok(Visibility::Everything),
             Caller::Other(token) => token,
         };
         match tenant {
-            Some(tenant) => self.tenant(tenant, token).await.map(|()| Sight::Tenant(tenant.to_owned())),
+            Some(tenant) => self.tenant(tenant, token).await.map(|()| Visibility::Tenant(tenant.to_owned())),
             None if token.is_none() => Err(missing()),
             None => Err(refuse(
                 Code::PermissionDenied,

@@ -18,54 +18,54 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 pub(crate) const CONNECTIONS_MAX: usize = 256;
 
 /// How long a client may take for its first words.
-const FIRST_WORDS: Duration = Duration::from_secs(10);
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of the first words: HTTP/2 opens with so many, and a TLS greeting is longer.
-const FIRST_WORDS_LEN: usize = 24;
+const FIRST_BYTES_LEN: usize = 24;
 
 /// How long to wait when the system has no means for another connection.
-const EXHAUSTED: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Accepts connections while there are fewer than [`CONNECTIONS_MAX`].
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(listener: TcpListener) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+        Self { listener, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
     }
 
     /// The next connection.
-    pub(crate) async fn next(&self) -> Guest {
+    pub(crate) async fn next(&self) -> PendingConnection {
         // Never closed.
-        let place = self.places.clone().acquire_owned().await.ok();
+        let permit = self.permits.clone().acquire_owned().await.ok();
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     // Small answers must not wait for more to send; a connection that cannot say so works all the same.
                     let _ = stream.set_nodelay(true);
-                    let deadline = Some(Box::pin(sleep(FIRST_WORDS)));
-                    return Guest { stream, peer, heard: 0, deadline, _place: place };
+                    let deadline = Some(Box::pin(sleep(FIRST_BYTES_TIMEOUT)));
+                    return PendingConnection { stream, peer, received: 0, deadline, _permit: permit };
                 }
                 // Of one connection, or of all: either passes.
-                Err(_) => sleep(EXHAUSTED).await,
+                Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
     }
 }
 
-/// A connection that holds a place.
-pub(crate) struct Guest {
+/// A connection that holds a permit.
+pub(crate) struct PendingConnection {
     stream: TcpStream,
     peer: SocketAddr,
-    heard: usize,
+    received: usize,
     deadline: Option<Pin<Box<Sleep>>>,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Connected for Guest {
+impl Connected for PendingConnection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
@@ -73,20 +73,20 @@ impl Connected for Guest {
     }
 }
 
-impl AsyncRead for Guest {
+impl AsyncRead for PendingConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let guest = self.get_mut();
+        let connection = self.get_mut();
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut guest.stream).poll_read(cx, buffer);
-        guest.heard = guest.heard.saturating_add(buffer.filled().len() - before);
-        if guest.heard >= FIRST_WORDS_LEN {
-            guest.deadline = None;
+        let polled = Pin::new(&mut connection.stream).poll_read(cx, buffer);
+        connection.received = connection.received.saturating_add(buffer.filled().len() - before);
+        if connection.received >= FIRST_BYTES_LEN {
+            connection.deadline = None;
         }
-        match &mut guest.deadline {
+        match &mut connection.deadline {
             Some(deadline) if polled.is_pending() => match deadline.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 Poll::Pending => Poll::Pending,
@@ -96,7 +96,7 @@ impl AsyncRead for Guest {
     }
 }
 
-impl AsyncWrite for Guest {
+impl AsyncWrite for PendingConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
     }

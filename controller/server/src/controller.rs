@@ -15,7 +15,7 @@ use netfold_controller::{Server, ServerError, ServerHandle};
 use netfold_southbound::p4runtime::{ConnectError, ELECTION_ID};
 
 use crate::etcd::Leadership;
-use crate::front::{Front, FrontConfig, FrontError};
+use crate::frontend::{Frontend, FrontendConfig, FrontendError};
 use crate::store::{Database, OpenError};
 use crate::tls::Tls;
 
@@ -25,18 +25,18 @@ pub struct ControllerConfig {
     /// The switches and how they are linked.
     pub topology: Topology,
     /// Where its records are.
-    pub state: State,
+    pub state: RecordLocation,
     /// Address of the workers' port; port 0 takes any free one.
     pub workers: SocketAddr,
     /// gRPC, page and metrics, and how they and the workers' port are encrypted.
-    pub front: FrontConfig,
+    pub front: FrontendConfig,
     /// How jobs are treated.
     pub jobs: JobConfig,
 }
 
 /// Where a controller's records are.
 #[derive(Debug)]
-pub enum State {
+pub enum RecordLocation {
     /// In a file of this controller alone; made if it is not there.
     File(PathBuf),
     /// In etcd, where this controller is in charge for the time being.
@@ -86,13 +86,13 @@ pub enum ControllerError {
     Workers(#[source] ServerError),
     /// The front failed.
     #[error(transparent)]
-    Front(#[from] FrontError),
+    Frontend(#[from] FrontendError),
 }
 
 /// A controller that runs on threads of its own. Dropping it stops it; jobs go on without it for their grace.
 pub struct Controller {
     /// Before the server, so that nobody asks while it ends.
-    front: Front,
+    front: Frontend,
     server: ServerHandle,
     /// Given up last, when nothing is changed any more.
     leadership: Option<Leadership>,
@@ -105,8 +105,8 @@ impl Controller {
     /// [`ControllerError`], with nothing left running.
     pub fn start(config: ControllerConfig) -> Result<Self, ControllerError> {
         let (store, leadership): (Box<dyn Store>, _) = match config.state {
-            State::File(path) => (Box::new(Database::open(path)?), None),
-            State::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
+            RecordLocation::File(path) => (Box::new(Database::open(path)?), None),
+            RecordLocation::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
         };
         // Switches take writes from the leader of the latest term alone.
         let term = leadership.as_ref().map_or(0, Leadership::term);
@@ -123,14 +123,14 @@ impl Controller {
             ..Config::controller(u32::try_from(now).unwrap_or(u32::MAX), now)
         };
         let tls = config.front.tls.as_ref().map(Tls::for_workers).transpose();
-        let tls = tls.map_err(|error| ControllerError::Front(FrontError::Tls(error)))?;
+        let tls = tls.map_err(|error| ControllerError::Frontend(FrontendError::Tls(error)))?;
         let mut server = Server::over(config.workers, admission, plane).map_err(ControllerError::Workers)?;
         if let Some(tls) = tls {
             server = server.encrypted(tls);
         }
         let control = server.control();
         // Before the workers' port serves: an address that is taken must not cost anybody a session.
-        let front = Front::start(config.front, control)?;
+        let front = Frontend::start(config.front, control)?;
         let server = server.spawn().map_err(ControllerError::Workers)?;
         Ok(Self { front, server, leadership })
     }
@@ -141,7 +141,7 @@ impl Controller {
     }
 
     /// Where gRPC, the page and the metrics are.
-    pub fn front(&self) -> &Front {
+    pub fn front(&self) -> &Frontend {
         &self.front
     }
 
@@ -152,11 +152,11 @@ impl Controller {
 
     /// Whether a part of it has ended, which unasked means that it failed.
     pub fn is_finished(&self) -> bool {
-        self.server.is_finished() || self.front.is_finished() || self.deposed().is_some()
+        self.server.is_finished() || self.front.is_finished() || self.leadership_lost().is_some()
     }
 
     /// Why this controller is no longer in charge, if there are several and it is not.
-    pub fn deposed(&self) -> Option<&str> {
+    pub fn leadership_lost(&self) -> Option<&str> {
         self.leadership.as_ref().and_then(Leadership::lost)
     }
 

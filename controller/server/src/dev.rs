@@ -16,8 +16,8 @@ use netfold_switch::{EmptyPipeline, PAYLOADS};
 use netfold_switch_p4runtime::{Server, ServerConfig, ServerError};
 
 use crate::access::Token;
-use crate::controller::{Controller, ControllerConfig, ControllerError, JobConfig, State};
-use crate::front::FrontConfig;
+use crate::controller::{Controller, ControllerConfig, ControllerError, JobConfig, RecordLocation};
+use crate::frontend::FrontendConfig;
 
 /// The tenants that there are from the start.
 pub const TENANTS: [&str; 2] = ["red", "blue"];
@@ -26,10 +26,10 @@ pub const TENANTS: [&str; 2] = ["red", "blue"];
 pub const SWITCH: &str = "switch";
 
 /// How long the switch may take to be up.
-const UP_WITHIN: Duration = Duration::from_secs(20);
+const UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often to look whether it is.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What to try things with.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct DevConfig {
     /// Address of the workers' port.
     pub workers: SocketAddr,
     /// gRPC, page and metrics.
-    pub front: FrontConfig,
+    pub front: FrontendConfig,
     /// How jobs are treated. Where slots are shared out by themselves, tenants have no limit.
     pub jobs: JobConfig,
 }
@@ -67,7 +67,7 @@ pub enum DevError {
     #[error("the tenants cannot be added")]
     Tenants(#[source] CommandError),
     /// The controller did not reach the switch in time.
-    #[error("the controller has not reached the software switch within {} s: {reason}", UP_WITHIN.as_secs())]
+    #[error("the controller has not reached the software switch within {} s: {reason}", UP_TIMEOUT.as_secs())]
     Down {
         /// Why it counts as down.
         reason: String,
@@ -85,7 +85,7 @@ impl Drop for Folder {
 }
 
 /// A controller with a switch of its own, as threads of this process.
-pub struct Dev {
+pub struct DevController {
     /// In the order in which they end.
     controller: Controller,
     server: Server,
@@ -94,7 +94,7 @@ pub struct Dev {
     _folder: Option<Folder>,
 }
 
-impl Dev {
+impl DevController {
     /// Starts everything and waits until jobs can be admitted.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Dev {
         let sharing = config.jobs.sharing;
         let controller = Controller::start(ControllerConfig {
             topology,
-            state: State::File(state.clone()),
+            state: RecordLocation::File(state.clone()),
             workers: config.workers,
             front: config.front,
             jobs: config.jobs,
@@ -193,7 +193,7 @@ impl Dev {
 
 /// Waits until the switch is up; returns its slots.
 async fn up(control: &Control) -> Result<u32, DevError> {
-    let deadline = Instant::now() + UP_WITHIN;
+    let deadline = Instant::now() + UP_TIMEOUT;
     loop {
         let snapshot = control.snapshot(SnapshotScope::Live).await.map_err(DevError::Tenants)?;
         let switch = snapshot.switches.first();
@@ -203,7 +203,7 @@ async fn up(control: &Control) -> Result<u32, DevError> {
                 let reason = switch.and_then(|switch| switch.down_reason.clone()).unwrap_or_default();
                 return Err(DevError::Down { reason });
             }
-            _ => tokio::time::sleep(GLANCE).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

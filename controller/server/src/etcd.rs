@@ -25,7 +25,7 @@ mod call;
 mod election;
 mod records;
 
-pub use election::{Contender, Leadership, Waiting};
+pub use election::{Candidate, CandidateStatus, Leadership};
 pub use records::{CHANGES_MAX, EtcdStore};
 
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ pub enum EtcdError {
     },
     /// Another controller is in charge, or nobody.
     #[error("this controller is no longer in charge: {0}")]
-    Deposed(String),
+    LeadershipLost(String),
     /// A row is none that this build knows.
     #[error("etcd has a record that cannot be read, {key}: use the build that wrote it, or another prefix")]
     Record {

@@ -1,4 +1,4 @@
-//! The gRPC services: each call is let in by the [gate](crate::access), turned into what the control plane knows, asked, and
+//! The gRPC services: each call is let in by the [authorizer](crate::access), turned into what the control plane knows, asked, and
 //! its answer turned back. Nothing is decided here.
 
 mod convert;
@@ -13,28 +13,28 @@ use crate::api::v1::tenants_server::TenantsServer;
 use netfold_controller::server::Control;
 use tonic::service::Routes;
 
-use crate::access::{Access, Gate};
+use crate::access::{Access, Authorizer};
 
 /// Longest request, in bytes.
 pub const REQUEST_LEN_MAX: usize = 16 << 10;
 
 /// Longest answer, in bytes.
-const ANSWER_LEN_MAX: usize = 32 << 20;
+const RESPONSE_LEN_MAX: usize = 32 << 20;
 
 /// Watchers at one time.
 pub const WATCHERS_MAX: usize = 256;
 
 /// All services over a control plane, reflection among them.
 pub(crate) fn routes(control: &Control, access: &Access) -> Routes {
-    let gate = Gate::new(access.clone(), control.clone());
+    let authorizer = Authorizer::new(access.clone(), control.clone());
     macro_rules! limited {
         ($server:expr) => {
-            $server.max_decoding_message_size(REQUEST_LEN_MAX).max_encoding_message_size(ANSWER_LEN_MAX)
+            $server.max_decoding_message_size(REQUEST_LEN_MAX).max_encoding_message_size(RESPONSE_LEN_MAX)
         };
     }
-    let jobs = limited!(JobsServer::new(jobs::Jobs::new(control.clone(), gate.clone())));
-    let tenants = limited!(TenantsServer::new(tenants::Tenants::new(control.clone(), gate.clone())));
-    let switches = limited!(SwitchesServer::new(switches::Switches::new(control.clone(), gate)));
+    let jobs = limited!(JobsServer::new(jobs::Jobs::new(control.clone(), authorizer.clone())));
+    let tenants = limited!(TenantsServer::new(tenants::Tenants::new(control.clone(), authorizer.clone())));
+    let switches = limited!(SwitchesServer::new(switches::Switches::new(control.clone(), authorizer)));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTOR)
         .build_v1()

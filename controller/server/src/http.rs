@@ -27,16 +27,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::access::Access;
-use crate::connection::{Door, Guest};
+use crate::connection::{Acceptor, PendingConnection};
 use crate::metrics::{self, Counts};
-use crate::tls::HANDSHAKE;
+use crate::tls::HANDSHAKE_TIMEOUT;
 
 const PAGE: &str = include_str!("http/page.html");
 const STYLE: &str = include_str!("http/page.css");
 const SCRIPT: &str = include_str!("http/page.js");
 
 /// How long a client may take for its request's head.
-const HEAD: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often the stream has a snapshot.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ type Body = BoxBody<Bytes, Infallible>;
 
 /// What all connections share.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct HttpServer {
     control: Control,
     access: Access,
     history: Arc<Mutex<History>>,
@@ -70,33 +70,33 @@ struct History {
     last: VecDeque<Arc<Occurrence>>,
 }
 
-impl Site {
-    /// A site over a control plane, and the task that keeps it up to date until the control plane is gone.
+impl HttpServer {
+    /// A server over a control plane, and the task that keeps it up to date until the control plane is gone.
     pub(crate) fn new(
         control: Control,
         access: Access,
-        occurrences: Receiver<Arc<Occurrence>>,
+        events: Receiver<Arc<Occurrence>>,
     ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
-        let site = Self { control: control.clone(), access, history: history.clone(), snapshots };
-        (site, observe(control, occurrences, history, sender))
+        let server = Self { control: control.clone(), access, history: history.clone(), snapshots };
+        (server, observe(control, events, history, sender))
     }
 
     /// Serves until the task is dropped.
-    pub(crate) async fn serve(self, door: Door, tls: Option<TlsAcceptor>) {
+    pub(crate) async fn serve(self, acceptor: Acceptor, tls: Option<TlsAcceptor>) {
         loop {
-            let guest = door.next().await;
-            tokio::spawn(self.clone().attend(guest, tls.clone()));
+            let connection = acceptor.next().await;
+            tokio::spawn(self.clone().attend(connection, tls.clone()));
         }
     }
 
-    async fn attend(self, guest: Guest, tls: Option<TlsAcceptor>) {
+    async fn attend(self, connection: PendingConnection, tls: Option<TlsAcceptor>) {
         // What goes wrong with a connection is its client's business.
         match tls {
-            None => self.converse(guest).await,
+            None => self.converse(connection).await,
             Some(acceptor) => {
-                if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(guest)).await {
+                if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(connection)).await {
                     self.converse(stream).await;
                 }
             }
@@ -105,12 +105,12 @@ impl Site {
 
     async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| {
-            let site = self.clone();
-            async move { Ok::<_, Infallible>(site.answer(request).await) }
+            let server = self.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(16 << 10)
             .serve_connection(TokioIo::new(stream), service);
         let _ = connection.await;
@@ -154,7 +154,7 @@ impl Site {
         content("application/json", serde_json::to_string(&snapshot).unwrap_or_default())
     }
 
-    /// Server-sent events: `occurrence` for each thing that happens, after the last hundred; `snapshot` once a second.
+    /// Server-sent events: `event` for each thing that happens, after the last hundred; `snapshot` once a second.
     fn events(&self) -> Response<Body> {
         let (sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(QUEUE);
         tokio::spawn(self.clone().tell(sender));
@@ -164,13 +164,13 @@ impl Site {
     }
 
     async fn tell(mut self, sender: mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
-        let mut occurrences = self.control.occurrences();
+        let mut events = self.control.occurrences();
         let before: Vec<_> =
             self.history.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect();
-        let shown = before.last().map_or(0, |occurrence| occurrence.number);
+        let shown = before.last().map_or(0, |event| event.number);
         let mut pending: String =
-            before.iter().map(|occurrence| event("occurrence", &json(occurrence))).collect();
-        pending += &event("snapshot", &self.snapshots.borrow_and_update().clone());
+            before.iter().map(|event| sse_event("controller_event", &json(event))).collect();
+        pending += &sse_event("snapshot", &self.snapshots.borrow_and_update().clone());
         loop {
             // A page that does not read is not waited for beyond this: its queue is full, and so it waits by itself.
             if !pending.is_empty() && sender.send(Ok(Frame::data(Bytes::from(pending)))).await.is_err() {
@@ -179,13 +179,13 @@ impl Site {
             pending = tokio::select! {
                 () = sender.closed() => return,
                 changed = self.snapshots.changed() => match changed {
-                    Ok(()) => event("snapshot", &self.snapshots.borrow_and_update().clone()),
+                    Ok(()) => sse_event("snapshot", &self.snapshots.borrow_and_update().clone()),
                     Err(_) => return,
                 },
-                received = occurrences.recv() => match received {
-                    Ok(occurrence) if occurrence.number <= shown => String::new(),
-                    Ok(occurrence) => event("occurrence", &json(&occurrence)),
-                    Err(RecvError::Lagged(missed)) => event("missed", &missed.to_string()),
+                received = events.recv() => match received {
+                    Ok(event) if event.number <= shown => String::new(),
+                    Ok(event) => sse_event("controller_event", &json(&event)),
+                    Err(RecvError::Lagged(missed)) => sse_event("missed", &missed.to_string()),
                     Err(RecvError::Closed) => return,
                 },
             };
@@ -196,7 +196,7 @@ impl Site {
 /// Remembers what happens, and takes a snapshot a second while a page is open.
 async fn observe(
     control: Control,
-    mut occurrences: Receiver<Arc<Occurrence>>,
+    mut events: Receiver<Arc<Occurrence>>,
     history: Arc<Mutex<History>>,
     snapshots: watch::Sender<Arc<str>>,
 ) {
@@ -204,20 +204,20 @@ async fn observe(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            received = occurrences.recv() => match received {
-                Ok(occurrence) => {
+            received = events.recv() => match received {
+                Ok(event) => {
                     let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
-                    history.counts.count(&occurrence);
+                    history.counts.count(&event);
                     if history.last.len() == REMEMBERED {
                         history.last.pop_front();
                     }
-                    history.last.push_back(occurrence);
+                    history.last.push_back(event);
                 }
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },
             _ = ticks.tick() => {
-                // The site holds one receiver itself; each page has another.
+                // The server holds one receiver itself; each page has another.
                 if snapshots.receiver_count() == 0 {
                     return;
                 }
@@ -229,12 +229,12 @@ async fn observe(
     }
 }
 
-fn json(occurrence: &Occurrence) -> String {
-    serde_json::to_string(occurrence).unwrap_or_default()
+fn json(event: &Occurrence) -> String {
+    serde_json::to_string(event).unwrap_or_default()
 }
 
 /// One server-sent event. JSON has no line breaks in it.
-fn event(kind: &str, data: &str) -> String {
+fn sse_event(kind: &str, data: &str) -> String {
     format!("event: {kind}\ndata: {data}\n\n")
 }
 

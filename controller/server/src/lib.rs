@@ -1,4 +1,4 @@
-//! Netfold's controller as a process: [its database](store), [who may do what](access), and [what people and programs reach](Front).
+//! Netfold's controller as a process: [its database](store), [who may do what](access), and [what people and programs reach](Frontend).
 //!
 //! The control plane itself is `netfold-controller`'s; here is what makes it durable and lets others ask it. docs/controller.md
 //! is the administrator's page.
@@ -10,7 +10,7 @@ mod connection;
 mod controller;
 pub mod dev;
 pub mod etcd;
-mod front;
+mod frontend;
 mod grpc;
 mod http;
 pub mod metrics;
@@ -19,8 +19,8 @@ mod row;
 pub mod store;
 mod tls;
 
-pub use controller::{Controller, ControllerConfig, ControllerError, JobConfig, State};
-pub use front::{Front, FrontConfig, FrontError};
+pub use controller::{Controller, ControllerConfig, ControllerError, JobConfig, RecordLocation};
+pub use frontend::{Frontend, FrontendConfig, FrontendError};
 pub use grpc::{REQUEST_LEN_MAX, WATCHERS_MAX};
 pub use refusal::Reason;
 pub use store::Database;

@@ -1,6 +1,6 @@
 //! What a scrape sees, in the OpenMetrics text format.
 //!
-//! Everything but the counts of occurrences is read from a snapshot at each scrape, so nothing that is gone lingers. Names and labels
+//! Everything but the counts of events is read from a snapshot at each scrape, so nothing that is gone lingers. Names and labels
 //! are in docs/controller.md, and the dashboard in docs/grafana uses them; a test compares all three.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 /// The media type of a scrape.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Kinds of occurrences and reasons of refusals that are counted apart. There are fewer; the bound keeps a mistake small.
+/// Kinds of events and reasons of refusals that are counted apart. There are fewer; the bound keeps a mistake small.
 const KINDS_MAX: usize = 64;
 
 type Labels = Vec<(&'static str, String)>;
@@ -48,7 +48,7 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch by what became of them"),
     ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
     ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
-    ("netfold_occurrences_total", &["kind"], "what has happened since the controller started"),
+    ("netfold_events_total", &["kind"], "what has happened since the controller started"),
     (
         "netfold_refusals_total",
         &["reason"],
@@ -64,9 +64,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn count(&mut self, occurrence: &Occurrence) {
-        add(&mut self.kinds, occurrence.kind);
-        if let Some(reason) = occurrence.reason {
+    pub(crate) fn count(&mut self, event: &Occurrence) {
+        add(&mut self.kinds, event.kind);
+        if let Some(reason) = event.reason {
             add(&mut self.refusals, reason);
         }
     }
@@ -83,40 +83,40 @@ fn add(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
 /// # Errors
 /// Never while memory lasts: the text is written to a string.
 pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt::Error> {
-    let mut sheet = Sheet::default();
-    sheet.set("netfold_sessions", [], snapshot.sessions);
-    sheet.set("netfold_epoch_next", [], snapshot.epoch_next);
+    let mut metrics = MetricSet::default();
+    metrics.set("netfold_sessions", [], snapshot.sessions);
+    metrics.set("netfold_epoch_next", [], snapshot.epoch_next);
     let mut states: BTreeMap<&str, u32> = BTreeMap::new();
     for job in &snapshot.jobs {
         *states.entry(job.state.name()).or_default() += 1;
     }
     for (state, jobs) in states {
-        sheet.set("netfold_jobs", [state], jobs);
+        metrics.set("netfold_jobs", [state], jobs);
     }
-    snapshot.jobs.iter().for_each(|job| sheet.job(job));
-    snapshot.tenants.iter().for_each(|tenant| sheet.tenant(tenant));
-    snapshot.switches.iter().for_each(|switch| sheet.switch(switch));
+    snapshot.jobs.iter().for_each(|job| metrics.job(job));
+    snapshot.tenants.iter().for_each(|tenant| metrics.tenant(tenant));
+    snapshot.switches.iter().for_each(|switch| metrics.switch(switch));
     for link in &snapshot.links {
-        sheet.set("netfold_link_up", [link.a.as_str(), &link.b], u32::from(link.up));
-        sheet.set("netfold_link_trees", [link.a.as_str(), &link.b], link.trees);
+        metrics.set("netfold_link_up", [link.a.as_str(), &link.b], u32::from(link.up));
+        metrics.set("netfold_link_trees", [link.a.as_str(), &link.b], link.trees);
     }
     for (kind, count) in &counts.kinds {
-        sheet.count("netfold_occurrences_total", [kind], *count);
+        metrics.count("netfold_events_total", [kind], *count);
     }
     for (reason, count) in &counts.refusals {
-        sheet.count("netfold_refusals_total", [reason], *count);
+        metrics.count("netfold_refusals_total", [reason], *count);
     }
-    sheet.text()
+    metrics.text()
 }
 
 /// Metrics that are being filled in.
 #[derive(Default)]
-struct Sheet {
+struct MetricSet {
     gauges: BTreeMap<&'static str, Family<Labels, Gauge>>,
     counters: BTreeMap<&'static str, Family<Labels, Counter>>,
 }
 
-impl Sheet {
+impl MetricSet {
     fn set<'a>(
         &mut self,
         name: &'static str,

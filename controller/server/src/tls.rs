@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 /// How long a client may take for a handshake.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a server shows, and whom it asks for what. Texts of PEM files.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Tls {
     pub(crate) fn for_grpc(&self) -> ServerTlsConfig {
         let config = ServerTlsConfig::new()
             .identity(Identity::from_pem(&self.certificate, &self.key))
-            .timeout(HANDSHAKE);
+            .timeout(HANDSHAKE_TIMEOUT);
         match &self.client_ca {
             Some(authority) => config.client_ca_root(Certificate::from_pem(authority)),
             None => config,

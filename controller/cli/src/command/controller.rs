@@ -1,6 +1,6 @@
 //! `netfold controller`: shares switches among the jobs of several tenants, until it is told to stop.
 
-mod contend;
+mod election;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,17 @@ use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::Occurrence;
 use netfold_server::access::{Access, hashes};
-use netfold_server::dev::{Dev, DevConfig, DevError, TENANTS};
+use netfold_server::dev::{DevConfig, DevController, DevError, TENANTS};
 use netfold_server::{
-    Controller, ControllerConfig, ControllerError, FrontConfig, FrontError, JobConfig, State, Tls,
+    Controller, ControllerConfig, ControllerError, FrontendConfig, FrontendError, JobConfig, RecordLocation,
+    Tls,
 };
 use netfold_wire::Dscp;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use self::contend::Contending;
+use self::election::EtcdOptions;
 use super::remote::clock;
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -32,7 +33,7 @@ use crate::output::{Output, Tone};
 use crate::size::Bits;
 
 /// How often the command looks at the request to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest file of tokens or certificates, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -60,7 +61,7 @@ pub(crate) struct ControllerCommand {
     #[arg(long, value_name = "FILE", required_unless_present_any = ["dev", "etcd"])]
     state: Option<PathBuf>,
     #[command(flatten)]
-    contending: Contending,
+    etcd: EtcdOptions,
     /// Address of the port where workers join; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20041")]
     workers: SocketAddr,
@@ -124,7 +125,7 @@ pub(crate) struct ControllerCommand {
 
 /// What runs.
 enum Running {
-    Dev(Box<Dev>),
+    Dev(Box<DevController>),
     Plain(Box<Controller>),
 }
 
@@ -162,19 +163,17 @@ impl ControllerCommand {
         let (topology, front) = (self.topology()?, self.front()?);
         while !stop.requested() {
             let state = match &self.state {
-                _ if self.contending.is_wanted() => {
-                    match self.contending.wait(&self.name(), output, &stop)? {
-                        Some(leadership) => Some(State::Etcd(leadership)),
-                        None => break,
-                    }
-                }
-                state => state.clone().map(State::File),
+                _ if self.etcd.is_wanted() => match self.etcd.wait(&self.name(), output, &stop)? {
+                    Some(leadership) => Some(RecordLocation::Etcd(leadership)),
+                    None => break,
+                },
+                state => state.clone().map(RecordLocation::File),
             };
             let running = self.start(state, topology.clone(), front.clone())?;
-            let occurrences = running.controller().control().occurrences();
+            let events = running.controller().control().occurrences();
             self.announce(output, &running)?;
-            let attended = attend(output, &stop, &running, occurrences);
-            let deposed = running.controller().deposed().map(str::to_owned);
+            let attended = attend(output, &stop, &running, events);
+            let deposed = running.controller().leadership_lost().map(str::to_owned);
             let stopped = running.stop();
             attended?;
             match deposed {
@@ -222,8 +221,13 @@ impl ControllerCommand {
     }
 
     /// Where and how it is reached, with all files read.
-    fn front(&self) -> Result<FrontConfig, CliError> {
-        Ok(FrontConfig { grpc: self.listen, http: Some(self.http), access: self.access()?, tls: self.tls()? })
+    fn front(&self) -> Result<FrontendConfig, CliError> {
+        Ok(FrontendConfig {
+            grpc: self.listen,
+            http: Some(self.http),
+            access: self.access()?,
+            tls: self.tls()?,
+        })
     }
 
     fn topology(&self) -> Result<Option<Topology>, CliError> {
@@ -232,9 +236,9 @@ impl ControllerCommand {
 
     fn start(
         &self,
-        state: Option<State>,
+        state: Option<RecordLocation>,
         topology: Option<Topology>,
-        front: FrontConfig,
+        front: FrontendConfig,
     ) -> Result<Running, CliError> {
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),
@@ -255,7 +259,7 @@ impl ControllerCommand {
             }
             _ => {
                 let config = DevConfig { state: self.state.clone(), workers: self.workers, front, jobs };
-                Ok(Running::Dev(Box::new(Dev::start(config).map_err(dev_failed)?)))
+                Ok(Running::Dev(Box::new(DevController::start(config).map_err(dev_failed)?)))
             }
         }
     }
@@ -292,7 +296,7 @@ impl ControllerCommand {
         };
         let state = match state {
             Some(path) => path.display().to_string(),
-            None => self.contending.etcd.join(","),
+            None => self.etcd.endpoints.join(","),
         };
         output.event(&json!({
             "event": "controlling", "workers": workers.to_string(), "grpc": grpc.to_string(), "page": page, "state": state,
@@ -325,37 +329,37 @@ fn attend(
     output: &Output,
     stop: &Stop,
     running: &Running,
-    mut occurrences: Receiver<Arc<Occurrence>>,
+    mut events: Receiver<Arc<Occurrence>>,
 ) -> Result<(), CliError> {
     while !stop.requested() && !running.is_finished() {
-        match occurrences.try_recv() {
-            Ok(occurrence) => show(output, &occurrence)?,
+        match events.try_recv() {
+            Ok(event) => show(output, &event)?,
             Err(TryRecvError::Lagged(missed)) => {
                 output.line(format_args!("{missed} events were not shown"))?
             }
-            Err(TryRecvError::Empty | TryRecvError::Closed) => std::thread::sleep(GLANCE),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => std::thread::sleep(POLL_INTERVAL),
         }
     }
     Ok(())
 }
 
 /// A line of the log: with `--json`, an object with the job's and the switch's names.
-fn show(output: &Output, occurrence: &Occurrence) -> Result<(), CliError> {
-    let job = occurrence.job.as_ref().map(ToString::to_string).unwrap_or_default();
-    let switch = occurrence.switch.clone().unwrap_or_default();
+fn show(output: &Output, event: &Occurrence) -> Result<(), CliError> {
+    let job = event.job.as_ref().map(ToString::to_string).unwrap_or_default();
+    let switch = event.switch.clone().unwrap_or_default();
     output.event(&json!({
-        "event": "occurrence", "number": occurrence.number, "at_ms": occurrence.at_ms, "kind": occurrence.kind,
-        "job": job, "switch": switch, "epoch": occurrence.epoch, "reason": occurrence.reason.unwrap_or_default(),
-        "message": occurrence.message,
+        "event": "controller_event", "number": event.number, "at_ms": event.at_ms, "kind": event.kind,
+        "job": job, "switch": switch, "epoch": event.epoch, "reason": event.reason.unwrap_or_default(),
+        "message": event.message,
     }))?;
     let about: Vec<&str> =
         [job.as_str(), switch.as_str()].into_iter().filter(|name| !name.is_empty()).collect();
     output.line(format_args!(
         "{}  {:<16} {}: {}",
-        clock(occurrence.at_ms),
-        occurrence.kind,
+        clock(event.at_ms),
+        event.kind,
         about.join(" at "),
-        occurrence.message
+        event.message
     ))
 }
 
@@ -399,7 +403,9 @@ fn read_up_to(path: &Path, len_max: u64) -> Result<Vec<u8>, CliError> {
 fn failed(error: ControllerError) -> CliError {
     match error {
         ControllerError::Workers(ServerError::Bind { address, source })
-        | ControllerError::Front(FrontError::Bind { address, source }) => CliError::listen(address, source),
+        | ControllerError::Frontend(FrontendError::Bind { address, source }) => {
+            CliError::listen(address, source)
+        }
         other => CliError::Controller(Box::new(other)),
     }
 }

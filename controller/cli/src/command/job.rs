@@ -9,8 +9,8 @@ use netfold_server::api::v1;
 use tokio_stream::StreamExt as _;
 
 use super::remote::{
-    Client, Reach, Table, ago, clock, full_name, job_value, limit, mode_word, occurrence_value, parse_name,
-    refused, state_word,
+    Client, ControllerOptions, Table, ago, clock, event_value, full_name, job_value, limit, mode_word,
+    parse_name, refused, state_word,
 };
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -18,7 +18,7 @@ use crate::output::{Output, Tone};
 use crate::size::{Bytes, grouped};
 
 /// How often a watcher looks at the request to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Jobs on a page of a list.
 const PAGE: u32 = 1_000;
@@ -54,7 +54,7 @@ enum Action {
         #[arg(long, value_name = "TEXT", default_value = "")]
         contains: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Show one job: trees, slots and workers.
     #[command(after_help = EXAMPLES)]
@@ -62,7 +62,7 @@ enum Action {
         /// The job, as in tenant/job.
         job: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Say beforehand what a job's workers must agree on.
     #[command(after_help = EXAMPLES)]
@@ -87,7 +87,7 @@ enum Action {
         #[command(flatten)]
         iteration: IterationArgs,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// End a job that forms or runs; its workers are told.
     #[command(after_help = EXAMPLES)]
@@ -98,7 +98,7 @@ enum Action {
         #[arg(long, default_value = "")]
         message: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Forget a job that neither forms nor runs.
     #[command(after_help = EXAMPLES)]
@@ -106,7 +106,7 @@ enum Action {
         /// The job, as in tenant/job.
         job: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Print what happens until told to stop.
     #[command(after_help = EXAMPLES)]
@@ -114,7 +114,7 @@ enum Action {
         /// This job alone, as in tenant/job.
         job: Option<String>,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
 }
 
@@ -151,14 +151,14 @@ fn state(word: &str) -> Result<v1::JobState, String> {
 impl JobCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self.action {
-            Action::List { state, contains, reach } => list(output, &reach, &state, &contains),
-            Action::Describe { job, reach } => {
-                let name = Some(parse_name(&job, reach.tenant.as_deref()));
-                let client = reach.connect()?;
+            Action::List { state, contains, options } => list(output, &options, &state, &contains),
+            Action::Describe { job, options } => {
+                let name = Some(parse_name(&job, options.tenant.as_deref()));
+                let client = options.connect()?;
                 describe(output, &client.wait(client.jobs().describe(v1::DescribeJobRequest { name }))?)
             }
-            Action::Declare { job, world, mode, slots, classes, trees, iteration, reach } => {
-                let name = Some(parse_name(&job, reach.tenant.as_deref()));
+            Action::Declare { job, world, mode, slots, classes, trees, iteration, options } => {
+                let name = Some(parse_name(&job, options.tenant.as_deref()));
                 let mode = v1::Mode::from_str_name(&format!("MODE_{}", mode.name().to_uppercase()));
                 let spec = v1::JobSpec {
                     world: u32::from(world),
@@ -168,25 +168,25 @@ impl JobCommand {
                     trees: u32::from(trees),
                     iteration: iteration.message(),
                 };
-                let client = reach.connect()?;
+                let client = options.connect()?;
                 let request = v1::DeclareJobRequest { name, spec: Some(spec) };
                 let declared = client.wait(client.jobs().declare(request))?;
                 output.event(&job_value(&declared))?;
                 output.line(format_args!("job '{}' is declared", full_name(declared.name.as_ref())))
             }
-            Action::End { job, message, reach } => {
-                let name = Some(parse_name(&job, reach.tenant.as_deref()));
-                let client = reach.connect()?;
+            Action::End { job, message, options } => {
+                let name = Some(parse_name(&job, options.tenant.as_deref()));
+                let client = options.connect()?;
                 client.wait(client.jobs().end(v1::EndJobRequest { name: name.clone(), message }))?;
                 done(output, "job_ended", &full_name(name.as_ref()), "is ending")
             }
-            Action::Forget { job, reach } => {
-                let name = Some(parse_name(&job, reach.tenant.as_deref()));
-                let client = reach.connect()?;
+            Action::Forget { job, options } => {
+                let name = Some(parse_name(&job, options.tenant.as_deref()));
+                let client = options.connect()?;
                 client.wait(client.jobs().forget(v1::ForgetJobRequest { name: name.clone() }))?;
                 done(output, "job_forgotten", &full_name(name.as_ref()), "is forgotten")
             }
-            Action::Watch { job, reach } => watch(output, &reach, job.as_deref()),
+            Action::Watch { job, options } => watch(output, &options, job.as_deref()),
         }
     }
 }
@@ -222,9 +222,14 @@ pub(super) fn all_jobs(
     }
 }
 
-fn list(output: &Output, reach: &Reach, states: &[v1::JobState], contains: &str) -> Result<(), CliError> {
-    let client = reach.connect()?;
-    let jobs = all_jobs(&client, reach.tenant.as_deref(), states, contains)?;
+fn list(
+    output: &Output,
+    options: &ControllerOptions,
+    states: &[v1::JobState],
+    contains: &str,
+) -> Result<(), CliError> {
+    let client = options.connect()?;
+    let jobs = all_jobs(&client, options.tenant.as_deref(), states, contains)?;
     let mut table = Table::new(&[
         "job",
         "state",
@@ -344,21 +349,21 @@ fn band_words(band: &v1::Band) -> (String, String) {
     (classes, if points.is_empty() { "0".to_owned() } else { points.join(",") })
 }
 
-fn watch(output: &Output, reach: &Reach, job: Option<&str>) -> Result<(), CliError> {
+fn watch(output: &Output, options: &ControllerOptions, job: Option<&str>) -> Result<(), CliError> {
     let stop = Stop::on_signals()?;
-    let client = reach.connect()?;
-    let name = job.map(|job| parse_name(job, reach.tenant.as_deref()));
+    let client = options.connect()?;
+    let name = job.map(|job| parse_name(job, options.tenant.as_deref()));
     let request = v1::WatchRequest {
-        tenant: name.as_ref().map(|name| name.tenant.clone()).or_else(|| reach.tenant.clone()),
+        tenant: name.as_ref().map(|name| name.tenant.clone()).or_else(|| options.tenant.clone()),
         job: name.map(|name| name.job).unwrap_or_default(),
     };
     let mut answers = client.wait(client.jobs().watch(request))?;
     while !stop.requested() {
-        let Some(next) = client.within(GLANCE, answers.next()) else { continue };
+        let Some(next) = client.within(POLL_INTERVAL, answers.next()) else { continue };
         let Some(answer) = next else { break };
         let answer = answer.map_err(|status| refused(&status))?;
-        match (&answer.occurrence, &answer.job) {
-            (Some(occurrence), _) => show(output, occurrence)?,
+        match (&answer.event, &answer.job) {
+            (Some(event), _) => show(output, event)?,
             (None, Some(job)) => describe(output, job)?,
             (None, None) => {}
         }
@@ -366,17 +371,12 @@ fn watch(output: &Output, reach: &Reach, job: Option<&str>) -> Result<(), CliErr
     Ok(())
 }
 
-fn show(output: &Output, occurrence: &v1::Occurrence) -> Result<(), CliError> {
-    output.event(&occurrence_value(occurrence))?;
-    let about = match (full_name(occurrence.job.as_ref()), occurrence.switch.as_str()) {
+fn show(output: &Output, event: &v1::Event) -> Result<(), CliError> {
+    output.event(&event_value(event))?;
+    let about = match (full_name(event.job.as_ref()), event.switch.as_str()) {
         (job, "") => job,
         (job, switch) if job.is_empty() => switch.to_owned(),
         (job, switch) => format!("{job} at {switch}"),
     };
-    output.line(format_args!(
-        "{}  {:<16} {about}: {}",
-        clock(occurrence.at_ms),
-        occurrence.kind,
-        occurrence.message
-    ))
+    output.line(format_args!("{}  {:<16} {about}: {}", clock(event.at_ms), event.kind, event.message))
 }

@@ -13,7 +13,7 @@ use crate::output::Output;
 
 /// Who joins a controller's job, from where.
 #[derive(Debug, Args)]
-pub(crate) struct Joining {
+pub(crate) struct JoinOptions {
     /// A controller's port for workers, HOST:PORT: it chooses the switch.
     #[arg(long, value_name = "ADDR")]
     pub(crate) controller: Option<String>,
@@ -44,7 +44,7 @@ fn addresses(text: &str) -> Result<Addresses, String> {
     parsed.map(Addresses).map_err(|_| format!("'{text}' is no IP address, or several joined by '+'"))
 }
 
-impl Joining {
+impl JoinOptions {
     /// Tenant and token, if a tenant is named.
     fn tenancy(&self) -> Option<(String, String)> {
         let from = |given: &Option<String>, variable| given.clone().or_else(|| std::env::var(variable).ok());

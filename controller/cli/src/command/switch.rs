@@ -39,7 +39,7 @@ use egress::EgressOptions;
 use p4runtime::P4RuntimeOptions;
 
 /// How often the command looks at the request to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Job events that wait to be printed; more are dropped, since the control plane must not wait for a terminal.
 const EVENTS_MAX: usize = 256;
@@ -410,7 +410,7 @@ impl SwitchCommand {
         let mut shown = Instant::now();
         let served = || !running.server.as_ref().is_some_and(Server::is_finished);
         while !stop.requested() && !running.switch.is_finished() && served() {
-            match running.jobs.recv_timeout(GLANCE) {
+            match running.jobs.recv_timeout(POLL_INTERVAL) {
                 Ok(event) => show_job(output, &event)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }

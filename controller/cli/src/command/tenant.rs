@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use netfold_server::api::v1;
 use serde_json::{Value, json};
 
-use super::remote::{Reach, Table, limit};
+use super::remote::{ControllerOptions, Table, limit};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -51,7 +51,7 @@ enum Action {
     #[command(after_help = EXAMPLES)]
     List {
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Add a tenant. Its token is printed, and not told again.
     #[command(after_help = EXAMPLES)]
@@ -70,7 +70,7 @@ enum Action {
         #[arg(long)]
         without_token: bool,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Change a tenant's limits, all three of them, or its weight, or its priority.
     #[command(after_help = EXAMPLES)]
@@ -89,7 +89,7 @@ enum Action {
         #[arg(long)]
         priority: Option<u8>,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Remove a tenant that has no job.
     #[command(after_help = EXAMPLES)]
@@ -97,7 +97,7 @@ enum Action {
         /// Its name.
         name: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Give a tenant another token in place of the one it has.
     #[command(after_help = EXAMPLES)]
@@ -105,16 +105,16 @@ enum Action {
         /// Its name.
         name: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
 }
 
 impl TenantCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         match self.action {
-            Action::List { reach } => list(output, &reach),
-            Action::Add { name, limits, weight, priority, without_token, reach } => {
-                let client = reach.connect()?;
+            Action::List { options } => list(output, &options),
+            Action::Add { name, limits, weight, priority, without_token, options } => {
+                let client = options.connect()?;
                 let request = v1::AddTenantRequest {
                     name: name.clone(),
                     quota: Some(limits.into()),
@@ -125,9 +125,9 @@ impl TenantCommand {
                 let added = client.wait(client.tenants().add(request))?;
                 output.event(&json!({ "event": "tenant_added", "tenant": name, "token": added.token }))?;
                 output.line(format_args!("tenant '{name}' is added"))?;
-                tell_token(output, &added.token)
+                print_token(output, &added.token)
             }
-            Action::Set { name, limits, unlimited, weight, priority, reach } => {
+            Action::Set { name, limits, unlimited, weight, priority, options } => {
                 let given = limits.slots.is_some() || limits.jobs.is_some() || limits.workers.is_some();
                 if !given && !unlimited && weight.is_none() && priority.is_none() {
                     return Err(CliError::Usage(
@@ -135,7 +135,7 @@ impl TenantCommand {
                             .into(),
                     ));
                 }
-                let client = reach.connect()?;
+                let client = options.connect()?;
                 let quota = (given || unlimited).then(|| limits.into());
                 let (weight, priority) = (weight.unwrap_or(0), priority.map(u32::from));
                 let request = v1::SetTenantRequest { name, quota, weight, priority };
@@ -143,24 +143,24 @@ impl TenantCommand {
                 output.event(&value(&tenant))?;
                 output.line(format_args!("tenant '{}' is changed", tenant.name))
             }
-            Action::Remove { name, reach } => {
-                let client = reach.connect()?;
+            Action::Remove { name, options } => {
+                let client = options.connect()?;
                 client.wait(client.tenants().remove(v1::RemoveTenantRequest { name: name.clone() }))?;
                 output.event(&json!({ "event": "tenant_removed", "tenant": name }))?;
                 output.line(format_args!("tenant '{name}' is removed"))
             }
-            Action::Rotate { name, reach } => {
-                let client = reach.connect()?;
+            Action::Rotate { name, options } => {
+                let client = options.connect()?;
                 let request = v1::RotateTokenRequest { name: name.clone() };
                 let token = client.wait(client.tenants().rotate_token(request))?.token;
                 output.event(&json!({ "event": "token", "tenant": name, "token": token }))?;
-                tell_token(output, &token)
+                print_token(output, &token)
             }
         }
     }
 }
 
-fn tell_token(output: &Output, token: &str) -> Result<(), CliError> {
+fn print_token(output: &Output, token: &str) -> Result<(), CliError> {
     if token.is_empty() {
         return output.line(format_args!("it has no token: anybody who gives its name may act for it"));
     }
@@ -178,9 +178,9 @@ fn value(tenant: &v1::Tenant) -> Value {
     })
 }
 
-fn list(output: &Output, reach: &Reach) -> Result<(), CliError> {
-    let client = reach.connect()?;
-    let request = v1::ListTenantsRequest { tenant: reach.tenant.clone() };
+fn list(output: &Output, options: &ControllerOptions) -> Result<(), CliError> {
+    let client = options.connect()?;
+    let request = v1::ListTenantsRequest { tenant: options.tenant.clone() };
     let tenants = client.wait(client.tenants().list(request))?.tenants;
     let mut table = Table::new(&[
         "tenant",

@@ -82,7 +82,7 @@ fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
     for part in ["1 of 1 switches up", "switch", "slots by job", "jobs", "events"] {
         assert!(frame.contains(part), "no '{part}' in\n{frame}");
     }
-    let changed = controller.event("occurrence");
+    let changed = controller.event("controller_event");
     assert_eq!(text(&changed, "kind"), "tenant_changed");
 
     let mut names = BTreeSet::new();

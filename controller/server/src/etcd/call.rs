@@ -18,7 +18,7 @@ use super::wire::{
 use super::{EtcdConfig, EtcdError, EtcdTls};
 
 /// How long a call may take.
-const CALL_TIME: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Keys read in one call: as many of the longest records as fit into a message.
 const PAGE: i64 = 256;
@@ -39,7 +39,7 @@ impl Calls {
             let wrong = || EtcdError::Endpoint(address.clone());
             let known = address.starts_with("http://") || address.starts_with("https://");
             let endpoint = Endpoint::from_shared(address.clone()).ok().filter(|_| known).ok_or_else(wrong)?;
-            let endpoint = endpoint.connect_timeout(CALL_TIME).timeout(CALL_TIME);
+            let endpoint = endpoint.connect_timeout(CALL_TIMEOUT).timeout(CALL_TIMEOUT);
             match &tls {
                 Some(tls) if address.starts_with("https") => {
                     endpoint.tls_config(tls.clone()).map_err(EtcdError::Tls)
@@ -138,7 +138,7 @@ impl Calls {
 /// Connections may hang where calls do not.
 async fn bounded<R>(call: impl Future<Output = Result<R, Status>>) -> Result<R, Status> {
     let late = |_| Status::deadline_exceeded("it does not answer in time");
-    tokio::time::timeout(CALL_TIME, call).await.map_err(late)?
+    tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(late)?
 }
 
 /// A key's new value; it goes with the lease, if there is one.

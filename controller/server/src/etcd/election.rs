@@ -1,4 +1,4 @@
-//! Contending for being in charge, and staying so.
+//! EtcdOptions for being in charge, and staying so.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -14,14 +14,14 @@ use super::call::{Calls, put};
 use super::records::{CHANGES_MAX, EtcdStore, Request, kept, operations};
 use super::{EtcdConfig, EtcdError};
 
-/// How often a contender looks whether the leader is gone, and a call is tried again.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often a candidate looks whether the leader is gone, and a call is tried again.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
 
-/// What a contender waits for.
+/// What a candidate waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waiting {
+pub enum CandidateStatus {
     /// The controller of this name is in charge.
     Leader(String),
     /// etcd does not answer, for this reason.
@@ -30,13 +30,13 @@ pub enum Waiting {
 
 /// A controller that is not in charge yet.
 #[derive(Debug)]
-pub struct Contender {
+pub struct Candidate {
     runtime: Runtime,
     calls: Calls,
     config: EtcdConfig,
 }
 
-impl Contender {
+impl Candidate {
     /// One that has asked nothing yet.
     ///
     /// # Errors
@@ -60,22 +60,24 @@ impl Contender {
     /// [`EtcdError::Thread`]. That etcd does not answer is no error: it is waited for.
     pub fn wait(
         self,
-        mut waiting: impl FnMut(&Waiting, bool) -> bool,
+        mut waiting: impl FnMut(&CandidateStatus, bool) -> bool,
     ) -> Result<Option<Leadership>, EtcdError> {
         let Self { runtime, mut calls, config } = self;
         let mut said = None;
         loop {
             let tried = runtime.block_on(async {
                 let outcome = contend(&mut calls, &config).await;
-                if !matches!(outcome, Ok(Outcome::Won(_))) {
-                    tokio::time::sleep(LOOK).await;
+                if !matches!(outcome, Ok(ElectionResult::Won(_))) {
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 outcome
             });
             let now = match tried {
-                Ok(Outcome::Won(term)) => return Leadership::begin(runtime, calls, &config, term).map(Some),
-                Ok(Outcome::Lost(name)) => Waiting::Leader(name),
-                Err(status) => Waiting::Etcd(calls.failed(&status).to_string()),
+                Ok(ElectionResult::Won(term)) => {
+                    return Leadership::begin(runtime, calls, &config, term).map(Some);
+                }
+                Ok(ElectionResult::Lost(name)) => CandidateStatus::Leader(name),
+                Err(status) => CandidateStatus::Etcd(calls.failed(&status).to_string()),
             };
             let changed = said.as_ref() != Some(&now);
             if !waiting(&now, changed) {
@@ -94,7 +96,7 @@ struct Term {
     renewed: Instant,
 }
 
-enum Outcome {
+enum ElectionResult {
     Won(Term),
     /// Who is in charge.
     Lost(String),
@@ -105,19 +107,19 @@ fn leader_key(prefix: &str) -> String {
 }
 
 /// Makes the leader's key, if there is none.
-async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<Outcome, Status> {
+async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<ElectionResult, Status> {
     let key = leader_key(&config.prefix);
     if let Some(leader) = calls.get(&key).await? {
-        return Ok(Outcome::Lost(String::from_utf8_lossy(&leader.value).into_owned()));
+        return Ok(ElectionResult::Lost(String::from_utf8_lossy(&leader.value).into_owned()));
     }
     let renewed = Instant::now();
     let lease = calls.grant(config.lease).await?;
     let made = put(key.clone(), config.name.clone().into_bytes(), lease);
     match calls.if_made_at((&key, 0), vec![made]).await {
-        Ok((true, revision)) => Ok(Outcome::Won(Term { lease, revision, renewed })),
+        Ok((true, revision)) => Ok(ElectionResult::Won(Term { lease, revision, renewed })),
         Ok((false, _)) => {
             let _ = calls.revoke(lease).await;
-            Ok(Outcome::Lost(String::new()))
+            Ok(ElectionResult::Lost(String::new()))
         }
         Err(status) => {
             // It may have been made: then nobody leads until the lease is over.
@@ -235,8 +237,8 @@ impl Leader {
         let _ = self.lost.set(why.to_owned());
     }
 
-    fn deposed(&self) -> EtcdError {
-        EtcdError::Deposed(self.lost.get().cloned().unwrap_or_default())
+    fn leadership_lost(&self) -> EtcdError {
+        EtcdError::LeadershipLost(self.lost.get().cloned().unwrap_or_default())
     }
 
     async fn load(&mut self) -> Result<Kept, EtcdError> {
@@ -272,13 +274,13 @@ impl Leader {
         for part in operations.chunks(CHANGES_MAX) {
             loop {
                 if self.lost.get().is_some() {
-                    return Err(self.deposed());
+                    return Err(self.leadership_lost());
                 }
                 match self.calls.if_made_at((&key, self.term.revision), part.to_vec()).await {
                     Ok((true, _)) => break,
                     Ok((false, _)) => {
                         self.give_up("another controller is, or its lease in etcd is over");
-                        return Err(self.deposed());
+                        return Err(self.leadership_lost());
                     }
                     Err(status) => self.again(&status).await?,
                 }
@@ -296,7 +298,7 @@ impl Leader {
         if !passes || self.lost.get().is_some() {
             return Err(self.calls.failed(status));
         }
-        tokio::time::sleep(LOOK / 4).await;
+        tokio::time::sleep(POLL_INTERVAL / 4).await;
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl EtcdStore {
         what: &str,
         request: impl FnOnce(mpsc::Sender<Result<R, EtcdError>>) -> Request,
     ) -> Result<R, StoreError> {
-        let gone = || EtcdError::Deposed("it has given up".into());
+        let gone = || EtcdError::LeadershipLost("it has given up".into());
         let (reply, answer) = mpsc::channel();
         let sent = self.requests.send(request(reply)).map_err(|_| gone());
         let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(gone())));

@@ -10,7 +10,7 @@ use netfold_controller::view::{
 use netfold_wire::Dscp;
 use tonic::Status;
 
-use crate::access::Sight;
+use crate::access::Visibility;
 use crate::refusal::invalid;
 
 /// Slots of a job of which nothing is said: those that the host library asks for.
@@ -185,10 +185,10 @@ pub(super) fn new_tenant(record: &record::TenantRecord) -> v1::Tenant {
 }
 
 /// A switch as somebody may see it.
-pub(super) fn switch(switch: SwitchView, sight: &Sight) -> v1::Switch {
-    let packets = match sight {
-        Sight::Everything => switch.packets.into_iter().collect(),
-        Sight::Tenant(_) => Default::default(),
+pub(super) fn switch(switch: SwitchView, visibility: &Visibility) -> v1::Switch {
+    let packets = match visibility {
+        Visibility::Everything => switch.packets.into_iter().collect(),
+        Visibility::Tenant(_) => Default::default(),
     };
     v1::Switch {
         name: switch.name,
@@ -205,13 +205,13 @@ pub(super) fn switch(switch: SwitchView, sight: &Sight) -> v1::Switch {
         ports_used: switch.ports_used,
         groups: switch.groups,
         groups_used: switch.groups_used,
-        ranges: switch.ranges.into_iter().map(|held| range(held, sight)).collect(),
+        ranges: switch.ranges.into_iter().map(|held| range(held, visibility)).collect(),
         packets,
     }
 }
 
-fn range(range: RangeView, sight: &Sight) -> v1::Range {
-    let known = sight.has(&range.job.tenant);
+fn range(range: RangeView, visibility: &Visibility) -> v1::Range {
+    let known = visibility.includes(&range.job.tenant);
     v1::Range {
         first: range.first,
         slots: range.slots,
@@ -224,15 +224,15 @@ pub(super) fn link(link: LinkView) -> v1::Link {
     v1::Link { a: link.a, b: link.b, rate: link.rate.unwrap_or(0), up: link.up, trees: link.trees }
 }
 
-pub(super) fn occurrence(occurrence: &Occurrence) -> v1::Occurrence {
-    v1::Occurrence {
-        number: occurrence.number,
-        at_ms: occurrence.at_ms,
-        kind: occurrence.kind.to_owned(),
-        job: occurrence.job.clone().map(name_message),
-        switch: occurrence.switch.clone().unwrap_or_default(),
-        epoch: occurrence.epoch,
-        reason: occurrence.reason.unwrap_or_default().to_owned(),
-        message: occurrence.message.clone(),
+pub(super) fn event(event: &Occurrence) -> v1::Event {
+    v1::Event {
+        number: event.number,
+        at_ms: event.at_ms,
+        kind: event.kind.to_owned(),
+        job: event.job.clone().map(name_message),
+        switch: event.switch.clone().unwrap_or_default(),
+        epoch: event.epoch,
+        reason: event.reason.unwrap_or_default().to_owned(),
+        message: event.message.clone(),
     }
 }

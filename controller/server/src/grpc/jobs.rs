@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::{WATCHERS_MAX, convert};
-use crate::access::{Gate, Sight};
+use crate::access::{Authorizer, Visibility};
 use crate::refusal::{IntoStatus as _, Reason, invalid, not_found, refuse};
 
 /// Jobs on a page unless told otherwise, and at most.
@@ -31,13 +31,13 @@ const MESSAGE_LEN_MAX: usize = 256;
 
 pub(super) struct Jobs {
     control: Control,
-    gate: Gate,
+    authorizer: Authorizer,
     watchers: Arc<Semaphore>,
 }
 
 impl Jobs {
-    pub(super) fn new(control: Control, gate: Gate) -> Self {
-        Self { control, gate, watchers: Arc::new(Semaphore::new(WATCHERS_MAX)) }
+    pub(super) fn new(control: Control, authorizer: Authorizer) -> Self {
+        Self { control, authorizer, watchers: Arc::new(Semaphore::new(WATCHERS_MAX)) }
     }
 
     async fn described(&self, name: JobName) -> Result<v1::Job, Status> {
@@ -55,7 +55,7 @@ impl v1::jobs_server::Jobs for Jobs {
     async fn declare(&self, request: Request<v1::DeclareJobRequest>) -> Result<Response<v1::Job>, Status> {
         let (metadata, _, request) = request.into_parts();
         let name = convert::name(request.name)?;
-        self.gate.change(&metadata, &name.tenant).await?;
+        self.authorizer.change(&metadata, &name.tenant).await?;
         let spec = convert::spec(request.spec)?;
         self.execute(Command::DeclareJob { name: name.clone(), spec }).await?;
         self.described(name).await.map(Response::new)
@@ -66,8 +66,8 @@ impl v1::jobs_server::Jobs for Jobs {
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
-        let filter = Filter::new(&request, sight)?;
+        let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
+        let filter = Filter::new(&request, visibility)?;
         let snapshot = self.control.snapshot(filter.scope).await.map_err(|error| error.into_status())?;
         Ok(Response::new(filter.page(snapshot.jobs)))
     }
@@ -75,7 +75,7 @@ impl v1::jobs_server::Jobs for Jobs {
     async fn describe(&self, request: Request<v1::DescribeJobRequest>) -> Result<Response<v1::Job>, Status> {
         let (metadata, _, request) = request.into_parts();
         let name = convert::name(request.name)?;
-        self.gate.see(&metadata, Some(&name.tenant)).await?;
+        self.authorizer.see(&metadata, Some(&name.tenant)).await?;
         self.described(name).await.map(Response::new)
     }
 
@@ -83,7 +83,7 @@ impl v1::jobs_server::Jobs for Jobs {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
+        let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
         if !request.job.is_empty() && request.tenant.is_none() {
             return Err(invalid(
                 "a job without its tenant: set `tenant`, to the empty name where there are none",
@@ -94,7 +94,7 @@ impl v1::jobs_server::Jobs for Jobs {
             refuse(Code::ResourceExhausted, Reason::WatchersFull, message)
         })?;
         // Before the first look, so that nothing is missed between.
-        let occurrences = self.control.occurrences();
+        let events = self.control.occurrences();
         let job = (!request.job.is_empty())
             .then(|| JobName { tenant: request.tenant.clone().unwrap_or_default(), job: request.job });
         let first = match &job {
@@ -102,9 +102,9 @@ impl v1::jobs_server::Jobs for Jobs {
             None => None,
         };
         let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
-        let watch = Watch { control: self.control.clone(), sight, tenant: request.tenant, job, sender };
+        let watch = Watch { control: self.control.clone(), visibility, tenant: request.tenant, job, sender };
         tokio::spawn(async move {
-            watch.run(first, occurrences).await;
+            watch.run(first, events).await;
             drop(permit);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
@@ -113,7 +113,7 @@ impl v1::jobs_server::Jobs for Jobs {
     async fn end(&self, request: Request<v1::EndJobRequest>) -> Result<Response<v1::EndJobResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let name = convert::name(request.name)?;
-        self.gate.change(&metadata, &name.tenant).await?;
+        self.authorizer.change(&metadata, &name.tenant).await?;
         let message = match request.message.as_str() {
             "" => "it was ended by command".to_owned(),
             text if text.len() > MESSAGE_LEN_MAX || text.chars().any(char::is_control) => {
@@ -133,7 +133,7 @@ impl v1::jobs_server::Jobs for Jobs {
     ) -> Result<Response<v1::ForgetJobResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let name = convert::name(request.name)?;
-        self.gate.change(&metadata, &name.tenant).await?;
+        self.authorizer.change(&metadata, &name.tenant).await?;
         self.execute(Command::ForgetJob(name)).await?;
         Ok(Response::new(v1::ForgetJobResponse {}))
     }
@@ -141,7 +141,7 @@ impl v1::jobs_server::Jobs for Jobs {
 
 /// Which jobs a list holds.
 struct Filter {
-    sight: Sight,
+    visibility: Visibility,
     tenant: Option<String>,
     states: Vec<i32>,
     contains: String,
@@ -152,7 +152,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(request: &v1::ListJobsRequest, sight: Sight) -> Result<Self, Status> {
+    fn new(request: &v1::ListJobsRequest, visibility: Visibility) -> Result<Self, Status> {
         let page_size = match request.page_size {
             0 => PAGE_DEFAULT,
             size @ 1..=PAGE_MAX => size,
@@ -167,7 +167,7 @@ impl Filter {
         let live = [v1::JobState::Forming as i32, v1::JobState::Running as i32];
         let all_live = !request.states.is_empty() && request.states.iter().all(|state| live.contains(state));
         Ok(Self {
-            sight,
+            visibility,
             tenant: request.tenant.clone(),
             states: request.states.clone(),
             contains: request.contains.clone(),
@@ -178,7 +178,7 @@ impl Filter {
     }
 
     fn takes(&self, job: &JobView) -> bool {
-        self.sight.has(&job.name.tenant)
+        self.visibility.includes(&job.name.tenant)
             && self.tenant.as_ref().is_none_or(|tenant| *tenant == job.name.tenant)
             && (self.states.is_empty() || self.states.contains(&(convert::state_message(job.state) as i32)))
             && (self.contains.is_empty() || job.name.to_string().contains(&self.contains))
@@ -216,7 +216,7 @@ fn parse_token(token: &str) -> Option<JobName> {
 /// Tells one watcher what happens.
 struct Watch {
     control: Control,
-    sight: Sight,
+    visibility: Visibility,
     tenant: Option<String>,
     job: Option<JobName>,
     sender: mpsc::Sender<Result<v1::WatchResponse, Status>>,
@@ -226,24 +226,24 @@ impl Watch {
     async fn run(
         self,
         first: Option<v1::Job>,
-        mut occurrences: tokio::sync::broadcast::Receiver<Arc<Occurrence>>,
+        mut events: tokio::sync::broadcast::Receiver<Arc<Occurrence>>,
     ) {
         if let Some(job) = first
-            && !self.send(Ok(v1::WatchResponse { occurrence: None, job: Some(job) })).await
+            && !self.send(Ok(v1::WatchResponse { event: None, job: Some(job) })).await
         {
             return;
         }
         loop {
             let received = tokio::select! {
-                received = occurrences.recv() => received,
+                received = events.recv() => received,
                 () = self.sender.closed() => return,
             };
             let answer = match received {
-                Ok(occurrence) if !self.concerns(&occurrence) => continue,
-                Ok(occurrence) => Ok(self.answer(&occurrence).await),
+                Ok(event) if !self.concerns(&event) => continue,
+                Ok(event) => Ok(self.answer(&event).await),
                 Err(RecvError::Lagged(missed)) => {
                     let message =
-                        format!("{missed} occurrences were missed: describe what you watch, and watch again");
+                        format!("{missed} events were missed: describe what you watch, and watch again");
                     Err(refuse(Code::DataLoss, Reason::FellBehind, message))
                 }
                 Err(RecvError::Closed) => return,
@@ -259,23 +259,23 @@ impl Watch {
         self.sender.send(answer).await.is_ok()
     }
 
-    fn concerns(&self, occurrence: &Occurrence) -> bool {
-        let job = occurrence.job.as_ref();
-        match (&self.job, &self.tenant, &self.sight) {
+    fn concerns(&self, event: &Occurrence) -> bool {
+        let job = event.job.as_ref();
+        match (&self.job, &self.tenant, &self.visibility) {
             (Some(watched), ..) => job == Some(watched),
             (None, Some(tenant), _) => job.is_some_and(|job| job.tenant == *tenant),
-            (None, None, Sight::Everything) => true,
-            (None, None, sight) => job.is_some_and(|job| sight.has(&job.tenant)),
+            (None, None, Visibility::Everything) => true,
+            (None, None, visibility) => job.is_some_and(|job| visibility.includes(&job.tenant)),
         }
     }
 
-    async fn answer(&self, occurrence: &Occurrence) -> v1::WatchResponse {
-        let job = match &occurrence.job {
+    async fn answer(&self, event: &Occurrence) -> v1::WatchResponse {
+        let job = match &event.job {
             // A control plane that is gone ends the stream by itself.
             Some(name) => self.control.job(name.clone()).await.ok().flatten(),
             None => None,
         };
-        v1::WatchResponse { occurrence: Some(convert::occurrence(occurrence)), job: job.map(convert::job) }
+        v1::WatchResponse { event: Some(convert::event(event)), job: job.map(convert::job) }
     }
 }
 

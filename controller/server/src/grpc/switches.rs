@@ -7,24 +7,24 @@ use netfold_controller::view::SnapshotScope;
 use tonic::{Request, Response, Status};
 
 use super::convert;
-use crate::access::{Gate, Sight};
+use crate::access::{Authorizer, Visibility};
 use crate::refusal::{IntoStatus as _, not_found};
 
 pub(super) struct Switches {
     control: Control,
-    gate: Gate,
+    authorizer: Authorizer,
 }
 
 impl Switches {
-    pub(super) fn new(control: Control, gate: Gate) -> Self {
-        Self { control, gate }
+    pub(super) fn new(control: Control, authorizer: Authorizer) -> Self {
+        Self { control, authorizer }
     }
 
-    async fn described(&self, name: String, sight: &Sight) -> Result<v1::Switch, Status> {
+    async fn described(&self, name: String, visibility: &Visibility) -> Result<v1::Switch, Status> {
         let snapshot =
             self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         let switch = snapshot.switches.into_iter().find(|switch| switch.name == name);
-        switch.map(|switch| convert::switch(switch, sight)).ok_or_else(|| not_found("switch", name))
+        switch.map(|switch| convert::switch(switch, visibility)).ok_or_else(|| not_found("switch", name))
     }
 }
 
@@ -35,11 +35,15 @@ impl v1::switches_server::Switches for Switches {
         request: Request<v1::ListSwitchesRequest>,
     ) -> Result<Response<v1::ListSwitchesResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
+        let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
         let snapshot =
             self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
         Ok(Response::new(v1::ListSwitchesResponse {
-            switches: snapshot.switches.into_iter().map(|switch| convert::switch(switch, &sight)).collect(),
+            switches: snapshot
+                .switches
+                .into_iter()
+                .map(|switch| convert::switch(switch, &visibility))
+                .collect(),
             links: snapshot.links.into_iter().map(convert::link).collect(),
         }))
     }
@@ -49,16 +53,16 @@ impl v1::switches_server::Switches for Switches {
         request: Request<v1::DescribeSwitchRequest>,
     ) -> Result<Response<v1::Switch>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
-        self.described(request.name, &sight).await.map(Response::new)
+        let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
+        self.described(request.name, &visibility).await.map(Response::new)
     }
 
     async fn drain(&self, request: Request<v1::DrainSwitchRequest>) -> Result<Response<v1::Switch>, Status> {
         let (metadata, _, request) = request.into_parts();
-        self.gate.admin(&metadata)?;
+        self.authorizer.admin(&metadata)?;
         let v1::DrainSwitchRequest { name, drained, evict } = request;
         let command = Command::Drain { switch: name.clone(), drained, evict };
         self.control.execute(command).await.map_err(|error| error.into_status())?;
-        self.described(name, &Sight::Everything).await.map(Response::new)
+        self.described(name, &Visibility::Everything).await.map(Response::new)
     }
 }

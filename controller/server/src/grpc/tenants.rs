@@ -8,17 +8,17 @@ use netfold_controller::view::SnapshotScope;
 use tonic::{Code, Request, Response, Status};
 
 use super::convert;
-use crate::access::{Gate, Token};
+use crate::access::{Authorizer, Token};
 use crate::refusal::{IntoStatus as _, Reason, invalid, not_found, refuse};
 
 pub(super) struct Tenants {
     control: Control,
-    gate: Gate,
+    authorizer: Authorizer,
 }
 
 impl Tenants {
-    pub(super) fn new(control: Control, gate: Gate) -> Self {
-        Self { control, gate }
+    pub(super) fn new(control: Control, authorizer: Authorizer) -> Self {
+        Self { control, authorizer }
     }
 
     async fn execute(&self, command: Command) -> Result<(), Status> {
@@ -44,7 +44,7 @@ impl v1::tenants_server::Tenants for Tenants {
         request: Request<v1::AddTenantRequest>,
     ) -> Result<Response<v1::AddTenantResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        self.gate.admin(&metadata)?;
+        self.authorizer.admin(&metadata)?;
         named(&request.name)?;
         let token = if request.without_token { None } else { Some(new_token()?) };
         let record = TenantRecord {
@@ -61,7 +61,7 @@ impl v1::tenants_server::Tenants for Tenants {
 
     async fn set(&self, request: Request<v1::SetTenantRequest>) -> Result<Response<v1::Tenant>, Status> {
         let (metadata, _, request) = request.into_parts();
-        self.gate.admin(&metadata)?;
+        self.authorizer.admin(&metadata)?;
         let name = named(&request.name)?.to_owned();
         let quota = request.quota.map(|quota| convert::quota(Some(quota)));
         let weight = (request.weight > 0).then_some(request.weight);
@@ -78,7 +78,7 @@ impl v1::tenants_server::Tenants for Tenants {
         request: Request<v1::RemoveTenantRequest>,
     ) -> Result<Response<v1::RemoveTenantResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        self.gate.admin(&metadata)?;
+        self.authorizer.admin(&metadata)?;
         let name = named(&request.name)?.to_owned();
         self.execute(Command::RemoveTenant(name)).await?;
         Ok(Response::new(v1::RemoveTenantResponse {}))
@@ -89,11 +89,12 @@ impl v1::tenants_server::Tenants for Tenants {
         request: Request<v1::ListTenantsRequest>,
     ) -> Result<Response<v1::ListTenantsResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        let sight = self.gate.see(&metadata, request.tenant.as_deref()).await?;
+        let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
         let snapshot =
             self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
-        let wanted =
-            |name: &String| sight.has(name) && request.tenant.as_ref().is_none_or(|tenant| tenant == name);
+        let wanted = |name: &String| {
+            visibility.includes(name) && request.tenant.as_ref().is_none_or(|tenant| tenant == name)
+        };
         let tenants = snapshot.tenants.into_iter().filter(|tenant| wanted(&tenant.name));
         Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.map(convert::tenant).collect() }))
     }
@@ -103,7 +104,7 @@ impl v1::tenants_server::Tenants for Tenants {
         request: Request<v1::RotateTokenRequest>,
     ) -> Result<Response<v1::RotateTokenResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
-        self.gate.admin(&metadata)?;
+        self.authorizer.admin(&metadata)?;
         let name = named(&request.name)?.to_owned();
         let token = new_token()?;
         let token_hash = Some(token.hash());

@@ -198,7 +198,7 @@ const stream = new EventSource("events");
 stream.addEventListener("open", () => connected(true));
 stream.addEventListener("error", () => connected(false));
 stream.addEventListener("snapshot", (message) => draw(JSON.parse(message.data)));
-stream.addEventListener("occurrence", (message) => {
+stream.addEventListener("controller_event", (message) => {
   const happened = JSON.parse(message.data);
   // A connection that comes again begins with what was before; a controller that is new counts anew.
   if (happened.number > newest || happened.number === 1) {

@@ -140,7 +140,7 @@ fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
         let request = v1::WatchRequest { tenant: Some("red".into()), job: "train".into() };
         let mut watched = jobs.watch(request).await.unwrap().into_inner();
         let first = watched.next().await.unwrap().unwrap();
-        assert!(first.occurrence.is_none());
+        assert!(first.event.is_none());
         let job = first.job.unwrap();
         assert_eq!((job.epoch, job.trees[0].members.len()), (7, 4));
 
@@ -149,9 +149,9 @@ fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
         jobs.end(end("blue", "tune")).await.unwrap();
         jobs.end(end("red", "train")).await.unwrap();
         let next = watched.next().await.unwrap().unwrap();
-        let occurrence = next.occurrence.unwrap();
-        assert_eq!((occurrence.kind.as_str(), occurrence.message.as_str()), ("job_ended", "over"));
-        assert_eq!(occurrence.job, name("red", "train"));
+        let event = next.event.unwrap();
+        assert_eq!((event.kind.as_str(), event.message.as_str()), ("job_ended", "over"));
+        assert_eq!(event.job, name("red", "train"));
         assert_eq!(next.job.unwrap().state(), v1::JobState::Ended);
 
         let absent = v1::WatchRequest { tenant: Some("red".into()), job: "absent".into() };

@@ -17,7 +17,7 @@ use tonic::{Code, Request};
 
 use crate::calls::{channel, name, reason};
 use crate::plane::{ADMIN, BLUE, Plane, READER, RED, Served};
-use crate::{PATIENCE, run};
+use crate::{TIMEOUT, run};
 
 /// A request with a token.
 fn with<T>(token: &str, message: T) -> Request<T> {
@@ -136,7 +136,7 @@ fn a_tenant_sees_its_own_and_nothing_of_others() {
         }
         let drain = v1::DrainSwitchRequest { name: "leaf1".into(), drained: true, evict: false };
         switches.drain(with(ADMIN, drain)).await.unwrap();
-        let first = watched.next().await.unwrap().unwrap().occurrence.unwrap();
+        let first = watched.next().await.unwrap().unwrap().event.unwrap();
         assert_eq!(first.job, name("red", "train"), "and not the other tenant's, which was before");
     });
 }
@@ -162,7 +162,7 @@ fn clients_that_say_nothing_or_nonsense_are_cut_off_and_keep_nobody_out() {
     let silent: Vec<TcpStream> = (0..32).map(|_| TcpStream::connect(served.front.grpc()).unwrap()).collect();
     let mut babbling = TcpStream::connect(served.front.grpc()).unwrap();
     babbling.write_all(&[b'x'; 4096]).unwrap();
-    babbling.set_read_timeout(Some(PATIENCE)).unwrap();
+    babbling.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut answer = Vec::new();
     // Closed, or reset: either is an end.
     let _ = babbling.read_to_end(&mut answer);
@@ -172,7 +172,7 @@ fn clients_that_say_nothing_or_nonsense_are_cut_off_and_keep_nobody_out() {
     });
     let begun = Instant::now();
     for mut stream in silent {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{error} after {:?}", begun.elapsed()));
     }
@@ -276,7 +276,7 @@ fn tls_and_mutual_tls_let_in_whom_they_know() {
         }
     });
     let mut plain = TcpStream::connect(one_way.front.http().unwrap()).unwrap();
-    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.set_read_timeout(Some(TIMEOUT)).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
@@ -285,7 +285,7 @@ fn tls_and_mutual_tls_let_in_whom_they_know() {
 
 #[test]
 fn wrong_certificates_are_told_at_the_start() {
-    let config = |tls| netfold_server::FrontConfig {
+    let config = |tls| netfold_server::FrontendConfig {
         grpc: ([127, 0, 0, 1], 0).into(),
         http: None,
         access: Access::Open,
@@ -298,7 +298,7 @@ fn wrong_certificates_are_told_at_the_start() {
         [(certificate.as_str(), "no key"), ("no certificate", key.as_str()), (&certificate, &other)]
     {
         let tls = Tls { certificate: certificate.into(), key: key.into(), client_ca: None };
-        let refused = netfold_server::Front::start(config(tls), served.control.clone());
+        let refused = netfold_server::Frontend::start(config(tls), served.control.clone());
         assert!(refused.is_err(), "{certificate} {key}");
     }
 }

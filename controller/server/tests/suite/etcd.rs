@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use netfold_controller::record::{Change, Kept, Store};
 use netfold_io::vacant_address;
-use netfold_server::etcd::{CHANGES_MAX, Contender, EtcdConfig, EtcdError, Leadership, Waiting};
+use netfold_server::etcd::{CHANGES_MAX, Candidate, CandidateStatus, EtcdConfig, EtcdError, Leadership};
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process::Process;
 use netfold_testkit::wait::eventually;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::store::{after, step, tenant};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -60,9 +60,9 @@ impl Etcd {
 
     /// Waits until a controller is in charge.
     fn lead(&self, name: &str) -> Leadership {
-        let deadline = Instant::now() + PATIENCE;
-        let contender = Contender::new(self.config(name)).unwrap();
-        let leadership = contender.wait(|waiting, _| {
+        let deadline = Instant::now() + TIMEOUT;
+        let candidate = Candidate::new(self.config(name)).unwrap();
+        let leadership = candidate.wait(|waiting, _| {
             assert!(Instant::now() < deadline, "{name} waits for {waiting:?}");
             true
         });
@@ -101,16 +101,16 @@ fn what_was_applied_is_there_for_the_next_leader() {
 fn one_is_in_charge_and_another_when_that_one_is_gone() {
     let Some(etcd) = Etcd::start("election") else { return };
     let first = etcd.lead("first");
-    let contender = Contender::new(etcd.config("second")).unwrap();
+    let candidate = Candidate::new(etcd.config("second")).unwrap();
     let mut told = Vec::new();
-    let none = contender.wait(|waiting, changed| {
+    let none = candidate.wait(|waiting, changed| {
         if changed {
             told.push(waiting.clone());
         }
         false
     });
     assert!(none.unwrap().is_none());
-    assert_eq!(told, [Waiting::Leader("first".into())]);
+    assert_eq!(told, [CandidateStatus::Leader("first".into())]);
     std::thread::sleep(2 * LEASE);
     assert_eq!(first.lost(), None, "it renews its lease");
 
@@ -135,7 +135,7 @@ fn who_was_cut_off_for_too_long_gives_up_and_can_change_nothing() {
     // Before the lease is over; twice that is for a busy machine.
     assert!(cut_off.elapsed() < 2 * LEASE, "{:?}", cut_off.elapsed());
     let refused = old.apply(&[Change::Tenant(tenant(2))]).unwrap_err();
-    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::Deposed(_))), "{refused:?}");
+    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::LeadershipLost(_))), "{refused:?}");
     etcd.signal("CONT");
     let second = etcd.lead("second");
     assert!(second.term() > first.term());
@@ -161,7 +161,7 @@ fn a_leader_that_does_not_know_of_another_is_refused_by_etcd() {
     let second = etcd.lead("second");
     assert_eq!(first.lost(), None, "it does not know yet");
     let refused = first.store().apply(&[Change::Tenant(tenant(9))]).unwrap_err();
-    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::Deposed(_))), "{refused:?}");
+    assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::LeadershipLost(_))), "{refused:?}");
     assert!(first.lost().is_some(), "now it does");
     assert_eq!(second.store().load().unwrap(), Kept::default());
 }
@@ -175,18 +175,18 @@ fn what_is_wrong_is_said() {
         lease,
         tls: None,
     };
-    let wrong = Contender::new(config("127.0.0.1:2379", LEASE)).unwrap_err();
+    let wrong = Candidate::new(config("127.0.0.1:2379", LEASE)).unwrap_err();
     assert!(matches!(wrong, EtcdError::Endpoint(_)), "{wrong}");
-    let wrong = Contender::new(config("http://127.0.0.1:2379", Duration::ZERO)).unwrap_err();
+    let wrong = Candidate::new(config("http://127.0.0.1:2379", Duration::ZERO)).unwrap_err();
     assert!(matches!(wrong, EtcdError::Lease(_)), "{wrong}");
     let free = vacant_address().unwrap();
-    let contender = Contender::new(config(&format!("http://{free}"), LEASE)).unwrap();
+    let candidate = Candidate::new(config(&format!("http://{free}"), LEASE)).unwrap();
     let mut told = None;
-    let none = contender.wait(|waiting, _| {
+    let none = candidate.wait(|waiting, _| {
         told = Some(waiting.clone());
         false
     });
     assert!(none.unwrap().is_none());
-    let Some(Waiting::Etcd(message)) = told else { panic!("{told:?}") };
+    let Some(CandidateStatus::Etcd(message)) = told else { panic!("{told:?}") };
     assert!(message.contains(&free.to_string()), "{message}");
 }

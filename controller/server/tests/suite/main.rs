@@ -13,10 +13,10 @@ mod web;
 use std::time::Duration;
 
 /// How long any single thing may take. Generous: tests share the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a test's future to its end, which must come in time.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("a test takes too long") })
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, future).await.expect("a test takes too long") })
 }

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::plane::{Plane, Served};
 
 /// Says that docs/controller.png is to be drawn anew.
@@ -82,7 +82,7 @@ impl Browser {
             call["sessionId"] = json!(session);
         }
         self.calls.write_all(&[call.to_string().as_bytes(), &[0]].concat()).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = self.answers.recv_timeout(left).unwrap_or_else(|error| panic!("{method}: {error}"));
@@ -100,7 +100,7 @@ impl Browser {
 
     /// Waits until an expression is true.
     fn wait_for(&mut self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.evaluate(expression) != true {
             assert!(Instant::now() < deadline, "never: {expression}");
             std::thread::sleep(Duration::from_millis(20));

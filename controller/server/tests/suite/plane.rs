@@ -14,7 +14,7 @@ use netfold_controller::view::{
     TreeView,
 };
 use netfold_server::access::Access;
-use netfold_server::{Front, FrontConfig, Tls};
+use netfold_server::{Frontend, FrontendConfig, Tls};
 use netfold_wire::Dscp;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";
@@ -159,7 +159,7 @@ impl Plane {
         }
     }
 
-    fn occurrence(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> Occurrence {
+    fn event(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> Occurrence {
         self.happened += 1;
         Occurrence {
             number: self.happened,
@@ -237,13 +237,13 @@ impl StandIn for Plane {
     }
 
     fn execute(&mut self, command: Command) -> Result<Vec<Occurrence>, CommandError> {
-        let occurrence = match command {
+        let event = match command {
             Command::AddTenant(record) => {
                 let name = record.name.clone();
                 if self.tenants.insert(name.clone(), record).is_some() {
                     return Err(CommandError::Exists { what: "tenant", name });
                 }
-                self.occurrence("tenant_changed", None, "was added")
+                self.event("tenant_changed", None, "was added")
             }
             Command::SetTenant { name, quota, weight, priority, token } => {
                 let missing = CommandError::NotFound { what: "tenant", name: name.clone() };
@@ -252,7 +252,7 @@ impl StandIn for Plane {
                 tenant.weight = weight.unwrap_or(tenant.weight);
                 tenant.priority = priority.unwrap_or(tenant.priority);
                 tenant.token = token.or(tenant.token);
-                self.occurrence("tenant_changed", None, "was changed")
+                self.event("tenant_changed", None, "was changed")
             }
             Command::RemoveTenant(name) => {
                 if self.jobs.keys().any(|job| job.tenant == name) {
@@ -260,7 +260,7 @@ impl StandIn for Plane {
                 }
                 let missing = CommandError::NotFound { what: "tenant", name: name.clone() };
                 self.tenants.remove(&name).ok_or(missing)?;
-                self.occurrence("tenant_changed", None, "was removed")
+                self.event("tenant_changed", None, "was removed")
             }
             Command::DeclareJob { name, spec } => {
                 if !spec.slots.is_power_of_two() {
@@ -280,32 +280,32 @@ impl StandIn for Plane {
                     return Err(CommandError::Exists { what: "job", name: name.to_string() });
                 }
                 self.jobs.insert(name.clone(), job);
-                self.occurrence("job_declared", Some(name), "was declared")
+                self.event("job_declared", Some(name), "was declared")
             }
             Command::EndJob { name, message } => {
                 self.existing(&name)?;
                 self.jobs
                     .insert(name.clone(), JobView { last: Some(message.clone()), ..ended(name.clone()) });
-                self.occurrence("job_ended", Some(name), &message)
+                self.event("job_ended", Some(name), &message)
             }
             Command::ForgetJob(name) => {
                 self.existing(&name)?;
                 self.jobs.remove(&name);
-                self.occurrence("refused", Some(name), "was forgotten")
+                self.event("refused", Some(name), "was forgotten")
             }
             Command::Drain { switch, drained, .. } => {
                 self.drained.insert(switch.clone(), drained);
-                let drained = self.occurrence("switch_drained", None, "takes no more jobs");
+                let drained = self.event("switch_drained", None, "takes no more jobs");
                 Occurrence { switch: Some(switch), ..drained }
             }
         };
-        Ok(vec![occurrence])
+        Ok(vec![event])
     }
 }
 
 /// A front over a made-up control plane, and the thread that answers for it.
 pub(crate) struct Served {
-    pub(crate) front: Front,
+    pub(crate) front: Frontend,
     pub(crate) control: Control,
 }
 
@@ -327,8 +327,8 @@ impl Served {
             tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answering);
         });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = FrontConfig { grpc: any, http: Some(any), access, tls };
-        let front = Front::start(config, control.clone()).unwrap();
+        let config = FrontendConfig { grpc: any, http: Some(any), access, tls };
+        let front = Frontend::start(config, control.clone()).unwrap();
         Self { front, control }
     }
 

@@ -9,7 +9,7 @@ use netfold_controller::command::Command;
 use netfold_server::Reason;
 use netfold_server::metrics::METRICS;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::plane::{ADMIN, Plane, READER, RED, Served, name};
 
 const PAGE: &str = include_str!("../../../../docs/controller.md");
@@ -17,7 +17,7 @@ const DASHBOARD: &str = include_str!("../../../../docs/grafana/netfold.json");
 
 fn ask(address: SocketAddr, head: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "{head}\r\nHost: netfold\r\nConnection: close\r\n\r\n").unwrap();
     BufReader::new(stream)
 }
@@ -51,7 +51,7 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
         served.control.execute(Command::ForgetJob(name("red", "old"))).await.unwrap();
     });
     // What happened is counted by another task.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let scrape = loop {
         assert!(Instant::now() < deadline, "what happened was not counted");
         let (head, body) = answer(address, "GET /metrics HTTP/1.1");
@@ -164,8 +164,8 @@ fn the_stream_tells_what_was_what_is_and_what_happens() {
     };
     end("before");
     // Remembered by another task: a page that comes now may be a little early.
-    let counted = "netfold_occurrences_total{kind=\"job_ended\"} 1";
-    let deadline = Instant::now() + PATIENCE;
+    let counted = "netfold_events_total{kind=\"job_ended\"} 1";
+    let deadline = Instant::now() + TIMEOUT;
     while !answer(address, "GET /metrics HTTP/1.1").1.contains(counted) {
         assert!(Instant::now() < deadline, "what happened was not counted");
     }
@@ -177,8 +177,8 @@ fn the_stream_tells_what_was_what_is_and_what_happens() {
             break serde_json::from_str::<serde_json::Value>(data.strip_prefix("data: ").unwrap()).unwrap();
         }
     };
-    assert_eq!(next("occurrence")["message"], "before");
+    assert_eq!(next("controller_event")["message"], "before");
     while next("snapshot")["switches"][2]["name"] != "leaf1" {}
     end("after");
-    assert_eq!(next("occurrence")["message"], "after");
+    assert_eq!(next("controller_event")["message"], "after");
 }

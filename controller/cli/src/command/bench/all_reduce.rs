@@ -6,7 +6,7 @@ use netfold_control::CongestionAlgorithm;
 use netfold_measure::all_reduce::{AllReduceBench, AllReduceConfig, AllReduceRow, Transport};
 
 use super::Tagged;
-use crate::command::joining::{self, Joining};
+use crate::command::joining::{self, JoinOptions};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::size::{self, ByteRange};
@@ -67,7 +67,7 @@ pub(crate) struct AllReduce {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     #[command(flatten)]
-    joining: Joining,
+    joining: JoinOptions,
     /// Name of the controller's job; of this process alone if not given.
     #[arg(long, value_name = "NAME", requires = "controller")]
     job: Option<String>,

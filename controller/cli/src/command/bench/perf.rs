@@ -317,7 +317,7 @@ impl Perf {
             let status =
                 child.child.wait().map_err(|source| CliError::Spawn { name: name.clone(), source })?;
             if !status.success() {
-                failed.get_or_insert(CliError::ChildDied { name, status, said: None });
+                failed.get_or_insert(CliError::ChildDied { name, status, reported: None });
             }
         }
         failed.map_or(Ok(()), Err)

@@ -11,19 +11,19 @@ use crate::event::Event;
 use crate::lifetime::Stop;
 
 /// How often a wait looks at the request to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Events of all children that nobody has looked at yet. Children that print more wait.
-const NEWS_MAX: usize = 1024;
+const EVENTS_MAX: usize = 1024;
 
 /// Time that a child has to end after its output did.
-const END: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Children started from this program's own file. Dropping the group kills them all; should this process be killed, they
 /// see their standard input end and exit by themselves.
 pub(crate) struct Children {
     members: Vec<Member>,
-    news: Receiver<(usize, Option<Event>)>,
+    events: Receiver<(usize, Option<Event>)>,
     sender: mpsc::SyncSender<(usize, Option<Event>)>,
 }
 
@@ -38,7 +38,7 @@ struct Member {
 
 /// What a child had to say.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ChildEvent {
     /// It printed an event.
     Event(Event),
     /// It has ended well.
@@ -47,8 +47,8 @@ pub(crate) enum News {
 
 impl Children {
     pub(crate) fn new() -> Self {
-        let (sender, news) = mpsc::sync_channel(NEWS_MAX);
-        Self { members: Vec::new(), news, sender }
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
+        Self { members: Vec::new(), events, sender }
     }
 
     /// Starts `netfold --json ARGUMENTS...` under a name for messages. Its index counts from 0 in the order of starting.
@@ -88,23 +88,23 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// When a child ended otherwise, which names it and what it said last; when nothing came for `patience`; when a stop
+    /// When a child ended otherwise, which names it and what it said last; when nothing came for `timeout`; when a stop
     /// was asked for.
-    pub(crate) fn next(&mut self, patience: Duration, stop: &Stop) -> Result<News, CliError> {
-        let deadline = Instant::now() + patience;
+    pub(crate) fn next(&mut self, timeout: Duration, stop: &Stop) -> Result<ChildEvent, CliError> {
+        let deadline = Instant::now() + timeout;
         loop {
             if stop.requested() {
                 return Err(CliError::Interrupted);
             }
-            match self.news.recv_timeout(GLANCE) {
+            match self.events.recv_timeout(POLL_INTERVAL) {
                 Ok((index, Some(Event::Error { kind, message }))) => {
                     self.members[index].error = Some((kind, message));
                 }
-                Ok((_, Some(event))) => return Ok(News::Event(event)),
+                Ok((_, Some(event))) => return Ok(ChildEvent::Event(event)),
                 Ok((index, None)) => {
                     let status = self.members[index].wait()?;
                     return if status.success() {
-                        Ok(News::Ended(index))
+                        Ok(ChildEvent::Ended(index))
                     } else {
                         Err(self.died(index, status))
                     };
@@ -112,14 +112,14 @@ impl Children {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("this group holds a sender itself"),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(CliError::Silent { seconds: patience.as_secs() });
+                    return Err(CliError::Silent { seconds: timeout.as_secs() });
                 }
             }
         }
     }
 
     /// Asks a child to end in order, by ending its standard input.
-    pub(crate) fn dismiss(&mut self, index: usize) {
+    pub(crate) fn close_stdin(&mut self, index: usize) {
         self.members[index].stdin = None;
     }
 
@@ -130,7 +130,7 @@ impl Children {
 
     fn died(&mut self, index: usize, status: ExitStatus) -> CliError {
         let member = &mut self.members[index];
-        CliError::ChildDied { name: member.name.clone(), status, said: member.error.take() }
+        CliError::ChildDied { name: member.name.clone(), status, reported: member.error.take() }
     }
 }
 
@@ -149,13 +149,13 @@ impl Drop for Children {
 impl Member {
     /// Waits for the end of a child whose output has ended.
     fn wait(&mut self) -> Result<ExitStatus, CliError> {
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         loop {
             let status = self.process.try_wait();
             match status.map_err(|source| CliError::Spawn { name: self.name.clone(), source })? {
                 Some(status) => return Ok(status),
                 None if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
-                None => return Err(CliError::Silent { seconds: END.as_secs() }),
+                None => return Err(CliError::Silent { seconds: EXIT_TIMEOUT.as_secs() }),
             }
         }
     }

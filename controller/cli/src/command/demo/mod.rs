@@ -17,11 +17,11 @@ use crate::event::{Counters, Done, Epoch, Event, Listening};
 use crate::lifetime::Stop;
 use crate::output::Output;
 use crate::size;
-use children::{Children, News};
+use children::{ChildEvent, Children};
 use report::Report;
 
 /// Longest time without any event of a child.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +66,7 @@ pub(crate) struct Demo {
 
 /// What the children reported.
 #[derive(Default)]
-struct Heard {
+struct DemoResults {
     curve: Vec<Evaluation>,
     done: Vec<Done>,
     counters: Counters,
@@ -104,11 +104,11 @@ impl Demo {
             let (digits, workers) = (digits.clone(), usize::from(self.workers));
             thread::spawn(move || netfold_train::reference(&digits, &config, workers))
         };
-        let heard = self.attend(&mut children, switch, &stop, output)?;
+        let results = self.attend(&mut children, switch, &stop, output)?;
         let reference = reference.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         drop(children);
 
-        let report = Report::new(&self, heard, reference, begun.elapsed());
+        let report = Report::new(&self, results, reference, begun.elapsed());
         if let Some(path) = &self.plot {
             std::fs::write(path, report.svg())
                 .map_err(|source| CliError::File { path: path.clone(), source })?;
@@ -133,7 +133,7 @@ impl Demo {
         let switch = children.start("the switch".into(), &words(&arguments))?;
         output.event(&Event::Started { name: "the switch".into(), pid: children.id(switch) })?;
         loop {
-            if let News::Event(Event::Listening(listening)) = children.next(PATIENCE, stop)? {
+            if let ChildEvent::Event(Event::Listening(listening)) = children.next(TIMEOUT, stop)? {
                 return Ok((switch, listening));
             }
         }
@@ -158,36 +158,36 @@ impl Demo {
         switch: usize,
         stop: &Stop,
         output: &Output,
-    ) -> Result<Heard, CliError> {
+    ) -> Result<DemoResults, CliError> {
         let bar = output.bar(u64::from(self.epochs), "  training  {bar:40} epoch {pos}/{len}   {msg}");
-        let mut heard = Heard::default();
+        let mut results = DemoResults::default();
         let mut working = usize::from(self.workers);
         loop {
-            match children.next(PATIENCE, stop)? {
-                News::Event(Event::Epoch(epoch)) if epoch.rank == 0 => {
+            match children.next(TIMEOUT, stop)? {
+                ChildEvent::Event(Event::Epoch(epoch)) if epoch.rank == 0 => {
                     bar.set_position(u64::from(epoch.epoch));
                     bar.set_message(format!("loss {:.4}", epoch.train_loss));
                     output.event(&Event::Epoch(epoch.clone()))?;
                     let Epoch { train_loss, test_loss, test_accuracy, .. } = epoch;
-                    heard.curve.push(Evaluation { train_loss, test_loss, test_accuracy });
+                    results.curve.push(Evaluation { train_loss, test_loss, test_accuracy });
                 }
-                News::Event(Event::Done(done)) => heard.done.push(done),
-                News::Event(Event::Counters(counters)) => {
+                ChildEvent::Event(Event::Done(done)) => results.done.push(done),
+                ChildEvent::Event(Event::Counters(counters)) => {
                     output.event(&Event::Counters(counters.clone()))?;
-                    heard.counters = counters;
+                    results.counters = counters;
                 }
-                News::Event(_) => {}
-                News::Ended(index) if index == switch => break,
-                News::Ended(_) => {
+                ChildEvent::Event(_) => {}
+                ChildEvent::Ended(index) if index == switch => break,
+                ChildEvent::Ended(_) => {
                     working -= 1;
                     if working == 0 {
-                        children.dismiss(switch);
+                        children.close_stdin(switch);
                     }
                 }
             }
         }
         bar.finish_and_clear();
-        Ok(heard)
+        Ok(results)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use netfold_train::{Agreement, Digits, Evaluation, Trainer};
 
 use super::chart::Chart;
-use super::{Demo, Heard};
+use super::{Demo, DemoResults};
 use crate::error::CliError;
 use crate::event::{Event, Listening, Summary};
 use crate::output::{Output, Tone};
@@ -63,8 +63,13 @@ impl Report {
         ))
     }
 
-    pub(crate) fn new(demo: &Demo, heard: Heard, reference: Vec<Evaluation>, elapsed: Duration) -> Self {
-        let Heard { curve, done, counters } = heard;
+    pub(crate) fn new(
+        demo: &Demo,
+        results: DemoResults,
+        reference: Vec<Evaluation>,
+        elapsed: Duration,
+    ) -> Self {
+        let DemoResults { curve, done, counters } = results;
         let agreement = Agreement::of(&curve, &reference);
         let digest = done.first().and_then(|done| done.digest.clone()).unwrap_or_default();
         let identical = done.len() == usize::from(demo.workers)

@@ -19,16 +19,16 @@ use tonic_types::StatusExt as _;
 use crate::error::CliError;
 
 /// How long to wait for a connection, and for an answer.
-const CONNECT: Duration = Duration::from_secs(5);
-const ANSWER: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longest answer that is taken, in bytes.
-const ANSWER_LEN_MAX: usize = 32 << 20;
+const RESPONSE_LEN_MAX: usize = 32 << 20;
 
 /// Where the controller is and who asks.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Controller")]
-pub(in crate::command) struct Reach {
+pub(in crate::command) struct ControllerOptions {
     /// Address of the controller's gRPC, as `netfold controller` prints it.
     #[arg(long, value_name = "ADDR", env = "NETFOLD_CONTROL", default_value = "127.0.0.1:20042")]
     pub(in crate::command) controller: String,
@@ -71,7 +71,7 @@ pub(in crate::command) struct Client {
     credentials: Credentials,
 }
 
-impl Reach {
+impl ControllerOptions {
     /// Connects.
     pub(in crate::command) fn connect(&self) -> Result<Client, CliError> {
         let runtime = Builder::new_current_thread()
@@ -92,7 +92,8 @@ impl Reach {
         let scheme = if self.ca.is_some() { "https" } else { "http" };
         let wrong = |_| CliError::Usage(format!("'{}' is no address: write HOST:PORT", self.controller));
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
-        let endpoint = endpoint.connect_timeout(CONNECT).http2_keep_alive_interval(Duration::from_secs(20));
+        let endpoint =
+            endpoint.connect_timeout(CONNECT_TIMEOUT).http2_keep_alive_interval(Duration::from_secs(20));
         let Some(authority) = &self.ca else { return Ok(endpoint) };
         let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(authority)?));
         if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
@@ -120,17 +121,17 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
 impl Client {
     pub(in crate::command) fn jobs(&self) -> JobsClient<Authorised> {
         JobsClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(ANSWER_LEN_MAX)
+            .max_decoding_message_size(RESPONSE_LEN_MAX)
     }
 
     pub(in crate::command) fn tenants(&self) -> TenantsClient<Authorised> {
         TenantsClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(ANSWER_LEN_MAX)
+            .max_decoding_message_size(RESPONSE_LEN_MAX)
     }
 
     pub(in crate::command) fn switches(&self) -> SwitchesClient<Authorised> {
         SwitchesClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(ANSWER_LEN_MAX)
+            .max_decoding_message_size(RESPONSE_LEN_MAX)
     }
 
     /// Waits for an answer.
@@ -138,12 +139,12 @@ impl Client {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, CliError> {
-        let answered = self.runtime.block_on(async { tokio::time::timeout(ANSWER, call).await });
+        let answered = self.runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await });
         match answered {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| refused(&status)),
             Err(_) => Err(CliError::Refused {
                 reason: "no_answer".into(),
-                message: format!("the controller has not answered for {} s", ANSWER.as_secs()),
+                message: format!("the controller has not answered for {} s", CALL_TIMEOUT.as_secs()),
             }),
         }
     }

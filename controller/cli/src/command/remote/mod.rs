@@ -3,7 +3,7 @@
 mod client;
 mod table;
 
-pub(super) use client::{Client, Reach, refused};
+pub(super) use client::{Client, ControllerOptions, refused};
 pub(super) use table::Table;
 
 use netfold_server::api::v1;
@@ -109,11 +109,11 @@ pub(super) fn switch_value(switch: &v1::Switch) -> Value {
     })
 }
 
-/// An occurrence for `--json`.
-pub(super) fn occurrence_value(occurrence: &v1::Occurrence) -> Value {
+/// An event for `--json`.
+pub(super) fn event_value(event: &v1::Event) -> Value {
     json!({
-        "event": "occurrence", "number": occurrence.number, "at_ms": occurrence.at_ms, "kind": occurrence.kind,
-        "job": full_name(occurrence.job.as_ref()), "switch": occurrence.switch, "epoch": occurrence.epoch,
-        "reason": occurrence.reason, "message": occurrence.message,
+        "event": "controller_event", "number": event.number, "at_ms": event.at_ms, "kind": event.kind,
+        "job": full_name(event.job.as_ref()), "switch": event.switch, "epoch": event.epoch,
+        "reason": event.reason, "message": event.message,
     })
 }

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use netfold_server::api::v1;
 
-use super::super::remote::{Reach, Table, full_name, switch_value};
+use super::super::remote::{ControllerOptions, Table, full_name, switch_value};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::grouped;
@@ -22,7 +22,7 @@ pub(super) enum Action {
     #[command(after_help = EXAMPLES)]
     List {
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Show one of a controller's switches: slots by job, counters.
     #[command(after_help = EXAMPLES)]
@@ -30,7 +30,7 @@ pub(super) enum Action {
         /// Its name.
         name: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Have a controller place no more jobs on a switch.
     #[command(after_help = EXAMPLES)]
@@ -41,7 +41,7 @@ pub(super) enum Action {
         #[arg(long)]
         evict: bool,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
     /// Have a controller place jobs on a switch again.
     #[command(after_help = EXAMPLES)]
@@ -49,21 +49,21 @@ pub(super) enum Action {
         /// Its name.
         name: String,
         #[command(flatten)]
-        reach: Reach,
+        options: ControllerOptions,
     },
 }
 
 impl Action {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
-            Self::List { reach } => list(output, &reach),
-            Self::Describe { name, reach } => {
-                let client = reach.connect()?;
-                let request = v1::DescribeSwitchRequest { name, tenant: reach.tenant };
+            Self::List { options } => list(output, &options),
+            Self::Describe { name, options } => {
+                let client = options.connect()?;
+                let request = v1::DescribeSwitchRequest { name, tenant: options.tenant };
                 describe(output, &client.wait(client.switches().describe(request))?)
             }
-            Self::Drain { name, evict, reach } => drain(output, &reach, name, true, evict),
-            Self::Undrain { name, reach } => drain(output, &reach, name, false, false),
+            Self::Drain { name, evict, options } => drain(output, &options, name, true, evict),
+            Self::Undrain { name, options } => drain(output, &options, name, false, false),
         }
     }
 }
@@ -76,9 +76,9 @@ fn state(switch: &v1::Switch) -> &'static str {
     }
 }
 
-fn list(output: &Output, reach: &Reach) -> Result<(), CliError> {
-    let client = reach.connect()?;
-    let request = v1::ListSwitchesRequest { tenant: reach.tenant.clone() };
+fn list(output: &Output, options: &ControllerOptions) -> Result<(), CliError> {
+    let client = options.connect()?;
+    let request = v1::ListSwitchesRequest { tenant: options.tenant.clone() };
     let listed = client.wait(client.switches().list(request))?;
     let mut table =
         Table::new(&["switch", "kind", "role", "state", "#slots", "#of", "#ports", "#of", "address", "why"]);
@@ -137,8 +137,14 @@ fn describe(output: &Output, switch: &v1::Switch) -> Result<(), CliError> {
     Ok(())
 }
 
-fn drain(output: &Output, reach: &Reach, name: String, drained: bool, evict: bool) -> Result<(), CliError> {
-    let client = reach.connect()?;
+fn drain(
+    output: &Output,
+    options: &ControllerOptions,
+    name: String,
+    drained: bool,
+    evict: bool,
+) -> Result<(), CliError> {
+    let client = options.connect()?;
     let switch = client.wait(client.switches().drain(v1::DrainSwitchRequest { name, drained, evict }))?;
     output.event(&switch_value(&switch))?;
     let what = if drained { "takes no more jobs" } else { "takes jobs" };

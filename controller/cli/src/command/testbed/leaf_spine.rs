@@ -145,10 +145,12 @@ impl LeafSpine {
         lifetime::before_exit_on_signal(leaf_spine::abandon)?;
         let bar = output.bar(0, "{spinner} {msg}");
         bar.set_message("namespaces, switches and a controller");
-        let mut told = Ok(());
+        let mut announced = Ok(());
         let report = leaf_spine::run(&config, |progress| match progress {
             Progress::Starting => bar.set_message("workers"),
-            Progress::Running { leaves } => told = bar.suspend(|| self.announce(output, &config, &leaves)),
+            Progress::Running { leaves } => {
+                announced = bar.suspend(|| self.announce(output, &config, &leaves))
+            }
             Progress::Killed(spine) => bar.set_message(format!("{spine} is dead")),
             Progress::Done(number) => {
                 bar.set_message(format!("{number} all-reduces"));
@@ -157,7 +159,7 @@ impl LeafSpine {
             _ => {}
         });
         bar.finish_and_clear();
-        told?;
+        announced?;
         let report = report.map_err(|error| CliError::LeafSpine(Box::new(error)))?;
         self.show(output, &report)?;
         match report.problems.len() {

@@ -14,7 +14,7 @@ use tokio_stream::StreamExt as _;
 use tonic::Streaming;
 
 use super::job::all_jobs;
-use super::remote::{Client, Reach, job_value, occurrence_value, refused, switch_value};
+use super::remote::{Client, ControllerOptions, event_value, job_value, refused, switch_value};
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::Output;
@@ -28,7 +28,7 @@ const HEIGHT_MAX: u16 = 60;
 const EVENTS_MAX: usize = 50;
 
 /// How long to wait for a key.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,12 +47,12 @@ pub(crate) struct TopCommand {
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
     #[command(flatten)]
-    reach: Reach,
+    options: ControllerOptions,
 }
 
 impl TopCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        let client = self.reach.connect()?;
+        let client = self.options.connect()?;
         if output.is_json() {
             return self.look(&client)?.events(output);
         }
@@ -65,12 +65,12 @@ impl TopCommand {
 
     /// One look at everything.
     fn look(&self, client: &Client) -> Result<Scene, CliError> {
-        let tenant = self.reach.tenant.clone();
+        let tenant = self.options.tenant.clone();
         let live = [v1::JobState::Forming, v1::JobState::Running];
         let jobs = all_jobs(client, tenant.as_deref(), &live, "")?;
         let listed = client.wait(client.switches().list(v1::ListSwitchesRequest { tenant }))?;
         Ok(Scene {
-            controller: self.reach.controller.clone(),
+            controller: self.options.controller.clone(),
             switches: listed.switches,
             links: listed.links,
             jobs,
@@ -79,7 +79,7 @@ impl TopCommand {
     }
 
     fn watch(&self, client: &Client) -> Result<Streaming<v1::WatchResponse>, CliError> {
-        let request = v1::WatchRequest { tenant: self.reach.tenant.clone(), job: String::new() };
+        let request = v1::WatchRequest { tenant: self.options.tenant.clone(), job: String::new() };
         client.wait(client.jobs().watch(request))
     }
 
@@ -94,7 +94,7 @@ impl TopCommand {
             while !stop.requested() && !quit_asked()? {
                 while let Some(Some(answer)) = client.within(Duration::ZERO, answers.next()) {
                     let answer = answer.map_err(|status| refused(&status))?;
-                    scene.events.extend(answer.occurrence);
+                    scene.events.extend(answer.event);
                     let excess = scene.events.len().saturating_sub(EVENTS_MAX);
                     scene.events.drain(..excess);
                 }
@@ -115,7 +115,7 @@ impl TopCommand {
 
 /// Waits a little for a key, and says whether it means the end.
 fn quit_asked() -> Result<bool, CliError> {
-    if !event::poll(GLANCE).map_err(CliError::Output)? {
+    if !event::poll(POLL_INTERVAL).map_err(CliError::Output)? {
         return Ok(false);
     }
     Ok(match event::read().map_err(CliError::Output)? {
@@ -146,6 +146,6 @@ impl Scene {
     fn events(&self, output: &Output) -> Result<(), CliError> {
         self.switches.iter().try_for_each(|switch| output.event(&switch_value(switch)))?;
         self.jobs.iter().try_for_each(|job| output.event(&job_value(job)))?;
-        self.events.iter().try_for_each(|occurrence| output.event(&occurrence_value(occurrence)))
+        self.events.iter().try_for_each(|event| output.event(&event_value(event)))
     }
 }

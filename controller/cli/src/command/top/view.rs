@@ -27,7 +27,7 @@ pub(super) struct Scene {
     pub(super) links: Vec<v1::Link>,
     pub(super) jobs: Vec<v1::Job>,
     /// The oldest first.
-    pub(super) events: Vec<v1::Occurrence>,
+    pub(super) events: Vec<v1::Event>,
 }
 
 impl Scene {

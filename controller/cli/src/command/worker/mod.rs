@@ -9,7 +9,7 @@ use clap::Args;
 use netfold::{Builder, Communicator, Mode};
 use netfold_io::{Cores, IoSpec};
 
-use crate::command::joining::{self, Joining};
+use crate::command::joining::{self, JoinOptions};
 use crate::error::CliError;
 use crate::event::{Done, Event};
 use crate::lifetime;
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "ADDR", required_unless_present = "controller", conflicts_with = "controller")]
     switch: Option<String>,
     #[command(flatten)]
-    joining: Joining,
+    joining: JoinOptions,
     /// What carries packets, as for `netfold switch`; shm:NAME to a switch of this host that has this name.
     #[arg(long, value_name = "IO", default_value_t)]
     io: IoSpec,

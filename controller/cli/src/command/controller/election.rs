@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use netfold_server::etcd::{Contender, EtcdConfig, EtcdError, EtcdTls, Leadership, Waiting};
+use netfold_server::etcd::{Candidate, CandidateStatus, EtcdConfig, EtcdError, EtcdTls, Leadership};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -13,11 +13,11 @@ use crate::output::Output;
 
 /// Where etcd is, if there are to be several controllers.
 #[derive(Debug, Args)]
-pub(super) struct Contending {
+pub(super) struct EtcdOptions {
     /// Keep the records in etcd, in place of a file: of several controllers with the same, one is in charge, and another takes over when
     /// it is gone. Its members, separated by commas.
-    #[arg(long, value_name = "URL", value_delimiter = ',', conflicts_with_all = ["dev", "state"])]
-    pub(super) etcd: Vec<String>,
+    #[arg(id = "etcd", long = "etcd", value_name = "URL", value_delimiter = ',', conflicts_with_all = ["dev", "state"])]
+    pub(super) endpoints: Vec<String>,
     /// What all keys in etcd begin with: controllers of one cluster have the same.
     #[arg(long, value_name = "PREFIX", default_value = "/netfold", requires = "etcd", value_parser = prefix)]
     etcd_prefix: String,
@@ -43,9 +43,9 @@ fn prefix(text: &str) -> Result<String, String> {
     Ok(trimmed.to_owned())
 }
 
-impl Contending {
+impl EtcdOptions {
     pub(super) fn is_wanted(&self) -> bool {
-        !self.etcd.is_empty()
+        !self.endpoints.is_empty()
     }
 
     /// Waits until this controller, called so, is in charge; `None` when it is to stop before.
@@ -57,36 +57,38 @@ impl Contending {
     ) -> Result<Option<Leadership>, CliError> {
         let identity = self.etcd_cert.clone().zip(self.etcd_key.clone());
         let config = EtcdConfig {
-            endpoints: self.etcd.clone(),
+            endpoints: self.endpoints.clone(),
             prefix: self.etcd_prefix.clone(),
             name: name.to_owned(),
             lease: Duration::from_secs(self.etcd_lease),
             tls: self.etcd_ca.clone().map(|ca| EtcdTls { ca, identity }),
         };
-        let contender = Contender::new(config).map_err(failed)?;
-        let mut told = Ok(());
-        let leadership = contender.wait(|waiting, changed| {
+        let candidate = Candidate::new(config).map_err(failed)?;
+        let mut printed = Ok(());
+        let leadership = candidate.wait(|status, changed| {
             if changed {
-                told = tell(output, waiting);
+                printed = print_status(output, status);
             }
-            told.is_ok() && !stop.requested()
+            printed.is_ok() && !stop.requested()
         });
-        told?;
+        printed?;
         leadership.map_err(failed)
     }
 }
 
-fn tell(output: &Output, waiting: &Waiting) -> Result<(), CliError> {
-    let (leader, problem) = match waiting {
-        Waiting::Leader(name) => (name.as_str(), ""),
-        Waiting::Etcd(problem) => ("", problem.as_str()),
+fn print_status(output: &Output, status: &CandidateStatus) -> Result<(), CliError> {
+    let (leader, problem) = match status {
+        CandidateStatus::Leader(name) => (name.as_str(), ""),
+        CandidateStatus::Etcd(problem) => ("", problem.as_str()),
     };
     output.event(&json!({ "event": "standby", "leader": leader, "message": problem }))?;
-    match waiting {
+    match status {
         // Between two leaders, for a moment.
-        Waiting::Leader(name) if name.is_empty() => Ok(()),
-        Waiting::Leader(name) => output.line(format_args!("standing by: controller {name} is in charge")),
-        Waiting::Etcd(problem) => output.line(format_args!(
+        CandidateStatus::Leader(name) if name.is_empty() => Ok(()),
+        CandidateStatus::Leader(name) => {
+            output.line(format_args!("standing by: controller {name} is in charge"))
+        }
+        CandidateStatus::Etcd(problem) => output.line(format_args!(
             "waiting: {problem}; check that it runs and listens there. It is asked again until it answers"
         )),
     }

@@ -14,16 +14,16 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 
 use crate::access::Access;
-use crate::connection::Door;
+use crate::connection::Acceptor;
 use crate::grpc;
-use crate::http::Site;
+use crate::http::HttpServer;
 use crate::tls::{Tls, TlsError};
 
 /// Calls that one connection may have open at once, its streams included.
 const CALLS_MAX: u32 = 64;
 
 /// How long a call may take, watching aside.
-const CALL_TIME: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest list of metadata of a call, in bytes.
 const METADATA_LEN_MAX: u32 = 16 << 10;
@@ -32,11 +32,11 @@ const METADATA_LEN_MAX: u32 = 16 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Time that calls are given to end when the front stops.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where to be reached, and by whom.
 #[derive(Debug, Clone)]
-pub struct FrontConfig {
+pub struct FrontendConfig {
     /// Address of gRPC; port 0 takes any free one.
     pub grpc: SocketAddr,
     /// Address of the page and the metrics, if there are to be any.
@@ -50,7 +50,7 @@ pub struct FrontConfig {
 /// Why a front does not start, or did not stay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FrontError {
+pub enum FrontendError {
     /// An address is not to be had.
     #[error("cannot listen on {address}: choose another address or port")]
     Bind {
@@ -79,11 +79,11 @@ pub enum FrontError {
 
 /// A front that serves on a thread of its own. Dropping it stops it; the control plane goes on.
 #[derive(Debug)]
-pub struct Front {
+pub struct Frontend {
     grpc: SocketAddr,
     http: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Result<(), FrontError>>>,
+    thread: Option<JoinHandle<Result<(), FrontendError>>>,
 }
 
 /// Listeners that are open already.
@@ -91,35 +91,35 @@ struct Listeners {
     grpc: TcpListener,
     http: Option<TcpListener>,
     /// Everything that happens from the start on.
-    occurrences: Receiver<Arc<Occurrence>>,
+    events: Receiver<Arc<Occurrence>>,
 }
 
-impl Front {
+impl Frontend {
     /// Serves a control plane.
     ///
     /// # Errors
-    /// [`FrontError`], with nothing left running.
-    pub fn start(config: FrontConfig, control: Control) -> Result<Self, FrontError> {
+    /// [`FrontendError`], with nothing left running.
+    pub fn start(config: FrontendConfig, control: Control) -> Result<Self, FrontendError> {
         let (grpc, grpc_address) = listen(config.grpc)?;
         let http = config.http.map(listen).transpose()?;
         let http_address = http.as_ref().map(|(_, address)| *address);
-        let occurrences = control.occurrences();
-        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), occurrences };
+        let events = control.occurrences();
+        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), events };
         if let Some(tls) = &config.tls {
             // Both would be told from the thread only, when nobody listens.
-            tls.for_http().map_err(FrontError::Tls)?;
-            Server::builder().tls_config(tls.for_grpc()).map_err(FrontError::GrpcTls)?;
+            tls.for_http().map_err(FrontendError::Tls)?;
+            Server::builder().tls_config(tls.for_grpc()).map_err(FrontendError::GrpcTls)?;
         }
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(FrontError::Thread)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(FrontendError::Thread)?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("netfold-front".into())
             .spawn(move || {
                 let served = runtime.block_on(serve(listeners, config, control, stopped));
-                runtime.shutdown_timeout(GRACE);
+                runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
                 served
             })
-            .map_err(FrontError::Thread)?;
+            .map_err(FrontendError::Thread)?;
         Ok(Self { grpc: grpc_address, http: http_address, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -141,29 +141,29 @@ impl Front {
     /// Ends all calls and stops.
     ///
     /// # Errors
-    /// [`FrontError`] when it had failed before.
-    pub fn stop(mut self) -> Result<(), FrontError> {
+    /// [`FrontendError`] when it had failed before.
+    pub fn stop(mut self) -> Result<(), FrontendError> {
         self.join()
     }
 
-    fn join(&mut self) -> Result<(), FrontError> {
+    fn join(&mut self) -> Result<(), FrontendError> {
         drop(self.stop.take());
         match self.thread.take() {
-            Some(thread) => thread.join().unwrap_or(Err(FrontError::Panicked)),
+            Some(thread) => thread.join().unwrap_or(Err(FrontendError::Panicked)),
             None => Ok(()),
         }
     }
 }
 
-impl Drop for Front {
+impl Drop for Frontend {
     fn drop(&mut self) {
         // Whoever wants to know calls `stop`.
         let _ = self.join();
     }
 }
 
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontError> {
-    let bind = |source| FrontError::Bind { address, source };
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontendError> {
+    let bind = |source| FrontendError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
     listener.set_nonblocking(true).map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
@@ -172,39 +172,41 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontError> 
 
 async fn serve(
     listeners: Listeners,
-    config: FrontConfig,
+    config: FrontendConfig,
     control: Control,
     stopped: oneshot::Receiver<()>,
-) -> Result<(), FrontError> {
+) -> Result<(), FrontendError> {
     let mut server = Server::builder()
         .max_concurrent_streams(CALLS_MAX)
         .http2_max_header_list_size(METADATA_LEN_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .timeout(CALL_TIME);
+        .timeout(CALL_TIMEOUT);
     if let Some(tls) = &config.tls {
-        server = server.tls_config(tls.for_grpc()).map_err(FrontError::GrpcTls)?;
+        server = server.tls_config(tls.for_grpc()).map_err(FrontendError::GrpcTls)?;
     }
     let routes = grpc::routes(&control, &config.access);
-    let door = Door::new(tokio::net::TcpListener::from_std(listeners.grpc).map_err(FrontError::Thread)?);
-    let (sender, guests) = tokio::sync::mpsc::channel(1);
+    let acceptor =
+        Acceptor::new(tokio::net::TcpListener::from_std(listeners.grpc).map_err(FrontendError::Thread)?);
+    let (sender, connections) = tokio::sync::mpsc::channel(1);
     let accepting =
         tokio::spawn(
-            async move { while sender.send(Ok::<_, io::Error>(door.next().await)).await.is_ok() {} },
+            async move { while sender.send(Ok::<_, io::Error>(acceptor.next().await)).await.is_ok() {} },
         );
     let mut tasks = vec![accepting];
     if let Some(listener) = listeners.http {
-        let door = Door::new(tokio::net::TcpListener::from_std(listener).map_err(FrontError::Thread)?);
-        let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontError::Tls)?;
-        let (site, observed) = Site::new(control, config.access, listeners.occurrences);
+        let acceptor =
+            Acceptor::new(tokio::net::TcpListener::from_std(listener).map_err(FrontendError::Thread)?);
+        let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontendError::Tls)?;
+        let (http, observed) = HttpServer::new(control, config.access, listeners.events);
         tasks.push(tokio::spawn(observed));
-        tasks.push(tokio::spawn(site.serve(door, tls)));
+        tasks.push(tokio::spawn(http.serve(acceptor, tls)));
     }
-    let incoming = tokio_stream::wrappers::ReceiverStream::new(guests);
+    let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
     let serving = server.add_routes(routes).serve_with_incoming(incoming);
     // Watchers would keep an orderly end waiting: a front that is stopped cuts them off.
     let served = tokio::select! {
-        served = serving => served.map_err(FrontError::Serve),
+        served = serving => served.map_err(FrontendError::Serve),
         _ = stopped => Ok(()),
     };
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
