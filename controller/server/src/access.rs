@@ -1,8 +1,8 @@
-//! Who may do what.
+//! Authentication and authorisation.
 //!
-//! Three roles. An *administrator* does everything; a *reader* sees everything and changes nothing; a *tenant* sees and changes its own
-//! jobs. Administrators and readers have tokens that the controller is started with; a tenant's token was made here, was told
-//! once, and is known by its hash. All comparisons take the same time whatever is wrong.
+//! There are three roles. An *administrator* may do everything; a *reader* sees everything and changes nothing; a *tenant* sees and
+//! changes its own jobs. The tokens of administrators and readers are given to the controller when it starts; a tenant's token is
+//! generated here, returned once, and stored as a hash. Comparisons take constant time.
 
 use std::fmt;
 
@@ -18,30 +18,30 @@ use tonic::{Code, Status};
 
 use crate::refusal::{IntoStatus as _, Reason, refuse};
 
-/// Fewest characters of a token that somebody else made.
+/// Fewest characters of a token that was generated elsewhere.
 pub const TOKEN_LEN_MIN: usize = 32;
 
 /// Most characters of a token.
 pub const TOKEN_LEN_MAX: usize = 512;
 
-/// Random bytes of a token that is made here.
+/// Random bytes of a generated token.
 const TOKEN_BYTES: usize = 32;
 
-/// A token that was just made. Whoever holds it tells it once.
+/// A new token. It is revealed once, by its owner.
 pub struct Token(String);
 
 impl Token {
-    /// 256 random bits of the system, behind `nf_`.
+    /// 256 random bits of the system, with the prefix `nf_`.
     ///
     /// # Errors
-    /// What the system said when it has no random numbers.
+    /// The system's error, if it has no random numbers.
     pub fn generate() -> Result<Self, rand::rngs::SysError> {
         let mut bytes = [0; TOKEN_BYTES];
         SysRng.try_fill_bytes(&mut bytes)?;
         Ok(Self(format!("nf_{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// What is kept of it.
+    /// The token's hash, which is stored.
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
     }
@@ -58,17 +58,17 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why a token that somebody else made is not taken.
+/// Why a token that was generated elsewhere is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a token has {TOKEN_LEN_MIN} to {TOKEN_LEN_MAX} visible ASCII characters: make one with `openssl rand -hex 32`"
 )]
 pub struct TokenError;
 
-/// The hashes of tokens in a text, one a line; empty lines and those that begin with `#` do not count.
+/// The hashes of the tokens in a text, one per line; empty lines and lines that begin with `#` are ignored.
 ///
 /// # Errors
-/// [`TokenError`] when a line is no token, or there is none.
+/// [`TokenError`] if a line is not a token, or there is none.
 pub fn hashes(text: &str) -> Result<Vec<TokenHash>, TokenError> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let hashes: Vec<TokenHash> = lines.map(hash).collect::<Result<_, _>>()?;
@@ -84,12 +84,12 @@ fn hash(token: &str) -> Result<TokenHash, TokenError> {
     }
 }
 
-/// Who is let in.
+/// Who has access.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// Everybody, as an administrator.
+    /// Every client, as an administrator.
     Open,
-    /// Who shows a token.
+    /// Clients that send a token.
     Tokens {
         /// Administrators.
         admins: Vec<TokenHash>,
@@ -99,7 +99,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// The role of whoever shows this token, or none.
+    /// The role of the client that sends this token, or none.
     fn caller(&self, token: Option<TokenHash>) -> Caller {
         match self {
             Self::Open => Caller::Admin,
@@ -111,14 +111,14 @@ impl Access {
         }
     }
 
-    /// Whether somebody with this `authorization` header may see everything. A browser's password prompt is taken as well.
+    /// Whether a client with this `authorization` header may see everything. A browser's password prompt is accepted as well.
     pub(crate) fn sees_everything(&self, authorization: Option<&str>) -> bool {
         let token = authorization.and_then(|header| bearer(header).or_else(|| password(header)));
         matches!(self.caller(token.map(|token| TokenHash::of(&token))), Caller::Admin | Caller::Reader)
     }
 }
 
-/// Whether a hash is among those; looks at all of them.
+/// Whether a hash is among those; compares it with all of them, for constant time.
 fn among(hashes: &[TokenHash], token: &TokenHash) -> bool {
     hashes.iter().fold(false, |found, hash| found | hash.equals(token))
 }
@@ -141,7 +141,7 @@ fn password(header: &str) -> Option<String> {
 enum Caller {
     Admin,
     Reader,
-    /// A tenant, or nobody.
+    /// A tenant, or an unauthenticated client.
     Other(Option<TokenHash>),
 }
 
@@ -149,12 +149,12 @@ enum Caller {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Visibility {
     Everything,
-    /// What is this tenant's.
+    /// What belongs to this tenant.
     Tenant(String),
 }
 
 impl Visibility {
-    /// Whether something of a tenant is to be seen.
+    /// Whether what belongs to a tenant may be seen.
     pub(crate) fn includes(&self, tenant: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -163,7 +163,7 @@ impl Visibility {
     }
 }
 
-/// The door that every call goes through.
+/// Authorises every call.
 #[derive(Clone)]
 pub(crate) struct Authorizer {
     access: Access,
@@ -180,7 +180,7 @@ impl Authorizer {
         self.access.caller(header.and_then(bearer).map(|token| TokenHash::of(&token)))
     }
 
-    /// Lets administrators through.
+    /// Accepts administrators.
     pub(crate) fn admin(&self, metadata: &MetadataMap) -> Result<(), Status> {
         match self.caller(metadata) {
             Caller::Admin => Ok(()),
@@ -189,12 +189,12 @@ impl Authorizer {
             Caller::Other(Some(_)) => Err(refuse(
                 Code::PermissionDenied,
                 Reason::AdminOnly,
-                "only an administrator may do this: show one of the tokens that the controller was started with",
+                "only an administrator may do this: send one of the tokens that the controller was started with",
             )),
         }
     }
 
-    /// Lets through who may change what is a tenant's.
+    /// Accepts callers that may change what belongs to the tenant.
     pub(crate) async fn change(&self, metadata: &MetadataMap, tenant: &str) -> Result<(), Status> {
         match self.caller(metadata) {
             Caller::Admin => Ok(()),
@@ -203,7 +203,7 @@ impl Authorizer {
         }
     }
 
-    /// Lets through who may see what is a tenant's, or all if none is named.
+    /// Accepts callers that may see what belongs to the tenant, or everything if none is named.
     pub(crate) async fn see(
         &self,
         metadata: &MetadataMap,
@@ -219,7 +219,7 @@ impl Authorizer {
             None => Err(refuse(
                 Code::PermissionDenied,
                 Reason::TenantNeeded,
-                "only administrators and readers see everything: name the tenant that the token is of",
+                "only administrators and readers see everything: name the tenant to whom the token belongs",
             )),
         }
     }
@@ -229,11 +229,11 @@ impl Authorizer {
         match self.control.verify(proof).await {
             Ok(true) => Ok(()),
             Ok(false) if token.is_none() => Err(missing()),
-            // The same for tenants that there are and that there are not.
+            // The same response whether or not the tenant exists.
             Ok(false) => Err(refuse(
                 Code::PermissionDenied,
                 Reason::TokenRefused,
-                "this token is not the tenant's: check its name, or have an administrator rotate the token",
+                "this token does not belong to the tenant: check the tenant's name, or have an administrator rotate the token",
             )),
             Err(error) => Err(error.into_status()),
         }
@@ -241,18 +241,14 @@ impl Authorizer {
 }
 
 fn read_only() -> Status {
-    refuse(
-        Code::PermissionDenied,
-        Reason::ReadOnly,
-        "this token may see everything and change nothing: show another",
-    )
+    refuse(Code::PermissionDenied, Reason::ReadOnly, "this token permits only reading: send another")
 }
 
 fn missing() -> Status {
     refuse(
         Code::Unauthenticated,
         Reason::TokenMissing,
-        "this controller asks for a token: send it as metadata, `authorization: Bearer TOKEN`",
+        "this controller requires a token: send it as metadata, `authorization: Bearer TOKEN`",
     )
 }
 
@@ -261,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_long_and_never_the_same() {
+    fn tokens_are_long_and_unique() {
         let (one, other) = (Token::generate().unwrap(), Token::generate().unwrap());
         assert_ne!(one.hash(), other.hash());
         assert!(!format!("{one:?}").contains("nf_"));
@@ -272,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_tokens_have_one_a_line() {
+    fn token_files_have_one_token_per_line() {
         let token = "0123456789abcdef0123456789abcdef";
         assert_eq!(hashes(&format!("# admins\n\n  {token}\n{token}x\n")).unwrap().len(), 2);
         for wrong in ["", "# none\n", "short", "white space in between the characters"] {
@@ -282,10 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_both_kinds_are_understood() {
+    fn bearer_and_basic_headers_are_accepted() {
         let token = "0123456789abcdef0123456789abcdef";
         let access = Access::Tokens { admins: Vec::new(), readers: vec![TokenHash::of(token)] };
-        let basic = STANDARD.encode(format!("anybody:{token}"));
+        let basic = STANDARD.encode(format!("user:{token}"));
         assert!(access.sees_everything(Some(&format!("Bearer {token}"))));
         assert!(access.sees_everything(Some(&format!("bearer {token}"))));
         assert!(access.sees_everything(Some(&format!("Basic {basic}"))));

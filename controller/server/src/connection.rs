@@ -1,4 +1,4 @@
-//! Connections, of which there is a limited number, and whose first words must come soon.
+//! Accepting connections: their number is limited, and a client must send its first bytes within a timeout.
 
 use std::future::Future;
 use std::io;
@@ -14,16 +14,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Connections of each kind at one time. Others wait to be accepted.
+/// Most connections of an acceptor at one time. Further ones wait to be accepted.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
 
-/// How long a client may take for its first words.
+/// Timeout of a client's first bytes.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of the first words: HTTP/2 opens with so many, and a TLS greeting is longer.
+/// Number of first bytes: the length of HTTP/2's preface; a TLS ClientHello is longer.
 const FIRST_BYTES_LEN: usize = 24;
 
-/// How long to wait when the system has no means for another connection.
+/// Delay before the next accept when the system lacks resources for another connection.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Accepts connections while there are fewer than [`CONNECTIONS_MAX`].
@@ -44,19 +44,19 @@ impl Acceptor {
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    // Small answers must not wait for more to send; a connection that cannot say so works all the same.
+                    // Small responses must not wait for more data; a connection without this option works too.
                     let _ = stream.set_nodelay(true);
                     let deadline = Some(Box::pin(sleep(FIRST_BYTES_TIMEOUT)));
                     return PendingConnection { stream, peer, received: 0, deadline, _permit: permit };
                 }
-                // Of one connection, or of all: either passes.
+                // The failure of one connection, or a shortage: both are temporary.
                 Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
     }
 }
 
-/// A connection that holds a permit.
+/// An accepted connection with its permit, which fails if the first bytes do not arrive in time.
 pub(crate) struct PendingConnection {
     stream: TcpStream,
     peer: SocketAddr,

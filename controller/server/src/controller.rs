@@ -1,4 +1,4 @@
-//! The whole process: switches of a topology, the workers' port, the database, and the front.
+//! The whole process: the switches of a topology, the workers' port, the database and the frontend.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use crate::frontend::{Frontend, FrontendConfig, FrontendError};
 use crate::store::{Database, OpenError};
 use crate::tls::Tls;
 
-/// What a controller controls, and where it is reached.
+/// What a controller manages, and the addresses at which it serves.
 #[derive(Debug)]
 pub struct ControllerConfig {
     /// The switches and how they are linked.
     pub topology: Topology,
-    /// Where its records are.
+    /// Where its records are stored.
     pub state: RecordLocation,
     /// Address of the workers' port; port 0 takes any free one.
     pub workers: SocketAddr,
@@ -34,12 +34,12 @@ pub struct ControllerConfig {
     pub jobs: JobConfig,
 }
 
-/// Where a controller's records are.
+/// Where a controller stores its records.
 #[derive(Debug)]
 pub enum RecordLocation {
-    /// In a file of this controller alone; made if it is not there.
+    /// In a file that only this controller uses; created if it does not exist.
     File(PathBuf),
-    /// In etcd, where this controller is in charge for the time being.
+    /// In etcd, while this controller is the leader.
     Etcd(Leadership),
 }
 
@@ -48,18 +48,18 @@ pub enum RecordLocation {
 pub struct JobConfig {
     /// How long a job waits for its workers, from the first.
     pub join_timeout: Duration,
-    /// By what workers decide how much to have in flight.
+    /// The workers' congestion-control algorithm.
     pub congestion: CongestionAlgorithm,
-    /// Which classes of packets jobs have.
+    /// How classes of packets are assigned to jobs.
     pub banding: Banding,
-    /// How jobs share slots that there are too few of.
+    /// How jobs share slots when there are not enough for all.
     pub sharing: Sharing,
-    /// How long a job is left in peace before slots are taken from it again, or it is moved to have more.
+    /// Minimum time between two reallocations of a job's slots.
     pub settle: Duration,
 }
 
 impl Default for JobConfig {
-    /// What `netfold controller` does if not told otherwise.
+    /// The defaults of `netfold controller`.
     fn default() -> Self {
         Self {
             join_timeout: Duration::from_secs(30),
@@ -71,7 +71,7 @@ impl Default for JobConfig {
     }
 }
 
-/// Why a controller does not start, or did not stay.
+/// Why a controller cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
@@ -79,27 +79,27 @@ pub enum ControllerError {
     #[error(transparent)]
     State(#[from] OpenError),
     /// A switch of the topology cannot be managed as it is described.
-    #[error("the topology asks for something that cannot be managed")]
+    #[error("the topology describes a switch that cannot be managed")]
     Topology(#[source] ConnectError),
     /// The workers' port failed.
     #[error("the workers' port failed")]
     Workers(#[source] ServerError),
-    /// The front failed.
+    /// The frontend failed.
     #[error(transparent)]
     Frontend(#[from] FrontendError),
 }
 
-/// A controller that runs on threads of its own. Dropping it stops it; jobs go on without it for their grace.
+/// A controller that runs on its own threads. Dropping it stops it; jobs continue without it for their grace period.
 pub struct Controller {
-    /// Before the server, so that nobody asks while it ends.
+    /// Dropped before the server, so that no request arrives while the server stops.
     front: Frontend,
     server: ServerHandle,
-    /// Given up last, when nothing is changed any more.
+    /// Dropped last, when no record can change any more.
     leadership: Option<Leadership>,
 }
 
 impl Controller {
-    /// Opens the database and all ports, and begins to manage the switches. Which of them are there shows later.
+    /// Opens the database and all ports, and begins to manage the switches. It does not wait until the switches are reachable.
     ///
     /// # Errors
     /// [`ControllerError`], with nothing left running.
@@ -108,7 +108,7 @@ impl Controller {
             RecordLocation::File(path) => (Box::new(Database::open(path)?), None),
             RecordLocation::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
         };
-        // Switches take writes from the leader of the latest term alone.
+        // A switch accepts writes only from the leader with the latest term.
         let term = leadership.as_ref().map_or(0, Leadership::term);
         let plane = netfold_southbound::elected_plane(config.topology, store, ELECTION_ID + u128::from(term));
         let plane = plane.map_err(ControllerError::Topology)?;
@@ -119,7 +119,7 @@ impl Controller {
             banding: config.jobs.banding,
             sharing: config.jobs.sharing,
             settle: config.jobs.settle,
-            // The database has the next epoch; its floor is what a lost one would begin at.
+            // The database has the next epoch; the floor is where a new database begins.
             ..Config::controller(u32::try_from(now).unwrap_or(u32::MAX), now)
         };
         let tls = config.front.tls.as_ref().map(Tls::for_workers).transpose();
@@ -129,44 +129,44 @@ impl Controller {
             server = server.encrypted(tls);
         }
         let control = server.control();
-        // Before the workers' port serves: an address that is taken must not cost anybody a session.
+        // Before the workers' port serves: an address in use must not cost any worker its session.
         let front = Frontend::start(config.front, control)?;
         let server = server.spawn().map_err(ControllerError::Workers)?;
         Ok(Self { front, server, leadership })
     }
 
-    /// Where workers join.
+    /// Address of the workers' port.
     pub fn workers(&self) -> SocketAddr {
         self.server.local_addr()
     }
 
-    /// Where gRPC, the page and the metrics are.
+    /// The server of gRPC, the page and the metrics.
     pub fn front(&self) -> &Frontend {
         &self.front
     }
 
-    /// Snapshots, commands and what happens, for this process.
+    /// Snapshots, commands and events, for use in this process.
     pub fn control(&self) -> Control {
         self.server.control()
     }
 
-    /// Whether a part of it has ended, which unasked means that it failed.
+    /// Whether a part of it has ended; without a call of [`stop`](Self::stop) this means that it failed.
     pub fn is_finished(&self) -> bool {
         self.server.is_finished() || self.front.is_finished() || self.leadership_lost().is_some()
     }
 
-    /// Why this controller is no longer in charge, if there are several and it is not.
+    /// Why this controller is no longer the leader, if it has lost the leadership.
     pub fn leadership_lost(&self) -> Option<&str> {
         self.leadership.as_ref().and_then(Leadership::lost)
     }
 
-    /// Stops. Jobs that run are left to their switches and workers, who wait for a controller to come back for their grace.
+    /// Stops. Running jobs continue; their workers wait for a controller during their grace period.
     ///
     /// # Errors
     /// [`ControllerError`] when a part of it had failed before.
     pub fn stop(self) -> Result<(), ControllerError> {
-        let fronted = self.front.stop();
+        let frontend = self.front.stop();
         self.server.shutdown().map_err(ControllerError::Workers)?;
-        Ok(fronted?)
+        Ok(frontend?)
     }
 }

@@ -1,4 +1,4 @@
-//! A controller to try things with: one software switch in this process, and two tenants.
+//! A development controller: one software switch in this process, and two tenants.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,52 +19,52 @@ use crate::access::Token;
 use crate::controller::{Controller, ControllerConfig, ControllerError, JobConfig, RecordLocation};
 use crate::frontend::FrontendConfig;
 
-/// The tenants that there are from the start.
+/// The tenants that exist from the start.
 pub const TENANTS: [&str; 2] = ["red", "blue"];
 
-/// What the switch is called.
+/// Name of the switch.
 pub const SWITCH: &str = "switch";
 
-/// How long the switch may take to be up.
+/// Bound on the time until the switch is up.
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often to look whether it is.
+/// Interval between checks of whether the switch is up.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What to try things with.
+/// Configuration of a development controller.
 #[derive(Debug)]
 pub struct DevConfig {
-    /// The database's file; `None`: one that goes with the process.
+    /// The database's file; `None`: a temporary one, removed when the process ends.
     pub state: Option<PathBuf>,
     /// Address of the workers' port.
     pub workers: SocketAddr,
     /// gRPC, page and metrics.
     pub front: FrontendConfig,
-    /// How jobs are treated. Where slots are shared out by themselves, tenants have no limit.
+    /// How jobs are treated. Unless sharing is static, tenants have no limit.
     pub jobs: JobConfig,
 }
 
-/// Why there is nothing to try things with.
+/// Why a development controller cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DevError {
-    /// The switch does not start, or failed.
+    /// The switch cannot start, or failed.
     #[error("the software switch failed")]
     Switch(#[source] EmbeddedError),
-    /// Its P4Runtime server does not start, or failed.
+    /// Its P4Runtime server cannot start, or failed.
     #[error("the software switch's P4Runtime server failed")]
     P4Runtime(#[source] ServerError),
-    /// The controller does not start, or failed.
+    /// The controller cannot start, or failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
-    /// One switch is no topology: a bug.
-    #[error("one switch is no topology; please report this")]
+    /// The topology of one switch was rejected: a bug.
+    #[error("the topology of one switch was rejected; please report this")]
     Topology(#[source] TopologyError),
-    /// A folder for the database cannot be made.
-    #[error("no folder can be made for the database: name a file with --state")]
+    /// A folder for the database cannot be created.
+    #[error("cannot create a folder for the database: name a file with --state")]
     Folder(#[source] io::Error),
     /// The tenants cannot be added.
-    #[error("the tenants cannot be added")]
+    #[error("cannot add the tenants")]
     Tenants(#[source] CommandError),
     /// The controller did not reach the switch in time.
     #[error("the controller has not reached the software switch within {} s: {reason}", UP_TIMEOUT.as_secs())]
@@ -74,19 +74,19 @@ pub enum DevError {
     },
 }
 
-/// A folder that goes with the process.
+/// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's own cleaning.
+        // What cannot be removed is left to the system's cleaning of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// A controller with a switch of its own, as threads of this process.
 pub struct DevController {
-    /// In the order in which they end.
+    /// The fields are dropped in this order.
     controller: Controller,
     server: Server,
     switch: EmbeddedSwitch,
@@ -144,7 +144,7 @@ impl DevController {
                 let quota = Quota { slots, ..Quota::UNLIMITED };
                 let record = TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token: None };
                 match control.execute(Command::AddTenant(record)).await {
-                    // From the last time, in a file that stays.
+                    // Added by an earlier run, in a persistent file.
                     Ok(()) | Err(CommandError::Exists { .. }) => {}
                     Err(error) => return Err(DevError::Tenants(error)),
                 }
@@ -158,12 +158,12 @@ impl DevController {
         &self.controller
     }
 
-    /// Where the switch's P4Runtime server is.
+    /// Address of the switch's P4Runtime server.
     pub fn p4runtime(&self) -> SocketAddr {
         self.server.local_addr()
     }
 
-    /// Where the switch takes packets.
+    /// Address at which the switch receives packets.
     pub fn data(&self) -> SocketAddr {
         self.switch.data()
     }
@@ -173,12 +173,12 @@ impl DevController {
         &self.state
     }
 
-    /// Whether a part of it has ended, which unasked means that it failed.
+    /// Whether a part of it has ended; without a call of [`stop`](Self::stop) this means that it failed.
     pub fn is_finished(&self) -> bool {
         self.controller.is_finished() || self.server.is_finished() || self.switch.is_finished()
     }
 
-    /// Stops all of it.
+    /// Stops all parts.
     ///
     /// # Errors
     /// [`DevError`] when a part of it had failed before.
@@ -208,7 +208,7 @@ async fn up(control: &Control) -> Result<u32, DevError> {
     }
 }
 
-/// A folder of this process alone, that only its user may enter.
+/// A temporary folder of this process that only its user may enter.
 fn temporary() -> io::Result<Folder> {
     use std::os::unix::fs::DirBuilderExt as _;
     let name = Token::generate().map_err(io::Error::other)?.reveal();

@@ -1,23 +1,23 @@
-//! Several controllers, of which one is in charge: records in etcd, and the election of who may change them.
+//! Several controllers, one of which is the leader: records in etcd, and the election of the leader.
 //!
-//! # Who is in charge
+//! # Election
 //!
-//! Whoever has made the key `PREFIX/leader`, which goes with a lease that its maker renews. The revision at which it was made is the
-//! leader's *term*: greater than that of every leader before. The term guards all that a leader does, so that one that was stopped for
-//! a while, and does not know yet that it is in charge no more, changes nothing:
+//! The leader is the controller that created the key `PREFIX/leader`, which is bound to a lease that the leader renews. The revision at
+//! which the key was created is the leader's *term*, greater than that of every earlier leader. The term guards all writes, so that a
+//! former leader that was suspended, and has not noticed that it lost the leadership, changes nothing:
 //!
-//! - each change of the records is a transaction that asks for a leader's key of this term;
-//! - each switch is told an election id that grows with the term (P4Runtime specification, section 5), and takes writes from
-//!   the controller with the greatest alone.
+//! - each change of the records is a transaction conditional on a leader's key of this term;
+//! - each switch receives an election id that increases with the term (P4Runtime specification, section 5), and accepts writes
+//!   only from the controller with the greatest.
 //!
-//! A leader that could not renew its lease for three quarters of its time gives up by itself. Others look several times a second
-//! whether the key is gone.
+//! A leader that could not renew its lease for three quarters of the lease time gives up the leadership. Standbys check several
+//! times a second whether the key has been deleted.
 //!
 //! # What is stored
 //!
 //! The same records as [in a file](crate::store), one key each: `PREFIX/tenants/NAME`, `PREFIX/jobs/TENANT/JOB`, `PREFIX/places/NUMBER`,
-//! `PREFIX/switches/NAME`, `PREFIX/epoch_next`; a value is one byte of version and JSON. What is kept at once is one transaction,
-//! up to [`CHANGES_MAX`] keys; more than that goes in several, in order.
+//! `PREFIX/switches/NAME`, `PREFIX/epoch_next`; a value is one byte of version and JSON. Changes applied together are one transaction
+//! of up to [`CHANGES_MAX`] keys; more are split into several, in order.
 //!
 //! Interface: etcd 3.4 and later, `etcdserverpb` over gRPC.
 
@@ -42,73 +42,73 @@ mod wire {
     tonic::include_proto!("etcdserverpb");
 }
 
-/// Where etcd is, and who contends.
+/// etcd's addresses, and this candidate.
 #[derive(Debug, Clone)]
 pub struct EtcdConfig {
     /// Its members, `http://HOST:PORT` or `https://HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// What all keys begin with; controllers of the same prefix are one cluster's.
+    /// Prefix of all keys; controllers with the same prefix form one cluster.
     pub prefix: String,
-    /// What this controller is called, for people.
+    /// This controller's name in messages.
     pub name: String,
-    /// How long a leader that is not heard of stays in charge, 2 seconds to an hour.
+    /// How long a leader that does not renew its lease keeps the leadership, 2 seconds to an hour.
     pub lease: Duration,
-    /// By what its certificate is judged, where it is reached by TLS.
+    /// How its certificate is verified, if it is reached by TLS.
     pub tls: Option<EtcdTls>,
 }
 
 /// TLS to etcd. Files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdTls {
-    /// Whom to trust to be etcd.
+    /// The certificate authority of etcd.
     pub ca: PathBuf,
-    /// This side's certificate and key, where etcd asks for one.
+    /// The client's certificate and key, if etcd requires them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why etcd is of no use.
+/// Why etcd cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtcdError {
-    /// An address is none.
-    #[error("'{0}' is no address of etcd: give http://HOST:PORT or https://HOST:PORT")]
+    /// An address is invalid.
+    #[error("'{0}' is not an address of etcd: give http://HOST:PORT or https://HOST:PORT")]
     Endpoint(String),
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The lease is too short or too long.
-    #[error("a lease of {0:?}: give 2 seconds to an hour")]
+    #[error("a lease of {0:?} is out of range: give 2 seconds to an hour")]
     Lease(Duration),
     /// TLS cannot be set up.
-    #[error("TLS to etcd cannot be set up: check the PEM files")]
+    #[error("cannot set up TLS to etcd: check the PEM files")]
     Tls(#[source] tonic::transport::Error),
-    /// It does not answer, or refuses.
-    #[error("etcd at {endpoints} fails: {message}")]
+    /// It does not respond, or refuses.
+    #[error("etcd at {endpoints} failed: {message}")]
     Call {
         /// Its members.
         endpoints: String,
-        /// What it said, or the system did.
+        /// The error of etcd or the system.
         message: String,
     },
-    /// Another controller is in charge, or nobody.
-    #[error("this controller is no longer in charge: {0}")]
+    /// Another controller is the leader, or there is none.
+    #[error("this controller is no longer the leader: {0}")]
     LeadershipLost(String),
-    /// A row is none that this build knows.
-    #[error("etcd has a record that cannot be read, {key}: use the build that wrote it, or another prefix")]
+    /// A record that this build cannot read.
+    #[error("cannot read etcd's record {key}: use the build that wrote it, or another prefix")]
     Record {
         /// Its key.
         key: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The system refused a thread.
+    /// The system cannot create a thread.
     #[error("cannot start a thread; check the process's limits")]
     Thread(#[source] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! What people and programs reach of a control plane: gRPC at one address, the page and the metrics at another.
+//! The northbound server of a control plane: gRPC at one address, the page and the metrics at another.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,57 +19,57 @@ use crate::grpc;
 use crate::http::HttpServer;
 use crate::tls::{Tls, TlsError};
 
-/// Calls that one connection may have open at once, its streams included.
+/// Concurrent calls of one connection, streams included.
 const CALLS_MAX: u32 = 64;
 
-/// How long a call may take, watching aside.
+/// Timeout of a call, except streams.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest list of metadata of a call, in bytes.
 const METADATA_LEN_MAX: u32 = 16 << 10;
 
-/// How often a client that says nothing is asked whether it is there, and how long it may take to answer.
+/// HTTP/2 keepalive: interval between the pings of a silent client, and timeout of its response.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// Time that calls are given to end when the front stops.
+/// Time that calls have to end when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where to be reached, and by whom.
+/// The addresses to serve at, and who has access.
 #[derive(Debug, Clone)]
 pub struct FrontendConfig {
     /// Address of gRPC; port 0 takes any free one.
     pub grpc: SocketAddr,
-    /// Address of the page and the metrics, if there are to be any.
+    /// Address of the page and the metrics, if they are wanted.
     pub http: Option<SocketAddr>,
-    /// Who is let in.
+    /// Who has access.
     pub access: Access,
     /// How both are encrypted; `None`: not at all.
     pub tls: Option<Tls>,
 }
 
-/// Why a front does not start, or did not stay.
+/// Why the server cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontendError {
-    /// An address is not to be had.
+    /// An address cannot be bound.
     #[error("cannot listen on {address}: choose another address or port")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A certificate or a key is wrong.
-    #[error("TLS cannot be served: check the PEM files")]
+    /// A certificate or a key is invalid.
+    #[error("cannot serve TLS: check the PEM files")]
     Tls(#[source] TlsError),
-    /// The same, as gRPC says it.
-    #[error("TLS cannot be served: check the PEM files")]
+    /// The same, reported by gRPC.
+    #[error("cannot serve TLS: check the PEM files")]
     GrpcTls(#[source] tonic::transport::Error),
-    /// The system refused a thread or a runtime.
+    /// The system cannot create a thread or a runtime.
     #[error("cannot start the controller's thread; check the process's limits")]
     Thread(#[source] io::Error),
-    /// The listener failed for good.
+    /// The listener failed permanently.
     #[error("the controller's gRPC server failed")]
     Serve(#[source] tonic::transport::Error),
     /// The thread panicked: a bug.
@@ -77,7 +77,7 @@ pub enum FrontendError {
     Panicked,
 }
 
-/// A front that serves on a thread of its own. Dropping it stops it; the control plane goes on.
+/// The running server, on its own thread. Dropping it stops it; the control plane continues.
 #[derive(Debug)]
 pub struct Frontend {
     grpc: SocketAddr,
@@ -86,11 +86,11 @@ pub struct Frontend {
     thread: Option<JoinHandle<Result<(), FrontendError>>>,
 }
 
-/// Listeners that are open already.
+/// Open listeners.
 struct Listeners {
     grpc: TcpListener,
     http: Option<TcpListener>,
-    /// Everything that happens from the start on.
+    /// All events from the start on.
     events: Receiver<Arc<Occurrence>>,
 }
 
@@ -106,7 +106,7 @@ impl Frontend {
         let events = control.occurrences();
         let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), events };
         if let Some(tls) = &config.tls {
-            // Both would be told from the thread only, when nobody listens.
+            // Check both here: an error in the thread could not be returned to the caller.
             tls.for_http().map_err(FrontendError::Tls)?;
             Server::builder().tls_config(tls.for_grpc()).map_err(FrontendError::GrpcTls)?;
         }
@@ -123,17 +123,17 @@ impl Frontend {
         Ok(Self { grpc: grpc_address, http: http_address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where gRPC is.
+    /// Address of gRPC.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
     }
 
-    /// Where the page and the metrics are.
+    /// Address of the page and the metrics.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http
     }
 
-    /// Whether it has ended, which unasked means that it failed.
+    /// Whether it has ended; without a call of [`stop`](Self::stop) this means that it failed.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -157,7 +157,7 @@ impl Frontend {
 
 impl Drop for Frontend {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop`.
+        // A caller that needs the result calls `stop`.
         let _ = self.join();
     }
 }
@@ -204,7 +204,7 @@ async fn serve(
     }
     let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
     let serving = server.add_routes(routes).serve_with_incoming(incoming);
-    // Watchers would keep an orderly end waiting: a front that is stopped cuts them off.
+    // Watchers would delay a graceful shutdown without bound, so their streams are cut.
     let served = tokio::select! {
         served = serving => served.map_err(FrontendError::Serve),
         _ = stopped => Ok(()),

@@ -1,5 +1,5 @@
-//! The gRPC services: each call is let in by the [authorizer](crate::access), turned into what the control plane knows, asked, and
-//! its answer turned back. Nothing is decided here.
+//! The gRPC services: each call is [authorised](crate::access), converted to a command or query of the control plane, executed,
+//! and its result converted back. No decision is made here.
 
 mod convert;
 mod jobs;
@@ -18,10 +18,10 @@ use crate::access::{Access, Authorizer};
 /// Longest request, in bytes.
 pub const REQUEST_LEN_MAX: usize = 16 << 10;
 
-/// Longest answer, in bytes.
+/// Longest response, in bytes.
 const RESPONSE_LEN_MAX: usize = 32 << 20;
 
-/// Watchers at one time.
+/// Most concurrent watchers.
 pub const WATCHERS_MAX: usize = 256;
 
 /// All services over a control plane, reflection among them.

@@ -1,6 +1,6 @@
 //! The page and the metrics, over HTTP: `/`, `/metrics`, `/snapshot` and the stream `/events`.
 //!
-//! Everything is read-only, and nothing is fetched from elsewhere. Where the controller asks for tokens, so does this: an
+//! Everything is read-only, and the page loads nothing from other servers. If the controller requires tokens, so does this server: an
 //! administrator's or a reader's, as `Bearer` or as the password of a browser's prompt.
 
 use std::collections::VecDeque;
@@ -35,25 +35,25 @@ const PAGE: &str = include_str!("http/page.html");
 const STYLE: &str = include_str!("http/page.css");
 const SCRIPT: &str = include_str!("http/page.js");
 
-/// How long a client may take for its request's head.
+/// Timeout of a request's header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the stream has a snapshot.
+/// Interval between snapshots on the stream.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Occurrences that a page is shown of what was before it came.
-const REMEMBERED: usize = 100;
+/// Earlier events that a new page receives.
+const HISTORY_LEN: usize = 100;
 
-/// Messages that wait for a page that does not read.
+/// Messages buffered for a page that does not read.
 const QUEUE: usize = 8;
 
-/// The page may load what it brings along, and nothing else; no other page may frame it.
+/// The page may load its own files only; no other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Clone)]
 pub(crate) struct HttpServer {
     control: Control,
@@ -63,7 +63,7 @@ pub(crate) struct HttpServer {
     snapshots: watch::Receiver<Arc<str>>,
 }
 
-/// What has happened, as far as it is remembered.
+/// Counts and the most recent events.
 #[derive(Default)]
 struct History {
     counts: Counts,
@@ -71,7 +71,7 @@ struct History {
 }
 
 impl HttpServer {
-    /// A server over a control plane, and the task that keeps it up to date until the control plane is gone.
+    /// A server of a control plane, and the task that updates it until the control plane ends.
     pub(crate) fn new(
         control: Control,
         access: Access,
@@ -87,23 +87,23 @@ impl HttpServer {
     pub(crate) async fn serve(self, acceptor: Acceptor, tls: Option<TlsAcceptor>) {
         loop {
             let connection = acceptor.next().await;
-            tokio::spawn(self.clone().attend(connection, tls.clone()));
+            tokio::spawn(self.clone().serve_connection(connection, tls.clone()));
         }
     }
 
-    async fn attend(self, connection: PendingConnection, tls: Option<TlsAcceptor>) {
-        // What goes wrong with a connection is its client's business.
+    async fn serve_connection(self, connection: PendingConnection, tls: Option<TlsAcceptor>) {
+        // An error of a connection concerns only its client.
         match tls {
-            None => self.converse(connection).await,
+            None => self.serve_http(connection).await,
             Some(acceptor) => {
                 if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(connection)).await {
-                    self.converse(stream).await;
+                    self.serve_http(stream).await;
                 }
             }
         }
     }
 
-    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn serve_http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| {
             let server = self.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
@@ -121,13 +121,13 @@ impl HttpServer {
             request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         if !self.access.sees_everything(authorization) {
             let mut response =
-                text(StatusCode::UNAUTHORIZED, "a token is needed: an administrator's or a reader's\n");
+                text(StatusCode::UNAUTHORIZED, "a token is required: an administrator's or a reader's\n");
             let challenge = HeaderValue::from_static("Basic realm=\"netfold: the token is the password\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
             return response;
         }
         if request.method() != Method::GET {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "everything here is only read: use GET\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "this server is read-only: use GET\n");
         }
         match request.uri().path() {
             "/" => content("text/html; charset=utf-8", PAGE),
@@ -136,7 +136,7 @@ impl HttpServer {
             "/metrics" => self.metrics().await,
             "/snapshot" => self.snapshot().await,
             "/events" => self.events(),
-            _ => text(StatusCode::NOT_FOUND, "there is /, /metrics, /snapshot and /events\n"),
+            _ => text(StatusCode::NOT_FOUND, "not found: the paths are /, /metrics, /snapshot and /events\n"),
         }
     }
 
@@ -154,16 +154,16 @@ impl HttpServer {
         content("application/json", serde_json::to_string(&snapshot).unwrap_or_default())
     }
 
-    /// Server-sent events: `event` for each thing that happens, after the last hundred; `snapshot` once a second.
+    /// Server-sent events: `event` for each event, beginning with the last hundred; `snapshot` once a second.
     fn events(&self) -> Response<Body> {
         let (sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(QUEUE);
-        tokio::spawn(self.clone().tell(sender));
+        tokio::spawn(self.clone().stream_events(sender));
         let mut response = Response::new(StreamBody::new(ReceiverStream::new(receiver)).boxed());
         decorate(&mut response, "text/event-stream");
         response
     }
 
-    async fn tell(mut self, sender: mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
+    async fn stream_events(mut self, sender: mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
         let mut events = self.control.occurrences();
         let before: Vec<_> =
             self.history.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect();
@@ -172,7 +172,7 @@ impl HttpServer {
             before.iter().map(|event| sse_event("controller_event", &json(event))).collect();
         pending += &sse_event("snapshot", &self.snapshots.borrow_and_update().clone());
         loop {
-            // A page that does not read is not waited for beyond this: its queue is full, and so it waits by itself.
+            // If the page does not read, its queue is full and only this task waits.
             if !pending.is_empty() && sender.send(Ok(Frame::data(Bytes::from(pending)))).await.is_err() {
                 return;
             }
@@ -193,7 +193,7 @@ impl HttpServer {
     }
 }
 
-/// Remembers what happens, and takes a snapshot a second while a page is open.
+/// Records events, and takes a snapshot every second while a page is open.
 async fn observe(
     control: Control,
     mut events: Receiver<Arc<Occurrence>>,
@@ -208,7 +208,7 @@ async fn observe(
                 Ok(event) => {
                     let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
                     history.counts.count(&event);
-                    if history.last.len() == REMEMBERED {
+                    if history.last.len() == HISTORY_LEN {
                         history.last.pop_front();
                     }
                     history.last.push_back(event);
@@ -217,7 +217,7 @@ async fn observe(
                 Err(RecvError::Closed) => return,
             },
             _ = ticks.tick() => {
-                // The server holds one receiver itself; each page has another.
+                // The server holds one receiver; each page has another.
                 if snapshots.receiver_count() == 0 {
                     return;
                 }

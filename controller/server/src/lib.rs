@@ -1,6 +1,6 @@
-//! Netfold's controller as a process: [its database](store), [who may do what](access), and [what people and programs reach](Frontend).
+//! Netfold's controller as a process: [its database](store), [access control](access), and [gRPC, page and metrics](Frontend).
 //!
-//! The control plane itself is `netfold-controller`'s; here is what makes it durable and lets others ask it. docs/controller.md
+//! `netfold-controller` is the control plane itself; this package makes it durable and serves it to others. docs/controller.md
 //! is the administrator's page.
 #![forbid(unsafe_code)]
 

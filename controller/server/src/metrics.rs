@@ -1,7 +1,7 @@
-//! What a scrape sees, in the OpenMetrics text format.
+//! The metrics, in the OpenMetrics text format.
 //!
-//! Everything but the counts of events is read from a snapshot at each scrape, so nothing that is gone lingers. Names and labels
-//! are in docs/controller.md, and the dashboard in docs/grafana uses them; a test compares all three.
+//! Everything except the counts of events is read from a snapshot at each scrape, so that no series of a removed object remains. Names
+//! and labels are in docs/controller.md, and the dashboard in docs/grafana uses them; a test compares all three.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 /// The media type of a scrape.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Kinds of events and reasons of refusals that are counted apart. There are fewer; the bound keeps a mistake small.
+/// Bound on the kinds of events and on the reasons of refusals that have counters of their own; there are fewer.
 const KINDS_MAX: usize = 64;
 
 type Labels = Vec<(&'static str, String)>;
@@ -25,19 +25,15 @@ type Labels = Vec<(&'static str, String)>;
 pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_sessions", &[], "sessions of workers that are open"),
     ("netfold_epoch_next", &[], "the next epoch to be used"),
-    ("netfold_jobs", &["state"], "jobs that are known, by how they stand"),
+    ("netfold_jobs", &["state"], "known jobs, by state"),
     ("netfold_job_slots", &["tenant", "job"], "slots that a job holds, over all trees and switches"),
     ("netfold_job_epoch", &["tenant", "job"], "epoch of a job's newest place"),
-    (
-        "netfold_job_workers",
-        &["tenant", "job", "state"],
-        "workers of a job, each tree counted, by how they stand",
-    ),
+    ("netfold_job_workers", &["tenant", "job", "state"], "workers of a job in all its trees, by state"),
     ("netfold_tenant_slots", &["tenant"], "slots of a tenant's jobs"),
     ("netfold_tenant_slots_max", &["tenant"], "slots that a tenant may have; absent without a limit"),
     ("netfold_tenant_jobs", &["tenant"], "jobs of a tenant that form or run"),
     ("netfold_tenant_workers", &["tenant"], "workers of a tenant's jobs"),
-    ("netfold_switch_up", &["switch", "kind"], "1 if the switch answers"),
+    ("netfold_switch_up", &["switch", "kind"], "1 if the switch is reachable"),
     ("netfold_switch_drained", &["switch"], "1 if the switch takes no more jobs"),
     ("netfold_switch_slots", &["switch"], "slots of a switch"),
     ("netfold_switch_slots_used", &["switch"], "slots of a switch that jobs hold"),
@@ -45,10 +41,10 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_switch_ports_used", &["switch"], "ports of a switch that jobs hold"),
     ("netfold_switch_groups", &["switch"], "multicast groups of a switch"),
     ("netfold_switch_groups_used", &["switch"], "multicast groups of a switch that jobs hold"),
-    ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch by what became of them"),
+    ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch, by result"),
     ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
     ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
-    ("netfold_events_total", &["kind"], "what has happened since the controller started"),
+    ("netfold_events_total", &["kind"], "events since the controller started, by kind"),
     (
         "netfold_refusals_total",
         &["reason"],
@@ -56,7 +52,7 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What has been counted since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     kinds: BTreeMap<&'static str, u64>,
@@ -78,7 +74,7 @@ fn add(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
     }
 }
 
-/// A scrape.
+/// The text of a scrape.
 ///
 /// # Errors
 /// Never while memory lasts: the text is written to a string.
@@ -109,7 +105,7 @@ pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt
     metrics.text()
 }
 
-/// Metrics that are being filled in.
+/// The metrics of one scrape.
 #[derive(Default)]
 struct MetricSet {
     gauges: BTreeMap<&'static str, Family<Labels, Gauge>>,
@@ -182,7 +178,7 @@ impl MetricSet {
                 registry.register(*name, *help, family);
             }
             if let Some(family) = self.counters.remove(name) {
-                // The format adds the ending itself.
+                // The encoder adds the suffix.
                 registry.register(name.trim_end_matches("_total"), *help, family);
             }
         }
@@ -192,7 +188,7 @@ impl MetricSet {
     }
 }
 
-/// The values with the names that the table has for them.
+/// The values with their label names from the table.
 fn labels<'a>(name: &'static str, values: impl IntoIterator<Item = &'a str>) -> Labels {
     let names = METRICS.iter().find(|(known, ..)| *known == name).map_or(&[][..], |(_, names, _)| names);
     names.iter().copied().zip(values.into_iter().map(str::to_owned)).collect()

@@ -10,29 +10,29 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 /// The reason in an error's `google.rpc.ErrorInfo`. docs/controller.md lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The controller asks for a token and none was shown.
+    /// The controller requires a token and none was sent.
     TokenMissing,
-    /// The token is not the tenant's that was named.
+    /// The token does not belong to the named tenant.
     TokenRefused,
-    /// The token may see and not change.
+    /// The token permits only reading.
     ReadOnly,
     /// Only an administrator may do it.
     AdminOnly,
-    /// A tenant is to name itself.
+    /// A tenant must name itself.
     TenantNeeded,
-    /// Something is wrong with the request.
+    /// The request is invalid.
     Invalid,
     /// There is no such tenant, job or switch.
     NotFound,
-    /// It is there already.
+    /// It exists already.
     Exists,
-    /// It cannot be done as things stand.
+    /// It is not possible in the current state.
     Conflict,
-    /// A watcher has not kept up.
+    /// A watcher did not read fast enough.
     FellBehind,
-    /// Too many watch at once.
+    /// Too many watchers at once.
     WatchersFull,
-    /// The system gave no random numbers for a token.
+    /// The system has no random numbers for a token.
     NoRandomness,
     /// The controller shuts down, or its database has failed.
     ShuttingDown,
@@ -95,15 +95,15 @@ pub(crate) fn invalid(message: impl Into<String>) -> Status {
     refuse(Code::InvalidArgument, Reason::Invalid, message)
 }
 
-/// That there is no such thing.
+/// The status of a missing object.
 pub(crate) fn not_found(what: &str, name: impl Into<String>) -> Status {
     let name = name.into();
-    let message = format!("there is no {what} '{name}': list them to see their names");
+    let message = format!("there is no {what} '{name}': list them to see the names");
     let about = HashMap::from([("what".to_owned(), what.to_owned()), ("name".to_owned(), name)]);
     refuse_about(Code::NotFound, Reason::NotFound, message, about)
 }
 
-/// What the control plane says, as a status.
+/// Converts an error of the control plane to a status.
 pub(crate) trait IntoStatus {
     fn into_status(self) -> Status;
 }

@@ -3,21 +3,22 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The version of rows that this build writes. Fields that come later have defaults, so that older rows of it can be read.
+/// The version of rows that this build writes. Fields added later have defaults, so that older rows can be read.
 const VERSION: u8 = 1;
 
-/// Why a row is not a record.
+/// Why a row cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RowError {
-    #[error("a row has version {0:?}, and this build knows {VERSION}")]
+    #[error("a row has version {0:?}; this build reads version {VERSION}")]
     Version(Option<u8>),
-    #[error("a row is not what it should be")]
+    #[error("a row does not hold a valid record")]
     Json(#[from] serde_json::Error),
 }
 
 pub(crate) fn encode(record: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    serde_json::to_writer(&mut bytes, record).expect("records are plain structs, and memory takes all bytes");
+    serde_json::to_writer(&mut bytes, record)
+        .expect("records are plain structs, and writing to memory does not fail");
     bytes
 }
 

@@ -2,19 +2,19 @@
 //!
 //! # What is stored, and what is not
 //!
-//! Stored is what nobody else could tell a controller that starts: [tenants with hashes of their tokens](netfold_controller::record::TenantRecord),
+//! A controller that starts reads what it cannot learn elsewhere: [tenants with hashes of their tokens](netfold_controller::record::TenantRecord),
 //! [jobs](netfold_controller::record::JobRecord), [the places of jobs that run](netfold_controller::record::PlaceRecord), the
-//! next epoch, and which switches are drained. Sessions are not stored: workers resume them. What switches hold is not
-//! stored: it is read from them and compared with the places. Counters, events and load start anew.
+//! next epoch, and which switches are drained. Sessions are not stored: workers resume them. The state of switches is not
+//! stored: it is read from them and compared with the places. Counters, events and load start from zero.
 //!
 //! # How
 //!
 //! One table for each kind of record, by name or number; a value is one byte of version and JSON, so that a dump can be read
 //! and a field can be added. The table `meta` holds the schema's version and the next epoch. One transaction for each
-//! [`apply`](Store::apply), on the disk when it returns: a crash at any instant leaves all of it or nothing. The file is made
-//! under another name and renamed, so that a file that is there is whole; only its owner may read it; one process has it open.
+//! [`apply`](Store::apply), durable when it returns: a crash at any instant leaves all of it or nothing. The file is created
+//! under another name and renamed, so that an existing file is complete; only its owner may read it; one process has it open.
 //!
-//! docs/controller.md says the same for administrators.
+//! docs/controller.md describes this for administrators.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -43,9 +43,9 @@ const META_EPOCH_NEXT: &str = "epoch_next";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A newer build has written it.
+    /// A newer build wrote it.
     #[error(
-        "the database {} has schema {found}, and this build knows {SCHEMA} at most: use the newer build that wrote it, or another file",
+        "the database {} has schema {found}, newer than this build's {SCHEMA}: use the build that wrote it, or another file",
         path.display()
     )]
     Newer {
@@ -60,8 +60,8 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// It is a redb file, but not one of a controller.
-    #[error("the file {} is no database of a Netfold controller: name another one", path.display())]
+    /// It is a redb file, but not a controller's.
+    #[error("the file {} is not a database of a Netfold controller: name another file", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum OpenError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What redb or the system said.
+        /// The error of redb or the system.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -85,10 +85,10 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database at `path`, and makes an empty one if there is none.
+    /// Opens the database at `path`; creates an empty one if there is none.
     ///
     /// # Errors
-    /// [`OpenError`]; a file that is there is as it was.
+    /// [`OpenError`]; an existing file is left unchanged.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
         let path = path.into();
         let failed = |source| OpenError::Open { path: path.clone(), source };
@@ -119,7 +119,7 @@ impl Database {
     }
 }
 
-/// Makes an empty database under another name, and gives it this one when it is whole and on the disk.
+/// Creates an empty database under another name, and renames it once it is complete and durable.
 fn create(path: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -145,7 +145,7 @@ fn create(path: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     Ok(())
 }
 
-/// The schema that a database says it has, if it says any.
+/// The schema recorded in a database, if there is one.
 fn schema(database: &redb::Database) -> Result<Option<u64>, Box<dyn std::error::Error + Send + Sync>> {
     match database.begin_read()?.open_table(META) {
         Ok(meta) => Ok(meta.get(META_SCHEMA)?.map(|value| value.value())),
@@ -182,7 +182,7 @@ impl Store for Database {
         });
         let meta = read.open_table(META).map_err(self.error("reading"))?;
         let epoch = meta.get(META_EPOCH_NEXT).map_err(self.error("reading"))?;
-        // Written from a u32; a larger one can only mean that the end is reached.
+        // Written from a u32; a larger value can only mean that the epochs are exhausted.
         kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
         Ok(kept)
     }

@@ -11,17 +11,17 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-/// How long a client may take for a handshake.
+/// Timeout of a client's handshake.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a server shows, and whom it asks for what. Texts of PEM files.
+/// A server's certificate, and the authority of its clients' certificates. Contents of PEM files.
 #[derive(Clone)]
 pub struct Tls {
-    /// The server's certificate, and those between it and the root.
+    /// The server's certificate chain, without the root.
     pub certificate: Vec<u8>,
     /// Its private key.
     pub key: Vec<u8>,
-    /// Whose certificates clients must show; `None`: none is asked for.
+    /// Authority of the certificates that clients must present; `None`: none is required.
     pub client_ca: Option<Vec<u8>>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Tls {
 
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} cannot be used")]
+#[error("cannot use {what}")]
 pub struct TlsError {
     what: &'static str,
     #[source]
@@ -61,7 +61,7 @@ impl Tls {
         self.acceptor(self.client_ca.as_deref(), &[b"http/1.1"])
     }
 
-    /// Workers show a token; certificates are not asked of them.
+    /// Workers authenticate by a token, not by a certificate.
     pub(crate) fn for_workers(&self) -> Result<TlsAcceptor, TlsError> {
         self.acceptor(None, &[])
     }

@@ -1,4 +1,4 @@
-//! Calls of etcd.
+//! Calls to etcd.
 
 use std::fs;
 use std::path::Path;
@@ -17,13 +17,13 @@ use super::wire::{
 };
 use super::{EtcdConfig, EtcdError, EtcdTls};
 
-/// How long a call may take.
+/// Timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Keys read in one call: as many of the longest records as fit into a message.
+/// Keys read in one call: as many records of the greatest length as fit into a message.
 const PAGE: i64 = 256;
 
-/// A connection to etcd that is made again when it breaks.
+/// A connection to etcd that is re-established when it breaks.
 #[derive(Debug, Clone)]
 pub(super) struct Calls {
     kv: KvClient<Channel>,
@@ -32,7 +32,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Nothing is sent yet. Within a runtime.
+    /// Sends nothing yet. Must be called within a runtime.
     pub(super) fn new(config: &EtcdConfig) -> Result<Self, EtcdError> {
         let tls = config.tls.as_ref().map(tls).transpose()?;
         let endpoint = |address: &String| {
@@ -59,23 +59,23 @@ impl Calls {
         })
     }
 
-    /// A failed call in words.
+    /// The error of a failed call.
     pub(super) fn failed(&self, status: &Status) -> EtcdError {
         let message = match status.code() {
-            Code::Cancelled | Code::DeadlineExceeded => "it does not answer in time".into(),
+            Code::Cancelled | Code::DeadlineExceeded => "the call timed out".into(),
             _ if status.message().is_empty() => status.code().to_string(),
             _ => status.message().to_owned(),
         };
         EtcdError::Call { endpoints: self.endpoints.clone(), message }
     }
 
-    /// The value of a key, with the revision at which it was made.
+    /// The value of a key, with the revision at which it was created.
     pub(super) async fn get(&mut self, key: &str) -> Result<Option<KeyValue>, Status> {
         let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
         Ok(bounded(self.kv.range(request)).await?.into_inner().kvs.pop())
     }
 
-    /// All keys that begin with `prefix`, as they are at one moment.
+    /// All keys that begin with `prefix`, at one revision.
     pub(super) async fn all(&mut self, prefix: &str) -> Result<Vec<KeyValue>, Status> {
         let mut end = prefix.as_bytes().to_vec();
         // Prefixes end with a slash, so the byte after it exists.
@@ -95,8 +95,8 @@ impl Calls {
         }
     }
 
-    /// Does operations if `key` was made at that revision, or if there is none where that is 0. Returns whether it did, and the
-    /// revision since.
+    /// Executes operations if `key` was created at that revision; revision 0 means that the key does not exist. Returns whether
+    /// they were executed, and the resulting revision.
     pub(super) async fn if_made_at(
         &mut self,
         (key, revision): (&str, i64),
@@ -113,40 +113,40 @@ impl Calls {
         Ok((done.succeeded, done.header.map_or(0, |header| header.revision)))
     }
 
-    /// A lease of that time.
+    /// Grants a lease of that duration.
     pub(super) async fn grant(&mut self, time: Duration) -> Result<i64, Status> {
         let request = LeaseGrantRequest { ttl: time.as_secs().max(1) as i64 };
         Ok(bounded(self.lease.lease_grant(request)).await?.into_inner().id)
     }
 
-    /// Has a lease last for its time from now on. Returns whether there still was one.
+    /// Renews a lease. Returns whether it still existed.
     pub(super) async fn keep(&mut self, lease: i64) -> Result<bool, Status> {
         let request = tokio_stream::once(LeaseKeepAliveRequest { id: lease });
         let call = async {
-            let mut answers = self.lease.lease_keep_alive(request).await?.into_inner();
-            answers.message().await
+            let mut responses = self.lease.lease_keep_alive(request).await?.into_inner();
+            responses.message().await
         };
-        Ok(bounded(call).await?.is_some_and(|answer| answer.ttl > 0))
+        Ok(bounded(call).await?.is_some_and(|response| response.ttl > 0))
     }
 
-    /// Ends a lease, and with it its keys.
+    /// Revokes a lease, which deletes its keys.
     pub(super) async fn revoke(&mut self, lease: i64) -> Result<(), Status> {
         bounded(self.lease.lease_revoke(LeaseRevokeRequest { id: lease })).await.map(drop)
     }
 }
 
-/// Connections may hang where calls do not.
+/// Adds a timeout that includes the connection's set-up.
 async fn bounded<R>(call: impl Future<Output = Result<R, Status>>) -> Result<R, Status> {
-    let late = |_| Status::deadline_exceeded("it does not answer in time");
-    tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(late)?
+    let timed_out = |_| Status::deadline_exceeded("the call timed out");
+    tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(timed_out)?
 }
 
-/// A key's new value; it goes with the lease, if there is one.
+/// Sets a key, bound to the lease if it is not 0.
 pub(super) fn put(key: String, value: Vec<u8>, lease: i64) -> RequestOp {
     RequestOp { request: Some(Request::RequestPut(PutRequest { key: key.into(), value, lease })) }
 }
 
-/// A key's end.
+/// Deletes a key.
 pub(super) fn delete(key: String) -> RequestOp {
     let request = super::wire::DeleteRangeRequest { key: key.into() };
     RequestOp { request: Some(Request::RequestDeleteRange(request)) }

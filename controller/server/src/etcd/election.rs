@@ -14,21 +14,21 @@ use super::call::{Calls, put};
 use super::records::{CHANGES_MAX, EtcdStore, Request, kept, operations};
 use super::{EtcdConfig, EtcdError};
 
-/// How often a candidate looks whether the leader is gone, and a call is tried again.
+/// Interval between a candidate's checks of the leader's key, and base of the delay between retries of a call.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
 
-/// What a candidate waits for.
+/// Why a candidate is not the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CandidateStatus {
-    /// The controller of this name is in charge.
+    /// The controller of this name is the leader.
     Leader(String),
-    /// etcd does not answer, for this reason.
+    /// etcd does not respond, for this reason.
     Etcd(String),
 }
 
-/// A controller that is not in charge yet.
+/// A controller that is not the leader yet.
 #[derive(Debug)]
 pub struct Candidate {
     runtime: Runtime,
@@ -37,7 +37,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// One that has asked nothing yet.
+    /// A candidate that has not contacted etcd yet.
     ///
     /// # Errors
     /// [`EtcdError::Endpoint`], [`EtcdError::Lease`], [`EtcdError::Read`], [`EtcdError::Tls`], [`EtcdError::Thread`].
@@ -53,17 +53,17 @@ impl Candidate {
         Ok(Self { runtime, calls, config })
     }
 
-    /// Waits to be in charge, and begins to be. `waiting` is told what is waited for, whenever that changes; it says whether to go on.
-    /// `Ok(None)` when it said no.
+    /// Waits until this controller is the leader. `status_callback` receives the current status, and whether it differs from the one
+    /// before; it returns whether to continue. `Ok(None)` if it returned `false`.
     ///
     /// # Errors
-    /// [`EtcdError::Thread`]. That etcd does not answer is no error: it is waited for.
+    /// [`EtcdError::Thread`]. It is no error that etcd does not respond: the call is retried.
     pub fn wait(
         self,
-        mut waiting: impl FnMut(&CandidateStatus, bool) -> bool,
+        mut status_callback: impl FnMut(&CandidateStatus, bool) -> bool,
     ) -> Result<Option<Leadership>, EtcdError> {
         let Self { runtime, mut calls, config } = self;
-        let mut said = None;
+        let mut previous = None;
         loop {
             let tried = runtime.block_on(async {
                 let outcome = contend(&mut calls, &config).await;
@@ -79,16 +79,16 @@ impl Candidate {
                 Ok(ElectionResult::Lost(name)) => CandidateStatus::Leader(name),
                 Err(status) => CandidateStatus::Etcd(calls.failed(&status).to_string()),
             };
-            let changed = said.as_ref() != Some(&now);
-            if !waiting(&now, changed) {
+            let changed = previous.as_ref() != Some(&now);
+            if !status_callback(&now, changed) {
                 return Ok(None);
             }
-            said = Some(now);
+            previous = Some(now);
         }
     }
 }
 
-/// A term: the lease behind it, when it was renewed last, and the revision that it is known by.
+/// A term: its lease, when the lease was last renewed, and the revision that identifies the term.
 #[derive(Debug, Clone, Copy)]
 struct Term {
     lease: i64,
@@ -98,7 +98,7 @@ struct Term {
 
 enum ElectionResult {
     Won(Term),
-    /// Who is in charge.
+    /// Name of the leader.
     Lost(String),
 }
 
@@ -106,7 +106,7 @@ fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
 }
 
-/// Makes the leader's key, if there is none.
+/// Creates the leader's key, if there is none.
 async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<ElectionResult, Status> {
     let key = leader_key(&config.prefix);
     if let Some(leader) = calls.get(&key).await? {
@@ -122,14 +122,14 @@ async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<ElectionResul
             Ok(ElectionResult::Lost(String::new()))
         }
         Err(status) => {
-            // It may have been made: then nobody leads until the lease is over.
+            // The key may have been created: then there is no leader until the lease is revoked or expires.
             let _ = calls.revoke(lease).await;
             Err(status)
         }
     }
 }
 
-/// Being in charge. Dropping it gives up, so that another controller can begin at once.
+/// The leadership. Dropping it revokes the lease, so that another controller can take over at once.
 #[derive(Debug)]
 pub struct Leadership {
     term: u64,
@@ -159,7 +159,7 @@ impl Leadership {
         Ok(Self { term: term.revision.max(0) as u64, requests, lost, stop: Some(stop), thread })
     }
 
-    /// Greater than that of every leader before.
+    /// The term, greater than that of every earlier leader.
     pub fn term(&self) -> u64 {
         self.term
     }
@@ -169,7 +169,7 @@ impl Leadership {
         EtcdStore { requests: self.requests.clone() }
     }
 
-    /// Why this controller is no longer in charge, if it is not: it must stop then.
+    /// Why the leadership was lost, if it was: the controller must stop then.
     pub fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
@@ -184,14 +184,14 @@ impl Drop for Leadership {
     }
 }
 
-/// The thread's side.
+/// The state of the leader's thread.
 #[derive(Clone)]
 struct Leader {
     calls: Calls,
     prefix: String,
     lease: Duration,
     term: Term,
-    /// The next epoch, as far as it is known: it never goes back.
+    /// The greatest next epoch seen: it never decreases.
     epoch: u32,
     lost: Arc<OnceLock<String>>,
 }
@@ -214,17 +214,17 @@ impl Leader {
         let _ = self.calls.revoke(self.term.lease).await;
     }
 
-    /// Renews the lease until that fails for too long.
+    /// Renews the lease until renewal has failed for too long.
     async fn renew(mut self) {
         loop {
             tokio::time::sleep(self.lease / 4).await;
             let began = Instant::now();
             let end = self.term.renewed + self.lease * 3 / 4;
             let kept = tokio::time::timeout_at(end, self.calls.keep(self.term.lease)).await;
-            let late = |_| Err(Status::deadline_exceeded("it does not answer"));
-            match kept.unwrap_or_else(late) {
+            let timed_out = |_| Err(Status::deadline_exceeded("the call timed out"));
+            match kept.unwrap_or_else(timed_out) {
                 Ok(true) => self.term.renewed = began,
-                Ok(false) => return self.give_up("its lease in etcd is over"),
+                Ok(false) => return self.give_up("its lease in etcd has expired"),
                 Err(status) if Instant::now() >= end => {
                     return self.give_up(&self.calls.failed(&status).to_string());
                 }
@@ -267,8 +267,8 @@ impl Leader {
         self.change(operations(&self.prefix, &changes)).await
     }
 
-    /// Makes changes as long as this is the leader; each transaction whole, and again while etcd does not answer: what was done is
-    /// done twice without harm.
+    /// Applies changes while this controller is the leader. Each transaction is atomic, and retried while etcd does not respond:
+    /// the operations are idempotent.
     async fn change(&mut self, operations: Vec<super::wire::RequestOp>) -> Result<(), EtcdError> {
         let key = leader_key(&self.prefix);
         for part in operations.chunks(CHANGES_MAX) {
@@ -279,7 +279,7 @@ impl Leader {
                 match self.calls.if_made_at((&key, self.term.revision), part.to_vec()).await {
                     Ok((true, _)) => break,
                     Ok((false, _)) => {
-                        self.give_up("another controller is, or its lease in etcd is over");
+                        self.give_up("another controller is the leader, or its lease in etcd has expired");
                         return Err(self.leadership_lost());
                     }
                     Err(status) => self.again(&status).await?,
@@ -289,13 +289,13 @@ impl Leader {
         Ok(())
     }
 
-    /// Waits a little, if a call that failed so may succeed yet.
+    /// Waits before a retry, if the failure is temporary; otherwise returns the error.
     async fn again(&self, status: &Status) -> Result<(), EtcdError> {
-        let passes = matches!(
+        let temporary = matches!(
             status.code(),
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
         );
-        if !passes || self.lost.get().is_some() {
+        if !temporary || self.lost.get().is_some() {
             return Err(self.calls.failed(status));
         }
         tokio::time::sleep(POLL_INTERVAL / 4).await;

@@ -14,17 +14,17 @@ use super::call::{delete, put};
 use super::wire::{KeyValue, RequestOp};
 use crate::row;
 
-/// Keys that are changed in one transaction; etcd takes 128 operations unless told otherwise.
+/// Keys changed in one transaction; etcd's default limit is 128 operations.
 pub const CHANGES_MAX: usize = 120;
 
-/// What a store asks of the thread that leads.
+/// A request of the store to the leader's thread.
 pub(super) enum Request {
     Load(mpsc::Sender<Result<Kept, EtcdError>>),
     Apply(Vec<Change>, mpsc::Sender<Result<(), EtcdError>>),
 }
 
-/// The records of the controllers of a cluster, for the one in charge. It blocks for as long as etcd takes, at most until another
-/// controller may be in charge.
+/// The records of a cluster of controllers, for the leader. Calls block until etcd responds, at most until another controller may
+/// become the leader.
 #[derive(Debug)]
 pub struct EtcdStore {
     pub(super) requests: UnboundedSender<Request>,
@@ -36,10 +36,10 @@ impl EtcdStore {
         what: &str,
         request: impl FnOnce(mpsc::Sender<Result<R, EtcdError>>) -> Request,
     ) -> Result<R, StoreError> {
-        let gone = || EtcdError::LeadershipLost("it has given up".into());
+        let lost = || EtcdError::LeadershipLost("it has given up the leadership".into());
         let (reply, answer) = mpsc::channel();
-        let sent = self.requests.send(request(reply)).map_err(|_| gone());
-        let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(gone())));
+        let sent = self.requests.send(request(reply)).map_err(|_| lost());
+        let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(lost())));
         answer.map_err(|error| StoreError { what: what.into(), source: Box::new(error) })
     }
 }
@@ -57,14 +57,14 @@ impl Store for EtcdStore {
     }
 }
 
-/// The operations that make changes: one for each key, the last.
+/// The operations of changes: the last change of each key.
 pub(super) fn operations(prefix: &str, changes: &[Change]) -> Vec<RequestOp> {
     let mut all: BTreeMap<String, (usize, Option<Vec<u8>>)> = BTreeMap::new();
     for (at, change) in changes.iter().enumerate() {
         let (key, value) = pair(prefix, change);
         all.insert(key, (at, value));
     }
-    // In the order of the changes, in case that they do not fit into one transaction.
+    // In the order of the changes, in case they do not fit into one transaction.
     let mut ordered: Vec<_> = all.into_iter().collect();
     ordered.sort_unstable_by_key(|(_, (at, _))| *at);
     let operation = |(key, (_, value)): (String, (usize, Option<Vec<u8>>))| match value {
@@ -88,7 +88,7 @@ fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
     }
 }
 
-/// All records of a prefix. Keys that are none of ours are passed over.
+/// All records of a prefix. Other keys are ignored.
 pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<Kept, EtcdError> {
     let mut kept = Kept::default();
     for KeyValue { key, value, .. } in rows {

@@ -1,4 +1,4 @@
-//! Between the interface's messages and the control plane's data.
+//! Conversion between the interface's messages and the control plane's data.
 
 use crate::api::v1;
 use netfold_control::Band;
@@ -13,24 +13,26 @@ use tonic::Status;
 use crate::access::Visibility;
 use crate::refusal::invalid;
 
-/// Slots of a job of which nothing is said: those that the host library asks for.
+/// Slots of a job if the request names none: the host library's default.
 const SLOTS_DEFAULT: u32 = 256;
 
 pub(super) fn name(name: Option<v1::JobName>) -> Result<JobName, Status> {
     match name {
         Some(name) if !name.job.is_empty() => Ok(JobName { tenant: name.tenant, job: name.job }),
-        _ => Err(invalid("no job is named: set `name.job`, and `name.tenant` where there are tenants")),
+        _ => Err(invalid(
+            "the request names no job: set `name.job`, and `name.tenant` where there are tenants",
+        )),
     }
 }
 
 pub(super) fn spec(spec: Option<v1::JobSpec>) -> Result<JobSpec, Status> {
-    let spec = spec.ok_or_else(|| invalid("nothing is said about the job: set `spec`"))?;
+    let spec = spec.ok_or_else(|| invalid("the job has no specification: set `spec`"))?;
     let fits = |what: &str, value: u32| {
-        u8::try_from(value.max(1)).map_err(|_| invalid(format!("{value} {what}: that is too many")))
+        u8::try_from(value.max(1)).map_err(|_| invalid(format!("{value} {what} are too many")))
     };
     Ok(JobSpec {
         world: u16::try_from(spec.world)
-            .map_err(|_| invalid(format!("a world of {} workers: that is too many", spec.world)))?,
+            .map_err(|_| invalid(format!("a world of {} workers is too large", spec.world)))?,
         mode: mode(spec.mode())?,
         slots: if spec.slots == 0 { SLOTS_DEFAULT } else { spec.slots },
         classes: fits("classes", spec.classes)?,
@@ -59,7 +61,7 @@ fn band(band: Band) -> v1::Band {
 fn mode(mode: v1::Mode) -> Result<Mode, Status> {
     Ok(match mode {
         v1::Mode::Unspecified => {
-            return Err(invalid("no numeric mode, or one of a newer interface: set `spec.mode`"));
+            return Err(invalid("the numeric mode is missing or unknown: set `spec.mode`"));
         }
         v1::Mode::I32 => Mode::I32,
         v1::Mode::Bfp32 => Mode::Bfp32,
@@ -172,7 +174,7 @@ pub(super) fn tenant(tenant: TenantView) -> v1::Tenant {
     }
 }
 
-/// A tenant that was just made, and has nothing yet.
+/// A new tenant, which uses nothing yet.
 pub(super) fn new_tenant(record: &record::TenantRecord) -> v1::Tenant {
     v1::Tenant {
         name: record.name.clone(),
@@ -184,7 +186,7 @@ pub(super) fn new_tenant(record: &record::TenantRecord) -> v1::Tenant {
     }
 }
 
-/// A switch as somebody may see it.
+/// A switch, restricted to what the caller may see.
 pub(super) fn switch(switch: SwitchView, visibility: &Visibility) -> v1::Switch {
     let packets = match visibility {
         Visibility::Everything => switch.packets.into_iter().collect(),

@@ -19,14 +19,14 @@ use super::{WATCHERS_MAX, convert};
 use crate::access::{Authorizer, Visibility};
 use crate::refusal::{IntoStatus as _, Reason, invalid, not_found, refuse};
 
-/// Jobs on a page unless told otherwise, and at most.
+/// Jobs on a page: default and maximum.
 const PAGE_DEFAULT: u32 = 100;
 const PAGE_MAX: u32 = 1_000;
 
-/// Answers that wait for a watcher, before what happens waits in the control plane's own queue.
+/// Responses buffered for a watcher; further events wait in the control plane's queue.
 const WATCH_QUEUE: usize = 16;
 
-/// Longest explanation of an end, in bytes.
+/// Longest message of an ended job, in bytes.
 const MESSAGE_LEN_MAX: usize = 256;
 
 pub(super) struct Jobs {
@@ -86,14 +86,14 @@ impl v1::jobs_server::Jobs for Jobs {
         let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
         if !request.job.is_empty() && request.tenant.is_none() {
             return Err(invalid(
-                "a job without its tenant: set `tenant`, to the empty name where there are none",
+                "the job's tenant is missing: set `tenant`; it is the empty name where there are no tenants",
             ));
         }
         let permit = self.watchers.clone().try_acquire_owned().map_err(|_| {
-            let message = format!("{WATCHERS_MAX} watch already, which is the limit: try again later");
+            let message = format!("the limit of {WATCHERS_MAX} watchers is reached: try again later");
             refuse(Code::ResourceExhausted, Reason::WatchersFull, message)
         })?;
-        // Before the first look, so that nothing is missed between.
+        // Subscribe before the first query, so that no event between the two is missed.
         let events = self.control.occurrences();
         let job = (!request.job.is_empty())
             .then(|| JobName { tenant: request.tenant.clone().unwrap_or_default(), job: request.job });
@@ -115,7 +115,7 @@ impl v1::jobs_server::Jobs for Jobs {
         let name = convert::name(request.name)?;
         self.authorizer.change(&metadata, &name.tenant).await?;
         let message = match request.message.as_str() {
-            "" => "it was ended by command".to_owned(),
+            "" => "it was ended by a command".to_owned(),
             text if text.len() > MESSAGE_LEN_MAX || text.chars().any(char::is_control) => {
                 return Err(invalid(format!(
                     "a message has at most {MESSAGE_LEN_MAX} bytes and is one line"
@@ -146,7 +146,7 @@ struct Filter {
     states: Vec<i32>,
     contains: String,
     page_size: usize,
-    /// The last name of the page before.
+    /// The last name of the previous page.
     after: Option<JobName>,
     scope: SnapshotScope,
 }
@@ -156,13 +156,16 @@ impl Filter {
         let page_size = match request.page_size {
             0 => PAGE_DEFAULT,
             size @ 1..=PAGE_MAX => size,
-            size => return Err(invalid(format!("a page of {size} jobs: ask for {PAGE_MAX} at most"))),
+            size => {
+                return Err(invalid(format!("a page of {size} jobs is too large: the limit is {PAGE_MAX}")));
+            }
         };
         let after = match request.page_token.as_str() {
             "" => None,
-            token => {
-                Some(parse_token(token).ok_or_else(|| invalid("this is no page token of ours: begin anew"))?)
-            }
+            token => Some(
+                parse_token(token)
+                    .ok_or_else(|| invalid("the page token is invalid: start from the first page"))?,
+            ),
         };
         let live = [v1::JobState::Forming as i32, v1::JobState::Running as i32];
         let all_live = !request.states.is_empty() && request.states.iter().all(|state| live.contains(state));
@@ -202,7 +205,7 @@ impl Filter {
     }
 }
 
-/// A page token: the name behind which the next page begins, so that jobs that come and go meanwhile move no others.
+/// A page token: the name after which the next page begins, so that jobs that appear or disappear meanwhile do not shift the others.
 fn token(tenant: &str, job: &str) -> String {
     format!("{}:{tenant}{job}", tenant.len())
 }
@@ -213,7 +216,7 @@ fn parse_token(token: &str) -> Option<JobName> {
     Some(JobName { tenant: tenant.to_owned(), job: job.to_owned() })
 }
 
-/// Tells one watcher what happens.
+/// Sends events to one watcher.
 struct Watch {
     control: Control,
     visibility: Visibility,
@@ -243,7 +246,7 @@ impl Watch {
                 Ok(event) => Ok(self.answer(&event).await),
                 Err(RecvError::Lagged(missed)) => {
                     let message =
-                        format!("{missed} events were missed: describe what you watch, and watch again");
+                        format!("{missed} events were missed: describe the job again and restart the watch");
                     Err(refuse(Code::DataLoss, Reason::FellBehind, message))
                 }
                 Err(RecvError::Closed) => return,
@@ -271,7 +274,7 @@ impl Watch {
 
     async fn answer(&self, event: &Occurrence) -> v1::WatchResponse {
         let job = match &event.job {
-            // A control plane that is gone ends the stream by itself.
+            // If the control plane has ended, the stream ends by itself.
             Some(name) => self.control.job(name.clone()).await.ok().flatten(),
             None => None,
         };
@@ -284,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_tokens_bear_any_name() {
+    fn page_tokens_represent_any_name() {
         for (tenant, job) in [("", "job"), ("red", "a/b"), ("tä:nt", "3:x"), ("", "")] {
             let name = JobName { tenant: tenant.into(), job: job.into() };
             assert_eq!(parse_token(&token(tenant, job)), Some(name));

@@ -27,12 +27,12 @@ impl Tenants {
 }
 
 fn named(name: &str) -> Result<&str, Status> {
-    if name.is_empty() { Err(invalid("no tenant is named: set `name`")) } else { Ok(name) }
+    if name.is_empty() { Err(invalid("the request names no tenant: set `name`")) } else { Ok(name) }
 }
 
 fn new_token() -> Result<Token, Status> {
     Token::generate().map_err(|error| {
-        let message = format!("the system gives no random numbers for a token: {error}");
+        let message = format!("the system has no random numbers for a token: {error}");
         refuse(Code::Unavailable, Reason::NoRandomness, message)
     })
 }
@@ -115,6 +115,6 @@ impl v1::tenants_server::Tenants for Tenants {
 }
 
 fn priority(asked: u32) -> Result<u8, Status> {
-    let outside = || Status::invalid_argument(format!("priority {asked}: give one from 0 to 255"));
+    let outside = || Status::invalid_argument(format!("priority {asked} is outside 0 to 255"));
     u8::try_from(asked).map_err(|_| outside())
 }

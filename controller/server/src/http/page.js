@@ -1,4 +1,4 @@
-// The controller's page: everything that /events tells, drawn. Nothing is ever put into the page as HTML.
+// The controller's page: it draws what /events sends. Data is never inserted into the page as HTML.
 "use strict";
 
 const EVENTS_MAX = 100;
@@ -26,7 +26,7 @@ const jobName = (name) => (name.tenant ? `${name.tenant}/${name.job}` : name.job
 const count = (number) => number.toLocaleString("en").replaceAll(",", "\u2009");
 const limit = (number) => (number === NO_LIMIT ? "\u2013" : count(number));
 
-// The same name has the same colour on every page and at every time.
+// A name has the same colour on every page and at all times.
 function colour(name) {
   let hash = 7;
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
@@ -41,25 +41,25 @@ function rate(bits) {
   return `${bits} bit/s`;
 }
 
-// Fills a table. A cell is a text, or an element that is there already; numbers stand to the right.
+// Fills a table. A cell is a text or an existing element; numbers are right-aligned.
 function fill(id, rows, empty) {
   const body = at(id).tBodies[0];
   const columns = at(id).tHead.rows[0].cells.length;
   const made = rows.map((cells) => {
     const row = element("tr");
     for (const cell of cells) {
-      const place = element("td", cell.number ? "n" : cell.className);
-      if (cell instanceof Element) place.append(cell);
-      else place.textContent = cell.text ?? cell;
-      row.append(place);
+      const cellElement = element("td", cell.number ? "n" : cell.className);
+      if (cell instanceof Element) cellElement.append(cell);
+      else cellElement.textContent = cell.text ?? cell;
+      row.append(cellElement);
     }
     return row;
   });
   if (made.length === 0) {
     const row = element("tr");
-    const place = element("td", "empty", empty);
-    place.colSpan = columns;
-    row.append(place);
+    const cellElement = element("td", "empty", empty);
+    cellElement.colSpan = columns;
+    row.append(cellElement);
     made.push(row);
   }
   body.replaceChildren(...made);
@@ -73,7 +73,7 @@ function switchState(item) {
   return item.drained ? "drained" : "up";
 }
 
-// Rows of the picture: roots of links above. Leaves are at the bottom, spines above them, whatever else beside the leaves.
+// Rows of the drawing: spines above, leaves and all others below.
 function levels(switches) {
   const spines = switches.filter((item) => item.role === "spine");
   const others = switches.filter((item) => item.role !== "spine");
@@ -106,8 +106,8 @@ function drawTopology(snapshot) {
     group.append(shape("rect", { x: x - 52, y: y - 26, width: 104, height: 52, rx: 6 }));
     group.append(shape("text", { x, y: y - 6 }, item.name));
     group.append(shape("text", { x, y: y + 8, class: "small" }, `${item.kind}, ${switchState(item)}`));
-    const share = item.slots ? item.slots_used / item.slots : 0;
-    group.append(shape("rect", { x: x - 44, y: y + 14, width: 88 * share, height: 5, class: "used" }));
+    const used = item.slots ? item.slots_used / item.slots : 0;
+    group.append(shape("rect", { x: x - 44, y: y + 14, width: 88 * used, height: 5, class: "used" }));
     if (item.down_reason) group.append(shape("title", {}, item.down_reason));
     drawn.push(group);
   }
@@ -147,7 +147,7 @@ function drawTables(snapshot) {
       mark, name, word(job.state), number(job.spec.world), job.spec.mode, number(job.spec.trees), number(count(slots)),
       number(job.epoch), switches,
     ];
-  }), "no job forms or runs");
+  }), "no job is forming or running");
   fill("tenants", snapshot.tenants.map((tenant) => [
     tenant.name, number(count(tenant.used.slots)), number(limit(tenant.quota.slots)), number(count(tenant.used.jobs)),
     number(limit(tenant.quota.jobs)), number(count(tenant.used.workers)), number(limit(tenant.quota.workers)),
@@ -160,7 +160,7 @@ function drawTables(snapshot) {
     .filter(([reason, packets]) => reason !== "none" && packets > 0)
     .map(([reason, packets]) => ({ reason, name: item.name, packets })));
   drops.sort((a, b) => b.packets - a.packets);
-  fill("drops", drops.map((drop) => [drop.reason, drop.name, number(count(drop.packets))]), "none, as far as switches say");
+  fill("drops", drops.map((drop) => [drop.reason, drop.name, number(count(drop.packets))]), "none reported by the switches");
 }
 
 function draw(snapshot) {
@@ -168,21 +168,21 @@ function draw(snapshot) {
   const up = snapshot.switches.filter((item) => item.up).length;
   const live = snapshot.jobs.length;
   at("summary").textContent =
-    `${up} of ${snapshot.switches.length} switches up, ${live} jobs form or run, ${snapshot.sessions} workers' sessions`;
+    `${up} of ${snapshot.switches.length} switches up, ${live} jobs forming or running, ${snapshot.sessions} workers' sessions`;
   drawTopology(snapshot);
   drawStrips(snapshot);
   drawTables(snapshot);
   document.body.dataset.drawn = String(snapshot.taken_ms);
 }
 
-function add(happened) {
+function add(event) {
   const line = element("li");
-  const when = element("time", "", new Date(happened.at_ms).toISOString().slice(11, 19));
-  when.title = new Date(happened.at_ms).toISOString();
-  const about = [happened.job ? jobName(happened.job) : "", happened.switch ?? ""].filter(Boolean).join(" at ");
-  const message = element("span", "", happened.message);
-  message.title = happened.message;
-  line.append(when, element("span", "kind", happened.kind), element("span", "", about), message);
+  const when = element("time", "", new Date(event.at_ms).toISOString().slice(11, 19));
+  when.title = new Date(event.at_ms).toISOString();
+  const about = [event.job ? jobName(event.job) : "", event.switch ?? ""].filter(Boolean).join(" at ");
+  const message = element("span", "", event.message);
+  message.title = event.message;
+  line.append(when, element("span", "kind", event.kind), element("span", "", about), message);
   const list = at("events");
   list.prepend(line);
   while (list.children.length > EVENTS_MAX) list.lastChild.remove();
@@ -190,7 +190,7 @@ function add(happened) {
 
 function connected(yes) {
   at("state").textContent = yes ? "live" : "not connected";
-  at("state").className = yes ? "here" : "away";
+  at("state").className = yes ? "connected" : "disconnected";
 }
 
 let newest = 0;
@@ -199,10 +199,10 @@ stream.addEventListener("open", () => connected(true));
 stream.addEventListener("error", () => connected(false));
 stream.addEventListener("snapshot", (message) => draw(JSON.parse(message.data)));
 stream.addEventListener("controller_event", (message) => {
-  const happened = JSON.parse(message.data);
-  // A connection that comes again begins with what was before; a controller that is new counts anew.
-  if (happened.number > newest || happened.number === 1) {
-    newest = happened.number;
-    add(happened);
+  const event = JSON.parse(message.data);
+  // A new connection begins with earlier events; a restarted controller counts from 1.
+  if (event.number > newest || event.number === 1) {
+    newest = event.number;
+    add(event);
   }
 });
