@@ -26,10 +26,10 @@ pub(crate) enum CliError {
     /// Arguments that do not parse or do not fit together.
     #[error("{0}")]
     Usage(String),
-    /// An address to listen on belongs to another program.
+    /// An address to listen on is used by another program.
     #[error("cannot listen on {address}: the port is in use")]
     PortInUse { address: SocketAddr, source: io::Error },
-    /// An address to listen on is not to be had for another reason.
+    /// An address to listen on cannot be bound for another reason.
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
     /// A file cannot be written.
@@ -42,7 +42,7 @@ pub(crate) enum CliError {
     #[error("cannot install signal handlers")]
     Signals(#[source] io::Error),
     /// The switch's packet input or output failed.
-    #[error("the switch cannot move packets")]
+    #[error("the switch's packet I/O failed")]
     Switch(#[source] IoError),
     /// The switch's control port failed.
     #[error("the switch's control port failed")]
@@ -50,100 +50,100 @@ pub(crate) enum CliError {
     /// The switch's P4Runtime server failed.
     #[error("the switch's P4Runtime server failed")]
     P4Runtime(#[source] netfold_switch_p4runtime::ServerError),
-    /// The switch's loop ended unasked.
+    /// The switch's thread ended unexpectedly.
     #[error("the switch's thread ended: its message is above")]
     SwitchPanicked,
     /// A switch within this process could not be started.
     #[error("cannot start a switch in this process")]
     Embedded(#[source] netfold_embedded::EmbeddedError),
-    /// The comparison with peers could not be made.
-    #[error("the star of hosts could not be measured")]
+    /// The comparison with other libraries failed.
+    #[error("cannot measure the star of hosts")]
     Star(#[source] netfold_measure::star::StarError),
     /// A program of a comparison failed.
-    #[error("the comparison could not be made")]
+    #[error("the comparison failed")]
     Peer(#[source] netfold_measure::peers::PeerError),
     /// A worker's job failed.
-    #[error("rank {rank} stopped")]
+    #[error("rank {rank} failed")]
     Job { rank: u16, source: netfold::Error },
-    /// The gradients of a step were not summed.
-    #[error("the sum of a layer came back with another length; this is a bug, please report it")]
+    /// The sum of a layer has a wrong length.
+    #[error("the sum of a layer has a wrong length; this is a bug, please report it")]
     Length,
-    /// The training's settings do not fit together.
+    /// The training's settings are inconsistent.
     #[error(transparent)]
     Training(#[from] ConfigError),
-    /// The data set that is built in is broken.
-    #[error("the data set that is built into this program is broken; this is a bug, please report it")]
+    /// The built-in data set is invalid.
+    #[error("the built-in data set is invalid; this is a bug, please report it")]
     Digits(#[from] DigitsError),
-    /// A benchmark could not be run.
+    /// A benchmark failed.
     #[error(transparent)]
     Bench(#[from] BenchError),
-    /// The pipeline's benchmark could not be run.
-    #[error("the pipeline's benchmark could not be run")]
+    /// The pipeline's benchmark failed.
+    #[error("the pipeline's benchmark failed")]
     Fold(#[from] FoldError),
     /// Packet I/O could not be measured.
-    #[error("packet I/O could not be measured")]
+    #[error("cannot measure packet I/O")]
     IoBench(#[source] Box<IoBenchError>),
     /// Admission could not be measured.
-    #[error("admission could not be measured")]
+    #[error("cannot measure admission")]
     Admission(#[source] Box<AdmissionError>),
     /// bmv2 could not be measured.
-    #[error("bmv2 could not be measured")]
+    #[error("cannot measure bmv2")]
     Bmv2(#[source] Box<netfold_lab::differential::RigError>),
-    /// A result was not what it must be.
+    /// A result is wrong.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
-    /// Expectations of a script were not met. They were shown.
+    /// Expectations of a script were not met. They have been printed.
     #[error("{failed} expectations were not met")]
     Unmet { failed: usize },
-    /// A topology could not be built, or did not hold.
+    /// A topology could not be built, or failed.
     #[error("the testbed failed")]
     Testbed(#[source] Box<RunError>),
-    /// An experiment has no report.
+    /// An experiment failed.
     #[error("the experiment failed")]
     Experiment(#[from] ExperimentError),
-    /// Something did not recover from being killed.
-    #[error("something did not recover")]
+    /// A killed process did not recover.
+    #[error("the recovery failed")]
     Survive(#[source] Box<SurviveError>),
-    /// Something went wrong while things were killed. The table has reported what.
-    #[error("{broken} things were wrong, failed or were lost; the table says which")]
+    /// Errors while processes were killed. The table has shown them.
+    #[error("{broken} elements, operations or records were wrong, failed or lost; see the table")]
     Survived { broken: u64 },
     /// The leaf-spine fabric could not be built or run.
     #[error("the leaf-spine fabric failed")]
     LeafSpine(#[source] Box<LeafSpineError>),
-    /// The job in the fabric did not go on as it must.
-    #[error("the job did not go on as it must: {problems}")]
+    /// The job in the fabric did not continue as required.
+    #[error("the job did not continue as required: {problems}")]
     Fabric { problems: String },
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
-    /// A child process ended before its time.
-    #[error("{name} ended before its time ({status}{})", reported_message(.reported.as_ref()))]
+    /// A child process ended unexpectedly.
+    #[error("{name} ended unexpectedly ({status}{})", reported_message(.reported.as_ref()))]
     ChildDied { name: String, status: ExitStatus, reported: Option<(String, String)> },
-    /// Children reported nothing for too long.
-    #[error("nothing was heard of the switch and the workers for {seconds} s")]
+    /// The children sent no event within the timeout.
+    #[error("the switch and the workers sent no event for {seconds} s")]
     Silent { seconds: u64 },
-    /// The training does not agree with its reference. The summary has reported so.
+    /// The training does not agree with its reference. The summary has shown it.
     #[error("the training does not agree with its reference")]
     Disagrees,
-    /// A pipeline cannot be made for such a profile.
+    /// A profile has no pipeline.
     #[error("there is no such pipeline: {0}")]
     Profile(String),
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file holds no program that this switch can run.
+    /// A file does not hold a program that this switch can run.
     #[error("cannot run the program in {}", path.display())]
     Program { path: PathBuf, source: Box<dyn Error + Send + Sync> },
-    /// A topology file describes no network.
+    /// A topology file is invalid.
     #[error("cannot use the topology in {}", path.display())]
     Topology { path: PathBuf, source: Box<dyn Error + Send + Sync> },
     /// The controller failed.
     #[error("the controller failed")]
     Controller(#[source] Box<dyn Error + Send + Sync>),
-    /// Nobody answers where a controller is reported to be.
-    #[error("no controller at {address}")]
+    /// The controller cannot be reached.
+    #[error("cannot reach a controller at {address}")]
     NoController { address: String, source: Box<dyn Error + Send + Sync> },
-    /// A controller reported no.
+    /// A controller refused a call.
     #[error("{message}")]
     Refused { reason: String, message: String },
     /// SIGINT or SIGTERM.
@@ -209,11 +209,11 @@ impl CliError {
         }
     }
 
-    /// What to do, where the message does not say so itself.
+    /// Advice, if the message does not contain it.
     pub(crate) fn advice(&self) -> Option<String> {
         Some(match self {
             Self::PortInUse { .. } => {
-                "choose another port with --listen, --p4runtime or whatever option names it (port 0 takes any free one), or stop the program that has it".into()
+                "choose another port with --listen, --p4runtime or the option that names it (port 0 uses any free one), or stop the program that uses it".into()
             }
             Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
             Self::File { .. } => "choose a path that can be written".into(),
@@ -224,9 +224,9 @@ impl CliError {
                 "a worker was killed or crashed; run the command again".into()
             }
             Self::NoController { .. } => {
-                "start one with `netfold controller --dev`, or say where it is with --controller; one that asks for TLS needs --ca".into()
+                "start one with `netfold controller --dev`, or give its address with --controller; with TLS it needs --ca".into()
             }
-            Self::ChildDied { .. } => "run the command again; a signal in the status means that something killed it".into(),
+            Self::ChildDied { .. } => "run the command again; a signal in the status means that the process was killed".into(),
             Self::Silent { .. } => "the machine may be overloaded; try fewer --workers or fewer --epochs".into(),
             _ => return None,
         })
@@ -241,7 +241,7 @@ impl CliError {
         }
     }
 
-    /// Whether nothing more is to be reported: the reader is gone, or the summary has reported it.
+    /// Whether the error is not printed: the reader has closed the pipe, or the summary has shown it.
     pub(crate) fn silent(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,

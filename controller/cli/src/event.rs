@@ -1,4 +1,4 @@
-//! What `--json` prints: one of these a line. `docs/operations.md` describes every key; scripts may rely on them.
+//! The output of `--json`: one of these events per line. `docs/operations.md` describes every key; scripts may rely on them.
 //!
 //! `netfold demo` reads the events of the processes it starts by the same definitions.
 
@@ -23,11 +23,11 @@ pub(crate) enum Event {
         #[serde(default)]
         queue: usize,
     },
-    /// A job is over on a switch.
+    /// A job has ended on a switch.
     JobEnded { job: String, reason: String },
-    /// A worker was turned away by a switch, or a job came to nothing.
+    /// A switch refused a worker, or a job failed to start.
     Refused { who: String, reason: String, message: String },
-    /// What a switch has counted since its start.
+    /// A switch's counters since its start.
     Counters(Counters),
     /// A worker takes part in its job.
     Joined { job: String, rank: u16, workers: u16, mode: String },
@@ -35,13 +35,13 @@ pub(crate) enum Event {
     Place(Place),
     /// One all-reduce of a worker's loop.
     AllReduce(AllReduce),
-    /// Quality of the model before the first epoch (0) and after each.
+    /// Loss and accuracy of the model before the first epoch (0) and after each.
     Epoch(Epoch),
     /// A worker has finished.
     Done(Done),
     /// The demo has started a process.
     Started { name: String, pid: u32 },
-    /// A training in the demo is compared with its reference.
+    /// The demo's training compared with its reference.
     Summary(Summary),
     /// The command failed.
     Error { kind: String, message: String },
@@ -54,39 +54,39 @@ pub(crate) struct Listening {
     /// TCP address of the control port, which workers are given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) control: Option<String>,
-    /// TCP address of the P4Runtime server, where that takes the control port's place.
+    /// TCP address of the P4Runtime server, if it replaces the control port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p4runtime: Option<String>,
     pub(crate) payload_bytes: u32,
-    /// Of each queue, as are the next three.
+    /// Of each queue; so are the next three.
     pub(crate) slots: u32,
     pub(crate) slot_sets: u32,
     pub(crate) lane_bytes: u64,
     pub(crate) bookkeeping_bytes: u64,
     /// Of all packet threads.
     pub(crate) state_bytes: u64,
-    /// The packet threads, where there are several.
+    /// The packet threads, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) threads: Vec<Queue>,
-    /// How lanes are folded.
+    /// How lanes are added.
     pub(crate) numerics: String,
     /// Digest of the pipeline, in hexadecimal.
     pub(crate) pipeline: String,
-    /// What runs it: `generated` code or the `interpreter`; `none` where there is no pipeline yet.
+    /// What runs it: `generated` code or the `interpreter`; `none` if there is no pipeline yet.
     pub(crate) engine: String,
 }
 
-/// Where a queue of a switch is.
+/// Address and core of a queue of a switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Queue {
     /// UDP address.
     pub(crate) address: String,
-    /// The core that its thread is kept on.
+    /// The core to which its thread is pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) core: Option<usize>,
 }
 
-/// A queue's part of what a switch has counted.
+/// Counters of one packet thread of a switch.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadCounters {
     pub(crate) packets_in: u64,
@@ -94,7 +94,7 @@ pub(crate) struct ThreadCounters {
     pub(crate) results: u64,
     pub(crate) output_dropped: u64,
     pub(crate) input_dropped: u64,
-    /// Packets that arrived by a queue of the interface that another thread has.
+    /// Packets that arrived by a queue of the interface that belongs to another thread.
     #[serde(default)]
     pub(crate) crossed: u64,
 }
@@ -113,27 +113,27 @@ pub(crate) struct Counters {
     pub(crate) repeated: u64,
     pub(crate) unknown_source: u64,
     pub(crate) output_dropped: u64,
-    /// Packets that the system dropped below the switch, which did not read them in time.
+    /// Packets that the system dropped because the switch did not read them in time.
     #[serde(default)]
     pub(crate) input_dropped: u64,
     pub(crate) fault_dropped: u64,
     pub(crate) capture_failed: u64,
-    /// Packets for a P4Runtime controller that none was sent.
+    /// Packets for a P4Runtime controller that were dropped because none was connected or ready.
     pub(crate) controller_dropped: u64,
-    /// Packets by what became of them; `none` were folded or answered.
+    /// Packets by reason of the drop; `none`: added or acknowledged.
     pub(crate) packets: std::collections::BTreeMap<String, u64>,
-    /// The queues that have seen a packet; none in a switch without queues.
+    /// The queues that have carried a packet; empty in a switch without queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) queues: Vec<QueueCounts>,
-    /// How often full queues made the switch stop taking packets in.
+    /// How often full queues made the switch pause receiving.
     #[serde(default)]
     pub(crate) pauses: u64,
-    /// Packet thread by packet thread, where there are several.
+    /// Counters of each packet thread, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) threads: Vec<ThreadCounters>,
 }
 
-/// What one queue of a port has counted.
+/// Counters of one queue of a port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct QueueCounts {
     pub(crate) port: u16,
@@ -155,7 +155,7 @@ pub(crate) struct Place {
     pub(crate) job: String,
     /// Which of the job's trees the switch is in.
     pub(crate) tree: u8,
-    /// Where packets go.
+    /// Address of the data path.
     pub(crate) switch: String,
     pub(crate) slots: u32,
     pub(crate) payload_bytes: u32,
@@ -191,12 +191,12 @@ pub(crate) struct Epoch {
 pub(crate) struct Done {
     pub(crate) rank: u16,
     pub(crate) seconds: f64,
-    /// Digest of the trained model, in hexadecimal; nothing after a loop of all-reduces.
+    /// Digest of the trained model, in hexadecimal; absent after a loop of all-reduces.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) digest: Option<String>,
     /// Tensor elements that were summed.
     pub(crate) elements: u64,
-    /// Datagrams sent, those sent again included.
+    /// Datagrams sent, retransmissions included.
     pub(crate) packets_sent: u64,
     /// Results received.
     pub(crate) packets_received: u64,

@@ -1,4 +1,4 @@
-//! When a command ends before its work does: on a signal, or with its parent.
+//! Ending a command early: on a signal, or when its parent process ends.
 
 use std::io;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::CliError;
 
-/// Exit code of a command that a signal ended.
+/// Exit code of a command ended by a signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How often a signal is looked for.
+/// Interval between checks for a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A request to stop, which a command looks at where it can end in order.
+/// A request to stop, which a command polls where it can end gracefully.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -32,19 +32,19 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop was requested.
     pub(crate) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Asks for a stop when standard input ends, which it does when the process at its other end is gone.
+    /// Requests a stop when standard input ends, as it does when the process at its other end exits.
     pub(crate) fn with_stdin(&self) {
         let stop = self.0.clone();
         on_stdin_end(move || stop.store(true, Ordering::Relaxed));
     }
 }
 
-/// Has `then` done before SIGINT or SIGTERM ends this process; a second signal ends it at once.
+/// Calls `then` before SIGINT or SIGTERM ends this process; a second signal ends it at once.
 pub(crate) fn before_exit_on_signal(then: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
     let stop = Stop::on_signals()?;
     thread::spawn(move || {
@@ -64,7 +64,7 @@ pub(crate) fn exit_with_stdin() {
 
 fn on_stdin_end(then: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
-        // Standard input as a stream that ends; what it says is of no interest.
+        // Only the end of standard input matters; its content is discarded.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         then();
     });

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has what the library warns of on standard error; `RUST_LOG` says what else, as in `netfold=info`.
+/// Prints the libraries' warnings on standard error; `RUST_LOG` selects more, as in `netfold=info`.
 fn show_warnings() {
     let environment = env_logger::Env::default().default_filter_or("netfold=warn");
     env_logger::Builder::from_env(environment)
@@ -42,8 +42,8 @@ fn show_warnings() {
         .init();
 }
 
-/// Answers arguments that were not understood, and requests for help and version. Whether `--json` was among them is not
-/// known from a parse that failed, so the words are looked at.
+/// Handles invalid arguments, and requests for help and version. A failed parse does not tell whether `--json` was given, so the
+/// arguments are searched for it.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
         let text = error.render().to_string();
@@ -51,7 +51,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         Output::new(true).error(&error);
         return ExitCode::from(error.exit_code());
     }
-    // Nothing is left to be done when help cannot be printed.
+    // There is nothing to do if help cannot be printed.
     let _ = error.print();
     ExitCode::from(error.exit_code() as u8)
 }

@@ -16,14 +16,14 @@ pub(crate) struct Output {
     colour: bool,
 }
 
-/// How a word stands out on a terminal.
+/// Emphasis of a text on a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tone {
     /// A heading or a result.
     Strong,
-    /// All is well.
+    /// Success.
     Good,
-    /// Something is wrong.
+    /// Failure.
     Bad,
 }
 
@@ -65,7 +65,7 @@ impl Output {
         write(format!("{text}\n").as_bytes())
     }
 
-    /// Text that stands out where the terminal can show it.
+    /// Emphasises a text if the terminal supports it.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Strong => 1,
@@ -75,7 +75,7 @@ impl Output {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A progress bar on standard error, if that is a terminal and `--json` was not given; otherwise it shows nothing.
+    /// A progress bar on standard error, if that is a terminal and `--json` was not given; otherwise it is hidden.
     pub(crate) fn bar(&self, length: u64, template: &str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -83,7 +83,7 @@ impl Output {
         ProgressBar::with_draw_target(Some(length), target).with_style(style.progress_chars("━╸─"))
     }
 
-    /// Reports why the command failed. Best effort: there is nowhere to report a failure of this.
+    /// Reports why the command failed. Errors of the output itself are ignored.
     pub(crate) fn error(&self, error: &CliError) {
         if error.silent() {
             return;

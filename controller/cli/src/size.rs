@@ -78,17 +78,17 @@ impl FromStr for ByteRange {
 }
 
 impl ByteRange {
-    /// The sizes: the first, doubled as long as the last is not passed.
+    /// The sizes: the first, doubled until the last is exceeded.
     pub(crate) fn doubling(self) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(self.first), |size| size.checked_mul(2))
             .take_while(move |&size| size <= self.last)
     }
 }
 
-/// A probability that still lets packets through: 0 up to 0.5.
+/// A loss probability: 0 to 0.5.
 pub(crate) fn loss(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value| (0.0..=0.5).contains(value)).ok_or_else(|| {
-        format!("'{text}' is not a loss that can be worked with: write a share of packets from 0 to 0.5, as in 0.02")
+        format!("'{text}' is not a usable loss: write a fraction of packets from 0 to 0.5, as in 0.02")
     })
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn human(bytes: u64) -> String {
     }
 }
 
-/// A whole number for people, with thousands set apart by spaces.
+/// A whole number for people, with thousands separated by spaces.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

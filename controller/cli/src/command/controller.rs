@@ -1,4 +1,4 @@
-//! `netfold controller`: shares switches among the jobs of several tenants, until it is told to stop.
+//! `netfold controller`: shares switches among the jobs of several tenants, until it is stopped.
 
 mod election;
 
@@ -32,7 +32,7 @@ use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
 use crate::size::Bits;
 
-/// How often the command looks at the request to stop.
+/// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest file of tokens or certificates, in bytes.
@@ -40,29 +40,29 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
-  netfold controller --dev                 to try things: a software switch in this process, two tenants, no tokens
+  netfold controller --dev                 for development: a software switch in this process, two tenants, no tokens
   netfold controller --topology fabric.toml --state state.redb --workers 10.0.0.1:20041 \\
       --admin-tokens admins --tls-cert cert.pem --tls-key key.pem --listen 0.0.0.0:20042
-  netfold controller --topology fabric.toml --etcd http://10.0.0.5:2379 ...    and the same on another host, to stand by
+  netfold controller --topology fabric.toml --etcd http://10.0.0.5:2379 ...    the same on another host, as a standby
 
 Workers join at --workers; see docs/controller.md for everything else.";
 
-/// Run a controller until it is told to stop: switches of a topology, shared among tenants.
+/// Run a controller until it is stopped: the switches of a topology, shared among tenants.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ControllerCommand {
-    /// Try things: one software switch in this process, two tenants without tokens, on loopback addresses only.
+    /// Development mode: one software switch in this process, two tenants without tokens, on loopback addresses only.
     #[arg(long, conflicts_with = "topology")]
     dev: bool,
     /// The switches, hosts and links, as docs/topology.md describes them.
     #[arg(long, value_name = "FILE", required_unless_present = "dev")]
     topology: Option<PathBuf>,
-    /// The database; made if it is not there. With --dev, one that goes with the process unless given.
+    /// The database; created if it does not exist. With --dev the default is a temporary one.
     #[arg(long, value_name = "FILE", required_unless_present_any = ["dev", "etcd"])]
     state: Option<PathBuf>,
     #[command(flatten)]
     etcd: EtcdOptions,
-    /// Address of the port where workers join; port 0 takes any free one.
+    /// Address of the workers' port; port 0 uses any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20041")]
     workers: SocketAddr,
     /// Address of gRPC.
@@ -71,59 +71,59 @@ pub(crate) struct ControllerCommand {
     /// Address of the page and of the metrics.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20043")]
     http: SocketAddr,
-    /// Tokens of administrators, one a line.
+    /// Tokens of administrators, one per line.
     #[arg(long, value_name = "FILE")]
     admin_tokens: Option<PathBuf>,
-    /// Tokens of readers, one a line.
+    /// Tokens of readers, one per line.
     #[arg(long, value_name = "FILE", requires = "admin_tokens")]
     reader_tokens: Option<PathBuf>,
-    /// Allow what is not safe: no tokens of administrators, no TLS, and with --dev other addresses than loopback.
+    /// Allow insecure settings: no tokens of administrators, no TLS, and with --dev addresses other than loopback.
     #[arg(long)]
     insecure: bool,
-    /// Certificate of gRPC, the page and the workers' port, with those between it and the root (PEM).
+    /// Certificate chain of gRPC, the page and the workers' port, without the root (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Ask clients of gRPC and the page for certificates of this authority (PEM).
+    /// Require clients of gRPC and the page to have certificates of this authority (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Seconds that a job waits for its workers, from the first.
+    /// Seconds that a job waits for its workers after the first has joined.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     join_timeout: u64,
-    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
-    /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
-    #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
+    /// The workers' congestion-control algorithm: fixed (the window is the number of slots), aimd, dctcp, dcqcn (by marks and losses), swift
+    /// (by delay), or mltcp- and one of these, with which trainings that share links come to send in turns.
+    #[arg(long, value_name = "ALGORITHM", default_value = "dctcp", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
-    /// Which jobs' packets go first at queues that tell classes apart: alike (no job's), priority (by the priority of its tenant), crux (by
-    /// GPU intensity, of jobs that are declared with an iteration: `netfold job declare --work`).
+    /// Which jobs' packets have precedence at queues with classes: alike (none), priority (by the tenant's priority), crux (by GPU
+    /// intensity, of jobs declared with an iteration: `netfold job declare --work`).
     #[arg(long, value_name = "HOW", default_value = "alike", value_parser = ranking)]
     ranking: Ranking,
-    /// The bands of classes that jobs get by their ranking: how many equal ones, or their classes of 0 to 15, the most important first,
+    /// The bands of classes that jobs get by their ranking: a number of equal bands, or the classes of each, the most important first,
     /// as in 12-15,4-11,0-3.
     #[arg(long, value_name = "BANDS", default_value = "4")]
     bands: Bands,
-    /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
-    /// the 16 classes.
+    /// DSCP of packets by class: 1, 2, 4, 8 or 16 code points from 0 to 63, lowest class first; each covers an equal number of the
+    /// 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
     dscp: Dscp,
-    /// Rate of hosts' links, of which a topology does not speak, for `--ranking crux`.
+    /// Rate of hosts' links, which a topology does not specify, for `--ranking crux`.
     #[arg(long, value_name = "RATE", default_value = "100G")]
     link_rate: Bits,
-    /// How jobs share slots that there are too few of: static (the first have them), elastic (those with the most for their tenant's
-    /// weight give some up, and jobs grow into idle ones), priority (tenants' of lower priority make room).
+    /// How jobs share slots when there are not enough: static (first come, first served), elastic (jobs with the most slots for their
+    /// tenant's weight give some up, and jobs grow into idle ones), priority (jobs of tenants with a lower priority are displaced).
     #[arg(long, value_name = "HOW", default_value = "static", value_parser = sharing)]
     sharing: Sharing,
-    /// Seconds that a job is left in peace before it is moved again.
+    /// Minimum seconds between two moves of a job.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     settle: u64,
-    /// Stop when standard input ends, as it does when the process at its other end is gone.
+    /// Stop when standard input ends, as it does when the process at its other end exits.
     #[arg(long)]
     exit_with_stdin: bool,
 }
 
-/// What runs.
+/// A running controller.
 enum Running {
     Dev(Box<DevController>),
     Plain(Box<Controller>),
@@ -158,8 +158,8 @@ impl ControllerCommand {
         if self.exit_with_stdin {
             stop.with_stdin();
         }
-        self.safe()?;
-        // A standby that cannot take over is to say so now, and not when it is needed.
+        self.check_security()?;
+        // A standby with invalid files must fail now, not when it takes over.
         let (topology, front) = (self.topology()?, self.front()?);
         while !stop.requested() {
             let state = match &self.state {
@@ -173,14 +173,14 @@ impl ControllerCommand {
             let events = running.controller().control().occurrences();
             self.announce(output, &running)?;
             let attended = attend(output, &stop, &running, events);
-            let deposed = running.controller().leadership_lost().map(str::to_owned);
+            let leadership_lost = running.controller().leadership_lost().map(str::to_owned);
             let stopped = running.stop();
             attended?;
-            match deposed {
-                // What it could not keep any more is the next leader's business.
+            match leadership_lost {
+                // Errors of its last writes do not matter: the next leader continues from the records.
                 Some(why) => {
-                    output.event(&json!({ "event": "deposed", "message": why }))?;
-                    output.line(format_args!("no longer in charge: {why}\n"))?;
+                    output.event(&json!({ "event": "leadership_lost", "message": why }))?;
+                    output.line(format_args!("no longer the leader: {why}\n"))?;
                 }
                 None => return stopped,
             }
@@ -188,14 +188,14 @@ impl ControllerCommand {
         Ok(())
     }
 
-    /// What this controller is called among several.
+    /// This controller's name in the cluster.
     fn name(&self) -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         format!("{} ({})", self.workers, host.trim())
     }
 
-    /// Refuses what is not safe and was not said to be wanted.
-    fn safe(&self) -> Result<(), CliError> {
+    /// Refuses insecure settings unless --insecure was given.
+    fn check_security(&self) -> Result<(), CliError> {
         if self.insecure {
             return Ok(());
         }
@@ -204,23 +204,23 @@ impl ControllerCommand {
             let addresses = [self.workers, self.listen, self.http];
             return match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
                 Some(address) => Err(CliError::Usage(format!(
-                    "{address} can be reached from other machines, and --dev asks nobody who they are: say --insecure if that is meant"
+                    "{address} can be reached from other machines, and --dev does not authenticate clients: add --insecure if this is intended"
                 ))),
                 None => Ok(()),
             };
         }
         match (&self.admin_tokens, &self.tls_cert) {
-            (None, _) => {
-                usage("without --admin-tokens everybody is an administrator: say --insecure if that is meant")
-            }
+            (None, _) => usage(
+                "without --admin-tokens every client is an administrator: add --insecure if this is intended",
+            ),
             (_, None) => usage(
-                "without --tls-cert and --tls-key tokens travel in plain text: say --insecure if that is meant",
+                "without --tls-cert and --tls-key tokens are sent in plain text: add --insecure if this is intended",
             ),
             _ => Ok(()),
         }
     }
 
-    /// Where and how it is reached, with all files read.
+    /// The frontend's configuration, with all files read.
     fn front(&self) -> Result<FrontendConfig, CliError> {
         Ok(FrontendConfig {
             grpc: self.listen,
@@ -324,7 +324,7 @@ impl ControllerCommand {
     }
 }
 
-/// Prints what happens until a stop is asked for or a part of it ends.
+/// Prints events until a stop is requested or a part of the controller ends.
 fn attend(
     output: &Output,
     stop: &Stop,
@@ -343,7 +343,7 @@ fn attend(
     Ok(())
 }
 
-/// A line of the log: with `--json`, an object with the job's and the switch's names.
+/// Prints an event; with `--json`, an object with the job's and the switch's names.
 fn show(output: &Output, event: &Occurrence) -> Result<(), CliError> {
     let job = event.job.as_ref().map(ToString::to_string).unwrap_or_default();
     let switch = event.switch.clone().unwrap_or_default();

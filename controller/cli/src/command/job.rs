@@ -1,4 +1,4 @@
-//! `netfold job`: what runs on the switches.
+//! `netfold job`: the jobs on the switches.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, grouped};
 
-/// How often a watcher looks at the request to stop.
+/// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Jobs on a page of a list.
@@ -30,10 +30,10 @@ Examples:
   netfold job describe red/train                its trees, slots and workers
   netfold job declare red/train --world 8 --mode bfp16
   netfold job declare red/train --world 8 --work 1600 --compute-us 200000 --bytes 400MiB
-  netfold job watch --tenant red                what happens, until Ctrl-C
+  netfold job watch --tenant red                events, until Ctrl-C
   netfold job end red/train --message 'maintenance'";
 
-/// See and end the jobs of a running controller.
+/// Show, declare and end the jobs of a running controller.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct JobCommand {
@@ -47,10 +47,10 @@ enum Action {
     /// List jobs.
     #[command(after_help = EXAMPLES)]
     List {
-        /// Those that are in this state: declared, forming, running or ended. May be given several times.
+        /// Only jobs in this state: declared, forming, running or ended. May be given several times.
         #[arg(long, value_name = "STATE", value_parser = state)]
         state: Vec<v1::JobState>,
-        /// Those whose name contains this.
+        /// Only jobs whose name contains this text.
         #[arg(long, value_name = "TEXT", default_value = "")]
         contains: String,
         #[command(flatten)]
@@ -64,7 +64,7 @@ enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Say beforehand what a job's workers must agree on.
+    /// Declare in advance what a job's workers must agree on.
     #[command(after_help = EXAMPLES)]
     Declare {
         /// The job, as in tenant/job.
@@ -89,7 +89,7 @@ enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// End a job that forms or runs; its workers are told.
+    /// End a forming or running job; its workers are notified.
     #[command(after_help = EXAMPLES)]
     End {
         /// The job, as in tenant/job.
@@ -100,7 +100,7 @@ enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Forget a job that neither forms nor runs.
+    /// Delete the record of a job that is neither forming nor running.
     #[command(after_help = EXAMPLES)]
     Forget {
         /// The job, as in tenant/job.
@@ -108,10 +108,10 @@ enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Print what happens until told to stop.
+    /// Print events until stopped.
     #[command(after_help = EXAMPLES)]
     Watch {
-        /// This job alone, as in tenant/job.
+        /// Only this job, as in tenant/job.
         job: Option<String>,
         #[command(flatten)]
         options: ControllerOptions,
@@ -124,13 +124,13 @@ struct IterationArgs {
     /// Work of an iteration, in any unit that all jobs share, as GPU milliseconds.
     #[arg(long, requires_all = ["compute_us", "bytes"], value_parser = clap::value_parser!(u64).range(1..))]
     work: Option<u64>,
-    /// Time that an iteration computes, in microseconds.
+    /// Compute time of an iteration, in microseconds.
     #[arg(long, value_name = "US", requires = "work")]
     compute_us: Option<u64>,
-    /// Into the computing, when there is something to send, in microseconds; at its end if not given.
+    /// Time from the start of computing to the first send, in microseconds; the end of computing if not given.
     #[arg(long, value_name = "US", requires = "work")]
     send_after_us: Option<u64>,
-    /// What each worker sends in an iteration, as in 400MiB.
+    /// Bytes that each worker sends in an iteration, as in 400MiB.
     #[arg(long, value_name = "SIZE", requires = "work")]
     bytes: Option<Bytes>,
 }
@@ -145,7 +145,7 @@ impl IterationArgs {
 fn state(word: &str) -> Result<v1::JobState, String> {
     let known = [v1::JobState::Declared, v1::JobState::Forming, v1::JobState::Running, v1::JobState::Ended];
     let found = known.into_iter().find(|state| state_word(*state) == word);
-    found.ok_or_else(|| format!("'{word}' is no state of a job: declared, forming, running or ended"))
+    found.ok_or_else(|| format!("'{word}' is not a state of a job: give declared, forming, running or ended"))
 }
 
 impl JobCommand {
@@ -172,7 +172,7 @@ impl JobCommand {
                 let request = v1::DeclareJobRequest { name, spec: Some(spec) };
                 let declared = client.wait(client.jobs().declare(request))?;
                 output.event(&job_value(&declared))?;
-                output.line(format_args!("job '{}' is declared", full_name(declared.name.as_ref())))
+                output.line(format_args!("job '{}' declared", full_name(declared.name.as_ref())))
             }
             Action::End { job, message, options } => {
                 let name = Some(parse_name(&job, options.tenant.as_deref()));
@@ -184,7 +184,7 @@ impl JobCommand {
                 let name = Some(parse_name(&job, options.tenant.as_deref()));
                 let client = options.connect()?;
                 client.wait(client.jobs().forget(v1::ForgetJobRequest { name: name.clone() }))?;
-                done(output, "job_forgotten", &full_name(name.as_ref()), "is forgotten")
+                done(output, "job_forgotten", &full_name(name.as_ref()), "forgotten")
             }
             Action::Watch { job, options } => watch(output, &options, job.as_deref()),
         }
@@ -273,7 +273,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         ago(job.changed_s)
     ))?;
     output.line(format_args!(
-        "  asks for  {} workers, {}, {} slots a tree, {} classes, {} trees",
+        "  requests  {} workers, {}, {} slots a tree, {} classes, {} trees",
         spec.world,
         mode_word(spec.mode()),
         grouped(u64::from(spec.slots)),
@@ -321,7 +321,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Its classes of packets, and what they are given by.
+/// Prints its classes of packets, and the iteration that determines them.
 fn rank_among_jobs(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     if let Some(band) = &job.band {
         let (classes, dscp) = band_words(band);
@@ -329,7 +329,7 @@ fn rank_among_jobs(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     }
     let Some(iteration) = job.spec.and_then(|spec| spec.iteration) else { return Ok(()) };
     output.line(format_args!(
-        "  iteration work {}, {} us of computing, {} bytes after {} us",
+        "  iteration work {}, {} us of computing, sends {} bytes after {} us",
         grouped(iteration.work),
         grouped(iteration.compute_us),
         grouped(iteration.bytes),
@@ -337,7 +337,7 @@ fn rank_among_jobs(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     ))
 }
 
-/// A band's classes, as in `8-11`, and the code points in them, lowest class first.
+/// A band's classes, as in `8-11`, and their code points, lowest class first.
 fn band_words(band: &v1::Band) -> (String, String) {
     let classes = match band.classes {
         0 | 1 => band.first.to_string(),

@@ -24,7 +24,7 @@ use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
-  netfold demo                                   see a network train, gradients summed by a switch
+  netfold demo                                   train a neural network, gradients summed by a switch
   netfold switch --listen 0.0.0.0:20038          run a switch
   netfold worker --switch HOST:20038 --job test --rank 0 --world 2 --bytes 1MiB
                                                  take part in a job on it
@@ -32,11 +32,11 @@ Examples:
   netfold controller --dev                       share a switch among tenants; then `netfold top`
   netfold testbed run --levels 2 --workers 8     a job through a tree of switches, every element checked";
 
-/// Gradients of distributed training, summed inside the network.
+/// In-network aggregation of the gradients of distributed training.
 #[derive(Debug, Parser)]
 #[command(name = "netfold", version, about, after_help = EXAMPLES, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Print one JSON object a line on standard output, and nothing else there.
+    /// Print one JSON object per line on standard output, and nothing else there.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do. The commands describe themselves.
+/// The commands; each describes itself.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it in a process")]
 pub(crate) enum Command {
@@ -66,17 +66,17 @@ fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
     CongestionAlgorithm::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
 }
 
-/// One code point for each class, from a list of which each is for as many.
+/// One code point for each class, from a list whose entries each cover the same number of classes.
 fn dscp(list: &str) -> Result<Dscp, String> {
-    let wrong = || format!("'{list}' is no list of 1, 2, 4, 8 or 16 code points of 0 to {DSCP_MAX}");
+    let wrong = || format!("'{list}' is not a list of 1, 2, 4, 8 or 16 code points from 0 to {DSCP_MAX}");
     let points = list.split(',').map(|point| point.trim().parse::<u8>());
     let points: Vec<u8> = points.collect::<Result<_, _>>().map_err(|_| wrong())?;
     let classes = usize::from(CLASSES_MAX);
     if !points.len().is_power_of_two() || points.len() > classes {
         return Err(wrong());
     }
-    let each = classes / points.len();
-    let all: Vec<u8> = points.into_iter().flat_map(|point| std::iter::repeat_n(point, each)).collect();
+    let per_point = classes / points.len();
+    let all: Vec<u8> = points.into_iter().flat_map(|point| std::iter::repeat_n(point, per_point)).collect();
     Dscp::new(&all).map_err(|_| wrong())
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_points_are_for_as_many_classes_each() {
+    fn each_code_point_covers_the_same_number_of_classes() {
         assert_eq!(dscp("0").unwrap(), Dscp::NONE);
         let four = dscp("8, 0,10,46").unwrap();
         assert_eq!([0, 3, 4, 8, 11, 12, 15].map(|class| four.of(class)), [8, 8, 0, 10, 10, 46, 46]);

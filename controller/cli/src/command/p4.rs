@@ -1,4 +1,4 @@
-//! `netfold p4`: the aggregation pipeline as text.
+//! `netfold p4`: prints the aggregation pipeline.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,21 +25,21 @@ Examples:
 
 const INFO_EXAMPLES: &str = "\
 Examples:
-  netfold p4 info                                        what the pipeline consists of
+  netfold p4 info                                        the pipeline's registers and tables
   netfold p4 info --format p4info > all_reduce.p4info.txt";
 
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
-  netfold p4 estimate --target tofino1                   the profile made for it: 64 words a packet
+  netfold p4 estimate --target tofino1                   the target's own profile: 64 words a packet
   netfold p4 estimate --target tofino1 --lanes 256       four pipes
   netfold p4 estimate --target tofino2 --ops sum,max --json";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  netfold p4 list                                        the profiles that have a name
-  netfold p4 list --json                                 one object a line, with key `profile`";
+  netfold p4 list                                        the named profiles
+  netfold p4 list --json                                 one object per line, with key `profile`";
 
-/// Print the aggregation pipeline for a target, or what it consists of.
+/// Print the aggregation pipeline for a target, or describe it.
 #[derive(Debug, Args)]
 pub(crate) struct P4 {
     #[command(subcommand)]
@@ -54,7 +54,7 @@ enum What {
     Info(Info),
     #[command(after_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateOptions),
-    /// List the profiles that have a name.
+    /// List the named profiles.
     #[command(after_help = LIST_EXAMPLES)]
     List,
 }
@@ -64,7 +64,7 @@ enum What {
 /// The same options always give the same bytes.
 #[derive(Debug, Args)]
 struct Emit {
-    /// What to print for.
+    /// The target.
     #[arg(long, value_enum)]
     target: Target,
     #[command(flatten)]
@@ -74,17 +74,17 @@ struct Emit {
     output: Option<PathBuf>,
 }
 
-/// Print what the pipeline consists of: registers, tables and their sizes, or P4Info for control planes.
+/// Print the pipeline's registers and tables: registers, tables and their sizes, or P4Info for control planes.
 #[derive(Debug, Args)]
 struct Info {
-    /// What to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
     profile: ProfileOptions,
 }
 
-/// Estimate what the pipeline costs on a Tofino: stages, stateful units, RAMs, passes. Refused, with the reason, when it
+/// Estimate the pipeline's resources on a Tofino: stages, stateful units, RAMs, passes. An error with the reason if it
 /// cannot fit.
 #[derive(Debug, Args)]
 struct EstimateOptions {
@@ -142,20 +142,20 @@ enum Format {
     P4info,
 }
 
-/// What the pipeline is specialised for: a named profile, changed where an option says so.
+/// The pipeline's profile: a named one, with changes by options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 struct ProfileOptions {
     /// A profile of `netfold p4 list` [default: hardware; tofino for Tofino, nic for PNA].
     #[arg(long, value_name = "NAME", value_parser = profile_name)]
     profile: Option<Profile>,
-    /// 32-bit words of lanes a packet.
+    /// 32-bit words of lanes per packet.
     #[arg(long)]
     lanes: Option<u32>,
     /// Slots of the switch, a power of two; each has two sets.
     #[arg(long)]
     slots: Option<u32>,
-    /// Jobs at once.
+    /// Concurrent jobs.
     #[arg(long)]
     jobs: Option<u32>,
     /// Children of a job at one switch, at most.
@@ -170,13 +170,13 @@ struct ProfileOptions {
     /// Queue depth in packets at which ECN marks; 0 never marks.
     #[arg(long)]
     ecn_depth: Option<u32>,
-    /// Queue depth in packets from which droppable data loses its lanes as it leaves; 0 never.
+    /// Queue depth in packets from which droppable data is trimmed at egress; 0 never trims.
     #[arg(long)]
     trim_depth: Option<u32>,
-    /// Addresses whose packets are sent on as they are; 0 for a switch that forwards nothing.
+    /// Addresses whose packets are forwarded unchanged; 0 for a switch that forwards nothing.
     #[arg(long)]
     transit: Option<u32>,
-    /// Whether a job's switch can stand below another.
+    /// Whether a job's switch can have a parent.
     #[arg(long, value_name = "BOOL")]
     hierarchy: Option<bool>,
     /// Parse Netfold datagrams without Ethernet, IPv4 and UDP, as the software switch on sockets does.
@@ -185,9 +185,9 @@ struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    /// The profile; `made_for_it` where none is named.
-    fn profile_or(&self, made_for_it: Profile) -> Profile {
-        let mut profile = self.profile.clone().unwrap_or(made_for_it);
+    /// The profile; `default_profile` if none is named.
+    fn profile_or(&self, default_profile: Profile) -> Profile {
+        let mut profile = self.profile.clone().unwrap_or(default_profile);
         let numbers = [
             (&mut profile.lane_words, self.lanes),
             (&mut profile.slots, self.slots),
@@ -218,8 +218,8 @@ impl ProfileOptions {
         self.program_or(Profile::hardware())
     }
 
-    fn program_or(&self, made_for_it: Profile) -> Result<Program, CliError> {
-        allreduce::program(&self.profile_or(made_for_it))
+    fn program_or(&self, default_profile: Profile) -> Result<Program, CliError> {
+        allreduce::program(&self.profile_or(default_profile))
             .map_err(|error| CliError::Profile(error.to_string()))
     }
 }
@@ -245,7 +245,7 @@ struct Listed {
     hierarchy: bool,
     numerics: &'static str,
     ops: Vec<&'static str>,
-    /// What `emit` prints it for; it refuses the others with the reason.
+    /// The targets for which `emit` prints it; for the others it reports an error.
     targets: Vec<&'static str>,
 }
 
@@ -286,7 +286,7 @@ fn list(output: &Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A text that was printed, with `--json`.
+/// A printed text, with `--json`.
 #[derive(Serialize)]
 struct Printed<'a> {
     event: &'static str,
@@ -298,7 +298,7 @@ struct Printed<'a> {
     text: Option<&'a str>,
 }
 
-/// What a pipeline consists of, with `--json`.
+/// The overview of a pipeline, with `--json`.
 #[derive(Serialize)]
 struct Overview {
     event: &'static str,
@@ -311,7 +311,7 @@ struct Overview {
     tables: Vec<Table>,
     registers: usize,
     counters: usize,
-    /// What each target has of what queues can do.
+    /// The queueing features of each target.
     queueing: Vec<Support>,
 }
 
@@ -336,12 +336,12 @@ impl P4 {
 
 impl Emit {
     fn run(self, output: &Output) -> Result<(), CliError> {
-        let made_for_it = match self.target {
+        let default_profile = match self.target {
             Target::V1model | Target::Ir => None,
             Target::Tna | Target::T2na => Some(Profile::tofino()),
             Target::Pna => profile::by_name("nic"),
         };
-        let program = self.profile.program_or(made_for_it.unwrap_or_else(Profile::hardware))?;
+        let program = self.profile.program_or(default_profile.unwrap_or_else(Profile::hardware))?;
         let (name, text) = match self.target {
             Target::V1model => {
                 ("v1model", v1model::print(&program).map_err(|e| CliError::Profile(e.to_string()))?)
@@ -411,7 +411,7 @@ impl Info {
     }
 }
 
-/// Shows a text, or with `--json` one event that holds it. A text that went to a file is not repeated.
+/// Prints a text, or with `--json` one event that holds it. A text written to a file is not repeated.
 fn print(output: &Output, format: &'static str, text: &str, file: Option<PathBuf>) -> Result<(), CliError> {
     let named = file.as_ref().map(|path| path.display().to_string());
     output.event(&Printed {
@@ -441,7 +441,7 @@ fn overview(program: &Program, profile: &Profile) -> Overview {
         slots: profile.slots,
         workers: profile.workers,
         jobs: profile.jobs,
-        // A target keeps every cell in 32 bits.
+        // A target stores every cell in 32 bits.
         state_bytes: program
             .registers
             .iter()

@@ -20,7 +20,7 @@ use crate::size::grouped;
 const EXAMPLES: &str = "\
 Examples:
   netfold testbed stf write --profile hardware --seed 7 -o seven.stf
-                                         a random sequence, with what the interpreter answers as expectations
+                                         a random sequence, with the interpreter's outputs as expectations
   netfold testbed stf run seven.stf --profile hardware
                                          execute a script; exit code 1 if an expectation is not met";
 
@@ -49,7 +49,7 @@ struct Run {
     /// The profile of `netfold p4 list` whose program executes it.
     #[arg(long, value_name = "NAME", default_value = "hardware", value_parser = profile_name)]
     profile: Profile,
-    /// Take the generated fast path, where there is one for exactly that program.
+    /// Use the generated code, if there is any for exactly that program.
     #[arg(long)]
     fast: bool,
 }
@@ -62,7 +62,7 @@ struct Write {
     /// Seed of the sequence.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Packets, beside those that prepare the slots.
+    /// Packets, in addition to those that prepare the slots.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     packets: u32,
     /// Write to this file instead of standard output.
@@ -70,7 +70,7 @@ struct Write {
     output: Option<PathBuf>,
 }
 
-/// What executing a script has shown, with `--json`.
+/// The results of a script, with `--json`.
 #[derive(Serialize)]
 struct Executed<'a> {
     event: &'static str,
@@ -86,7 +86,7 @@ struct Failed<'a> {
     what: &'a str,
 }
 
-/// A script that was written, with `--json`.
+/// A written script, with `--json`.
 #[derive(Serialize)]
 struct Written {
     event: &'static str,
@@ -171,7 +171,7 @@ impl Run {
 fn read(path: &Path) -> Result<Script, CliError> {
     let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
         ErrorKind::InvalidData => CliError::Usage(format!(
-            "{} is no text: a script is UTF-8, one command a line; begin with 'netfold testbed stf write'",
+            "{} is not text: a script is UTF-8, one command per line; see 'netfold testbed stf write'",
             path.display()
         )),
         _ => CliError::Read { path: path.to_path_buf(), source },
@@ -184,8 +184,10 @@ impl Write {
         let program = program(&self.profile)?;
         let settings = Settings::any_target(self.packets as usize);
         let sequence = Sequence::from_seed(self.seed, &self.profile, &settings);
-        let script = Script::from_sequence(&program, &sequence, interpreter(&program)?)
-            .map_err(|problem| CliError::Profile(format!("the sequence does not fit: {problem}")))?;
+        let script =
+            Script::from_sequence(&program, &sequence, interpreter(&program)?).map_err(|problem| {
+                CliError::Profile(format!("the sequence does not fit the profile: {problem}"))
+            })?;
         let text = script.to_string();
         if let Some(path) = &self.output {
             std::fs::write(path, &text).map_err(|source| CliError::File { path: path.clone(), source })?;

@@ -1,4 +1,4 @@
-//! `netfold switch`: a software switch with its control port, until it is told to stop.
+//! `netfold switch`: a software switch with its control port, until it is stopped.
 
 mod counted;
 mod egress;
@@ -38,61 +38,61 @@ use counted::{counters, show_counters};
 use egress::EgressOptions;
 use p4runtime::P4RuntimeOptions;
 
-/// How often the command looks at the request to stop.
+/// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Job events that wait to be printed; more are dropped, since the control plane must not wait for a terminal.
+/// Job events buffered for printing; more are dropped, since the control plane must not wait for a terminal.
 const EVENTS_MAX: usize = 256;
 
-/// Payload of a packet unless told otherwise, in bytes.
+/// Default payload of a packet, in bytes.
 const PAYLOAD: u32 = 1408;
 
 const EXAMPLES: &str = "\
 Examples:
   netfold switch                                   on this machine only, port 20038
   netfold switch --listen 0.0.0.0:20038            for workers on other hosts
-  netfold switch --loss 0.02 --seed 7              loses packets on purpose
+  netfold switch --loss 0.02 --seed 7              drops packets on purpose
   netfold switch --pcap switch.pcap                for Wireshark
   netfold switch --port-rate 200M --congestion dctcp
-                                                   slow ports, whose queues mark
-  netfold switch --threads 4 --cores 2-5            four packet threads, each on a core of its own
+                                                   slow ports, whose queues set congestion marks
+  netfold switch --threads 4 --cores 2-5            four packet threads, each pinned to a core
   netfold switch --io shm:gpu                       for workers on this host, through shared memory
   netfold switch --p4runtime 10.0.0.5:9559 --insecure --listen 10.0.0.5:20038 --io shm:gpu,uplink=udp
-                                                   a host's own switch, below another: one stream leaves the host
+                                                   a host switch below another: the host sends one stream
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
-                                                   empty, for a P4Runtime controller
+                                                   without a pipeline, for a P4Runtime controller
   netfold switch list                              the switches of a running controller
 
 Workers use the same port by TCP (to join) and UDP (for data).";
 
-/// Run a software switch until it is told to stop; or see and drain those of a controller.
+/// Run a software switch until it is stopped; or show and drain those of a controller.
 ///
-/// Prints what state memory it holds, which jobs come and go, and on SIGINT or SIGTERM what it has counted.
+/// Prints the size of its state, the jobs that start and end, and its counters on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct SwitchCommand {
     #[command(subcommand)]
     action: Option<remote::Action>,
-    /// Address of the data path (UDP) and of the control port (TCP); port 0 takes any free one.
+    /// Address of the data path (UDP) and of the control port (TCP); port 0 uses any free one.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], UDP_PORT)))]
     listen: SocketAddr,
-    /// Packet threads, each with slots, tables and a UDP port of its own (the one given and those that follow). A job of several trees has
-    /// each at another thread.
+    /// Packet threads, each with its own slots, tables and UDP port (the given one and those that follow). The trees of a job with several
+    /// are at different threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Cores to keep the packet threads on, as in 0,4-7: one for each thread in turn. Anywhere unless given.
+    /// Cores to pin the packet threads to, as in 0,4-7: one for each thread in turn. Not pinned by default.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// What carries packets: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
+    /// Packet I/O: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
     /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
     /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several times: one for each queue in turn.
     #[arg(long, value_name = "IO", default_values_t = [IoSpec::default()])]
     io: Vec<IoSpec>,
-    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 unless given.
+    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 by default.
     #[arg(long)]
     payload: Option<u32>,
-    /// How lanes are folded: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
-    /// Word unless given.
+    /// How lanes are added: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
+    /// Word by default.
     #[arg(long, conflicts_with = "program")]
     numerics: Option<Numerics>,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
@@ -101,10 +101,10 @@ pub(crate) struct SwitchCommand {
     program: Option<PathBuf>,
     #[command(flatten)]
     p4: P4RuntimeOptions,
-    /// Slots of each queue to share out among jobs, a power of two up to what the pipeline was built with.
+    /// Slots of each queue that jobs can use, a power of two up to the number that the pipeline was built with.
     #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
     slots: u32,
-    /// Share of packets to lose on purpose, each way.
+    /// Fraction of packets to drop on purpose, in each direction.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
     loss: f64,
     /// More faults, as in `duplicate=0.01,reorder=0.05,delay=1ms..5ms`; overrides --loss.
@@ -116,42 +116,42 @@ pub(crate) struct SwitchCommand {
     /// Write every packet to this file, as Wireshark reads it; those of further packet threads to NAME-1, NAME-2 and so on.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Seconds that a job waits for its workers, from the first.
+    /// Seconds that a job waits for its workers after the first has joined.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     join_timeout: u64,
-    /// By what workers decide how much to have in flight: fixed (as much as they have slots), aimd, dctcp, dcqcn (by marks and losses), swift
-    /// (by delay), or mltcp- and one of these, under which trainings that share links come to send in turns.
-    #[arg(long, value_name = "LAW", default_value = "dctcp", value_parser = super::congestion)]
+    /// The workers' congestion-control algorithm: fixed (the window is the number of slots), aimd, dctcp, dcqcn (by marks and losses), swift
+    /// (by delay), or mltcp- and one of these, with which trainings that share links come to send in turns.
+    #[arg(long, value_name = "ALGORITHM", default_value = "dctcp", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
-    /// What the IP headers of packets say of their class: 1, 2, 4, 8 or 16 code points of 0 to 63, lowest class first, each for as many of
-    /// the 16 classes.
+    /// DSCP of packets by class: 1, 2, 4, 8 or 16 code points from 0 to 63, lowest class first; each covers an equal number of the
+    /// 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
     dscp: Dscp,
     #[command(flatten)]
     egress: EgressOptions,
-    /// Print the counters every so many seconds as well.
+    /// Also print the counters at this interval, in seconds.
     #[arg(long, value_name = "SECONDS")]
     every: Option<u32>,
-    /// Stop when standard input ends, as it does when the process at its other end is gone.
+    /// Stop when standard input ends, as it does when the process at its other end exits.
     #[arg(long)]
     exit_with_stdin: bool,
 }
 
 type Make = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>> + Send>;
 
-/// What a switch begins with.
-struct Begin {
+/// The initial pipeline of a switch.
+struct InitialPipeline {
     /// Makes each queue's pipeline.
     make: Make,
-    /// What runs it; `None` where there is no pipeline yet.
+    /// The engine that executes it; `None` if there is no pipeline yet.
     engine: Option<Engine>,
-    /// For P4Runtime, where there is a pipeline.
+    /// For P4Runtime, if there is a pipeline.
     program: Option<Program>,
 }
 
-/// A switch that runs, and what it has to say.
+/// A running switch and its events.
 struct Running {
-    /// Before the switch, so that it ends first.
+    /// Dropped before the switch.
     server: Option<Server>,
     switch: EmbeddedSwitch,
     jobs: Receiver<JobEvent>,
@@ -159,7 +159,7 @@ struct Running {
 }
 
 impl Running {
-    /// Packets for a P4Runtime controller that none was sent.
+    /// Packets for a P4Runtime controller that were dropped because none was connected or ready.
     fn controller_dropped(&self) -> u64 {
         self.server.as_ref().map_or(0, |server| server.packets().packets_in_dropped)
     }
@@ -188,13 +188,13 @@ impl SwitchCommand {
 
     fn start(&self) -> Result<Running, CliError> {
         self.p4.check()?;
-        let Begin { make, engine, program } = self.begin()?;
+        let InitialPipeline { make, engine, program } = self.initial_pipeline()?;
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
         let mut builder = EmbeddedSwitch::builder();
         if self.p4.address.is_some() {
             if self.threads != 1 {
                 return Err(CliError::Usage(format!(
-                    "--threads {} with --p4runtime: a switch under P4Runtime is one device with one pipeline; leave out \
+                    "--threads {} with --p4runtime: a switch under P4Runtime is one device with one pipeline: omit \
                      --threads, or start a switch for each thread",
                     self.threads
                 )));
@@ -216,7 +216,7 @@ impl SwitchCommand {
             .dscp(self.dscp)
             .middleware(self.middleware())
             .on_event(move |event| {
-                // A terminal that does not keep up costs lines, not the control plane's time.
+                // A slow terminal loses lines; it does not delay the control plane.
                 let _ = events.try_send(event.clone());
             })
             .start()
@@ -225,7 +225,7 @@ impl SwitchCommand {
         Ok(Running { server, switch, jobs, engine })
     }
 
-    /// What comes before each queue's packet I/O.
+    /// The middleware of each queue's packet I/O.
     fn middleware(
         &self,
     ) -> impl FnMut(Box<dyn PacketIo>) -> std::io::Result<Box<dyn PacketIo>> + Send + 'static {
@@ -277,15 +277,15 @@ impl SwitchCommand {
         }
     }
 
-    /// What the switch begins with.
-    fn begin(&self) -> Result<Begin, CliError> {
+    /// The initial pipeline.
+    fn initial_pipeline(&self) -> Result<InitialPipeline, CliError> {
         if let Some(path) = &self.program {
             return self.read(path);
         }
         if self.p4.address.is_some() && self.payload.is_none() && self.numerics.is_none() {
             let lane_words = PAYLOADS.into_iter().max().unwrap_or(0) / 4;
             let make = Box::new(move || Ok(Box::new(EmptyPipeline::new(lane_words)) as Box<dyn Pipeline>));
-            return Ok(Begin { make, engine: None, program: None });
+            return Ok(InitialPipeline { make, engine: None, program: None });
         }
         let payload = self.payload.unwrap_or(PAYLOAD);
         let numerics = self.numerics.unwrap_or(Numerics::Word);
@@ -303,30 +303,30 @@ impl SwitchCommand {
         let program = allreduce::program(&Profile::software_with(payload / 4, numerics));
         let program = program.map_err(|error| CliError::Profile(error.to_string()))?;
         let make = Box::new(move || numeric_pipeline(payload, numerics).ok_or_else(|| none.clone().into()));
-        Ok(Begin { make, engine: Some(Engine::Generated), program: Some(program) })
+        Ok(InitialPipeline { make, engine: Some(Engine::Generated), program: Some(program) })
     }
 
     /// The pipeline in a file.
-    fn read(&self, path: &Path) -> Result<Begin, CliError> {
+    fn read(&self, path: &Path) -> Result<InitialPipeline, CliError> {
         let read = |source| CliError::Read { path: path.to_owned(), source };
         let mut text = Vec::new();
         let file = File::open(path).map_err(read)?;
         file.take(json::BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(read)?;
         let program = Program::from_json(&text).map_err(|error| self.unfit(error))?;
         if program.ipv4_checksum.is_some() {
-            return Err(self.unfit("it parses Ethernet frames, but over UDP come datagrams"));
+            return Err(self.unfit("it parses Ethernet frames, but UDP delivers datagrams"));
         }
         let (_, engine) = pipeline_for(&program).map_err(|error| self.unfit(error))?;
         let again = program.clone();
         let make = Box::new(move || Ok(pipeline_for(&again)?.0));
-        Ok(Begin { make, engine: Some(engine), program: Some(program) })
+        Ok(InitialPipeline { make, engine: Some(engine), program: Some(program) })
     }
 
     fn unfit(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> CliError {
         CliError::Program { path: self.program.clone().unwrap_or_default(), source: source.into() }
     }
 
-    /// Where packets go, for people.
+    /// Description of the data path.
     fn data_path(&self, address: SocketAddr) -> String {
         match self.io.first() {
             Some(IoSpec::Shm(name, None)) => format!("shared memory '{name}', for workers on this host"),
@@ -380,7 +380,7 @@ impl SwitchCommand {
             None => output.line(format_args!("  control   TCP {}", running.switch.control()))?,
         }
         if running.engine.is_none() {
-            output.line(format_args!("  pipeline  none: packets are dropped until one is pushed"))?;
+            output.line(format_args!("  pipeline  none: packets are dropped until a controller sets one"))?;
             return output.line(format_args!("Stop it with Ctrl-C.\n"));
         }
         output.line(format_args!(
@@ -397,14 +397,14 @@ impl SwitchCommand {
             info.numerics.modes()
         ))?;
         let how = match running.engine {
-            Some(Engine::Generated) => "code generated from it",
+            Some(Engine::Generated) => "generated code",
             _ => "interpreted",
         };
         output.line(format_args!("  pipeline  {} {:016x}, {how}", info.name, info.fingerprint))?;
         output.line(format_args!("Stop it with Ctrl-C.\n"))
     }
 
-    /// Prints what happens until a stop is asked for or the switch ends.
+    /// Prints events until a stop is requested or the switch ends.
     fn attend(&self, output: &Output, stop: &Stop, running: &Running) -> Result<(), CliError> {
         let every = self.every.map(|seconds| Duration::from_secs(u64::from(seconds.max(1))));
         let mut shown = Instant::now();
@@ -425,7 +425,7 @@ impl SwitchCommand {
     }
 }
 
-/// Where queues are, but for one alone that may run anywhere.
+/// Prints the queues' addresses and cores, unless there is one that is not pinned.
 fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
     for (index, Queue { address, core }) in queues.iter().enumerate() {
         let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
@@ -436,7 +436,7 @@ fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The capture of a queue: NAME.pcap, NAME-1.pcap and so on.
+/// The capture file of a queue: NAME.pcap, NAME-1.pcap and so on.
 fn numbered(path: &Path, queue: u64) -> PathBuf {
     if queue == 0 {
         return path.to_owned();
@@ -476,7 +476,7 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
         }
         JobEvent::Ended { name, reason, .. } => {
             output.event(&Event::JobEnded { job: name.to_string(), reason: reason.to_string() })?;
-            output.line(format_args!("job '{name}': over, {reason}"))
+            output.line(format_args!("job '{name}': ended, {reason}"))
         }
         JobEvent::NotStarted { name, reason, message } => {
             refused(output, &name.to_string(), *reason, message)
@@ -488,9 +488,9 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
                 reason: "switch_failed".into(),
                 message: message.clone(),
             })?;
-            output.line(format_args!("job number {job}: not withdrawn yet: {message}"))
+            output.line(format_args!("job number {job}: not yet withdrawn: {message}"))
         }
-        // That a member left in peace is not worth a line.
+        // A graceful leave is not printed.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `netfold tenant`: who shares the switches.
+//! `netfold tenant`: the tenants that share the switches.
 
 use clap::{Args, Subcommand};
 use netfold_server::api::v1;
@@ -12,11 +12,11 @@ const EXAMPLES: &str = "\
 Examples:
   netfold tenant list
   netfold tenant add red --slots 512 --weight 2     prints its token, once
-  netfold tenant set red --slots 1024 --jobs 8      what is not given has no limit
-  netfold tenant rotate red                         another token; jobs that run go on
+  netfold tenant set red --slots 1024 --jobs 8      limits that are not given are removed
+  netfold tenant rotate red                         a new token; running jobs continue
   netfold tenant remove red";
 
-/// See and change the tenants of a running controller.
+/// Show and change the tenants of a running controller.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TenantCommand {
@@ -24,13 +24,13 @@ pub(crate) struct TenantCommand {
     action: Action,
 }
 
-/// What a tenant may have at one time.
+/// A tenant's limits.
 #[derive(Debug, Clone, Copy, Args)]
 struct Limits {
     /// Slots of all its jobs together; no limit if not given.
     #[arg(long)]
     slots: Option<u32>,
-    /// Jobs that form or run; no limit if not given.
+    /// Forming and running jobs; no limit if not given.
     #[arg(long)]
     jobs: Option<u32>,
     /// Workers of those jobs; no limit if not given.
@@ -47,26 +47,26 @@ impl From<Limits> for v1::Quota {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List tenants: what they may have and what they have.
+    /// List tenants with their limits and usage.
     #[command(after_help = EXAMPLES)]
     List {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Add a tenant. Its token is printed, and not told again.
+    /// Add a tenant. Its token is printed only once.
     #[command(after_help = EXAMPLES)]
     Add {
         /// Its name.
         name: String,
         #[command(flatten)]
         limits: Limits,
-        /// Its share where there is not enough for all, relative to others'.
+        /// Its weight, relative to other tenants', when there are not enough slots for all.
         #[arg(long, default_value_t = 1)]
         weight: u32,
-        /// Its jobs displace those of tenants with a lower one, where the controller shares slots by priority: 0 to 255.
+        /// Its priority, 0 to 255: if the controller shares slots by priority, its jobs displace those of tenants with a lower one.
         #[arg(long, default_value_t = 0)]
         priority: u8,
-        /// Let anybody act for it who gives its name.
+        /// Let any client that gives its name act for it.
         #[arg(long)]
         without_token: bool,
         #[command(flatten)]
@@ -79,19 +79,19 @@ enum Action {
         name: String,
         #[command(flatten)]
         limits: Limits,
-        /// Take all limits away.
+        /// Remove all limits.
         #[arg(long, conflicts_with_all = ["slots", "jobs", "workers"])]
         unlimited: bool,
-        /// Its share from now on.
+        /// The new weight.
         #[arg(long)]
         weight: Option<u32>,
-        /// Its priority from now on, 0 to 255.
+        /// The new priority, 0 to 255.
         #[arg(long)]
         priority: Option<u8>,
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Remove a tenant that has no job.
+    /// Remove a tenant without jobs.
     #[command(after_help = EXAMPLES)]
     Remove {
         /// Its name.
@@ -99,7 +99,7 @@ enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Give a tenant another token in place of the one it has.
+    /// Replace a tenant's token.
     #[command(after_help = EXAMPLES)]
     Rotate {
         /// Its name.
@@ -124,7 +124,7 @@ impl TenantCommand {
                 };
                 let added = client.wait(client.tenants().add(request))?;
                 output.event(&json!({ "event": "tenant_added", "tenant": name, "token": added.token }))?;
-                output.line(format_args!("tenant '{name}' is added"))?;
+                output.line(format_args!("tenant '{name}' added"))?;
                 print_token(output, &added.token)
             }
             Action::Set { name, limits, unlimited, weight, priority, options } => {
@@ -141,13 +141,13 @@ impl TenantCommand {
                 let request = v1::SetTenantRequest { name, quota, weight, priority };
                 let tenant = client.wait(client.tenants().set(request))?;
                 output.event(&value(&tenant))?;
-                output.line(format_args!("tenant '{}' is changed", tenant.name))
+                output.line(format_args!("tenant '{}' changed", tenant.name))
             }
             Action::Remove { name, options } => {
                 let client = options.connect()?;
                 client.wait(client.tenants().remove(v1::RemoveTenantRequest { name: name.clone() }))?;
                 output.event(&json!({ "event": "tenant_removed", "tenant": name }))?;
-                output.line(format_args!("tenant '{name}' is removed"))
+                output.line(format_args!("tenant '{name}' removed"))
             }
             Action::Rotate { name, options } => {
                 let client = options.connect()?;
@@ -162,9 +162,9 @@ impl TenantCommand {
 
 fn print_token(output: &Output, token: &str) -> Result<(), CliError> {
     if token.is_empty() {
-        return output.line(format_args!("it has no token: anybody who gives its name may act for it"));
+        return output.line(format_args!("it has no token: any client that gives its name may act for it"));
     }
-    output.line(format_args!("its token, which is not told again: {token}"))
+    output.line(format_args!("its token, which is not shown again: {token}"))
 }
 
 fn value(tenant: &v1::Tenant) -> Value {

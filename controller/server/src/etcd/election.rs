@@ -1,4 +1,4 @@
-//! EtcdOptions for being in charge, and staying so.
+//! The election of the leader, and the renewal of its lease.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;

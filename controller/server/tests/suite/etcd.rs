@@ -146,7 +146,7 @@ fn who_was_cut_off_for_too_long_gives_up_and_can_change_nothing() {
 
 #[test]
 fn a_leader_that_does_not_know_of_another_is_refused_by_etcd() {
-    let Some(etcd) = Etcd::start("deposed") else { return };
+    let Some(etcd) = Etcd::start("former-leader") else { return };
     let first = etcd.lead("first");
     // As if its lease had run out while it was stopped.
     let deleted = Command::new("etcdctl")

@@ -143,7 +143,7 @@ fn the_page_draws_switches_slots_jobs_and_events() {
     let mut page = Browser::open(&browser, "drawn", &format!("http://{}/", served.front.http().unwrap()));
     page.wait_for(DRAWN);
     let page = page.evaluate("document.documentElement.outerHTML").as_str().unwrap().to_owned();
-    assert!(page.contains("4 of 5 switches up, 2 jobs form or run, 8 workers' sessions"), "{page}");
+    assert!(page.contains("4 of 5 switches up, 2 jobs forming or running, 8 workers' sessions"), "{page}");
     for (what, times) in [
         ("<line ", 6),
         ("class=\"link down\"", 2),
@@ -160,7 +160,7 @@ fn the_page_draws_switches_slots_jobs_and_events() {
     for text in ["red/train", "blue/tune", "takes no more jobs", "duplicate", "100 Gbit/s"] {
         assert!(page.contains(text), "no {text} in\n{page}");
     }
-    assert!(page.contains("id=\"state\" class=\"here\""), "not live:\n{page}");
+    assert!(page.contains("id=\"state\" class=\"connected\""), "not live:\n{page}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Several controllers of one cluster: arguments, and waiting to be the one in charge.
+//! Several controllers of one cluster: options, and waiting for the leadership.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::Output;
 
-/// Where etcd is, if there are to be several controllers.
+/// etcd's options, for several controllers.
 #[derive(Debug, Args)]
 pub(super) struct EtcdOptions {
-    /// Keep the records in etcd, in place of a file: of several controllers with the same, one is in charge, and another takes over when
-    /// it is gone. Its members, separated by commas.
+    /// Store the records in etcd instead of a file: of several controllers with the same etcd, one is the leader, and a standby takes over
+    /// if it fails. etcd's members, separated by commas.
     #[arg(id = "etcd", long = "etcd", value_name = "URL", value_delimiter = ',', conflicts_with_all = ["dev", "state"])]
     pub(super) endpoints: Vec<String>,
-    /// What all keys in etcd begin with: controllers of one cluster have the same.
+    /// Prefix of all keys in etcd, the same for all controllers of a cluster.
     #[arg(long, value_name = "PREFIX", default_value = "/netfold", requires = "etcd", value_parser = prefix)]
     etcd_prefix: String,
-    /// Seconds after which a controller that is not heard of is no longer in charge.
+    /// Seconds after which a controller that does not renew its lease is no longer the leader.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "etcd", value_parser = clap::value_parser!(u64).range(2..=3600))]
     etcd_lease: u64,
-    /// Authority that etcd's certificate is of (PEM).
+    /// Authority of etcd's certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "etcd")]
     etcd_ca: Option<PathBuf>,
-    /// Certificate to show to etcd (PEM).
+    /// Client certificate for etcd (PEM).
     #[arg(long, value_name = "FILE", requires_all = ["etcd_key", "etcd_ca"])]
     etcd_cert: Option<PathBuf>,
     /// Its private key (PEM).
@@ -48,7 +48,7 @@ impl EtcdOptions {
         !self.endpoints.is_empty()
     }
 
-    /// Waits until this controller, called so, is in charge; `None` when it is to stop before.
+    /// Waits until this controller is the leader, under this name; `None` if a stop is requested before.
     pub(super) fn wait(
         &self,
         name: &str,
@@ -83,13 +83,13 @@ fn print_status(output: &Output, status: &CandidateStatus) -> Result<(), CliErro
     };
     output.event(&json!({ "event": "standby", "leader": leader, "message": problem }))?;
     match status {
-        // Between two leaders, for a moment.
+        // Briefly, between two leaders.
         CandidateStatus::Leader(name) if name.is_empty() => Ok(()),
         CandidateStatus::Leader(name) => {
-            output.line(format_args!("standing by: controller {name} is in charge"))
+            output.line(format_args!("standby: controller {name} is the leader"))
         }
         CandidateStatus::Etcd(problem) => output.line(format_args!(
-            "waiting: {problem}; check that it runs and listens there. It is asked again until it answers"
+            "waiting: {problem}; check that it runs and listens there. The call is retried until it succeeds"
         )),
     }
 }

@@ -33,14 +33,14 @@ impl Axis {
         if low < high { Self { low, high } } else { Self { low: -1.0, high: 1.0 } }
     }
 
-    /// 0.0 at the bottom, 1.0 at the top. Values off the axis are drawn at its ends, what is no number at the top.
-    fn place(self, value: f64) -> f64 {
-        let place = (value.max(f64::MIN_POSITIVE).log10() - self.low) / (self.high - self.low);
-        if value.is_nan() { 1.0 } else { place.clamp(0.0, 1.0) }
+    /// 0.0 at the bottom, 1.0 at the top. Values off the axis are drawn at its ends, NaN at the top.
+    fn position(self, value: f64) -> f64 {
+        let position = (value.max(f64::MIN_POSITIVE).log10() - self.low) / (self.high - self.low);
+        if value.is_nan() { 1.0 } else { position.clamp(0.0, 1.0) }
     }
 
-    fn value(self, place: f64) -> f64 {
-        10.0_f64.powf(self.low + place * (self.high - self.low))
+    fn value(self, position: f64) -> f64 {
+        10.0_f64.powf(self.low + position * (self.high - self.low))
     }
 }
 
@@ -53,7 +53,7 @@ impl Chart<'_> {
         self.ours.len().max(self.reference.len()).saturating_sub(1).max(1)
     }
 
-    /// An SVG drawing of its own.
+    /// A complete SVG drawing.
     pub(crate) fn svg(&self, title: &str) -> String {
         let mut text = String::new();
         self.draw(&mut text, title).expect("writing to a string does not fail");
@@ -63,7 +63,7 @@ impl Chart<'_> {
     fn draw(&self, out: &mut String, title: &str) -> fmt::Result {
         let (axis, epochs) = (self.axis(), self.epochs());
         let x = |epoch: usize| LEFT + (WIDTH - LEFT - RIGHT) * epoch as f64 / epochs as f64;
-        let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - axis.place(value));
+        let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - axis.position(value));
         writeln!(
             out,
             r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">"#
@@ -112,11 +112,11 @@ impl Chart<'_> {
     }
 }
 
-/// Text for terminals: `●` is the training, `·` its reference where the two are apart.
+/// Text for terminals: `●` is the training, `·` its reference where the two differ.
 impl fmt::Display for Chart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (axis, epochs) = (self.axis(), self.epochs());
-        let row = |value| ((1.0 - axis.place(value)) * (ROWS - 1) as f64).round() as usize;
+        let row = |value| ((1.0 - axis.position(value)) * (ROWS - 1) as f64).round() as usize;
         let epoch = |column| column as f64 * epochs as f64 / (COLUMNS - 1) as f64;
         let mut cells = vec![[' '; COLUMNS]; ROWS];
         for (curve, mark) in [(self.reference, '·'), (self.ours, '●')] {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_shows_where_curves_are_apart() {
+    fn text_shows_where_curves_differ() {
         let curve = [2.0, 1.0, 0.5, 0.25];
         let same = Chart { ours: &curve, reference: &curve }.to_string();
         assert!(same.contains('●') && !same.contains('·'), "{same}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_curves_are_drawn_all_the_same() {
+    fn unusual_curves_are_drawn() {
         for (ours, reference) in [
             (&[][..], &[][..]),
             (&[1.0], &[1.0]),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn svg_has_both_curves_and_a_safe_title() {
+    fn svg_has_both_curves_and_an_escaped_title() {
         let svg = Chart { ours: &[2.0, 0.1], reference: &[2.0, 0.2] }.svg("a < b & c");
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(svg.contains("a &lt; b &amp; c"));

@@ -10,17 +10,17 @@ use crate::error::CliError;
 use crate::event::Event;
 use crate::lifetime::Stop;
 
-/// How often a wait looks at the request to stop.
+/// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Events of all children that nobody has looked at yet. Children that print more wait.
+/// Events of all children that are buffered. Children that print more block.
 const EVENTS_MAX: usize = 1024;
 
-/// Time that a child has to end after its output did.
+/// Timeout of a child's exit after its output has ended.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Children started from this program's own file. Dropping the group kills them all; should this process be killed, they
-/// see their standard input end and exit by themselves.
+/// Children started from this program's own file. Dropping the group kills them all; if this process is killed, their
+/// standard input ends and they exit by themselves.
 pub(crate) struct Children {
     members: Vec<Member>,
     events: Receiver<(usize, Option<Event>)>,
@@ -30,18 +30,18 @@ pub(crate) struct Children {
 struct Member {
     name: String,
     process: Child,
-    /// Held open as long as the child is to live.
+    /// Held open while the child shall run.
     stdin: Option<ChildStdin>,
-    /// The error it reported, if it did.
+    /// The error that it reported, if any.
     error: Option<(String, String)>,
 }
 
-/// What a child had to say.
+/// An event of a child process.
 #[derive(Debug)]
 pub(crate) enum ChildEvent {
     /// It printed an event.
     Event(Event),
-    /// It has ended well.
+    /// It exited successfully.
     Ended(usize),
 }
 
@@ -66,13 +66,13 @@ impl Children {
         let index = self.members.len();
         let stdin = process.stdin.take();
         let stdout = process.stdout.take();
-        // A member from here on, so that it is killed whatever comes.
+        // Added to the group before anything can fail, so that it is always killed.
         self.members.push(Member { name, process, stdin, error: None });
         if let Some(stdout) = stdout {
             let sender = self.sender.clone();
             thread::spawn(move || {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    // A line of an unknown kind is not for this program.
+                    // Lines of an unknown kind are ignored.
                     let Ok(event) = serde_json::from_str(&line) else { continue };
                     if sender.send((index, Some(event))).is_err() {
                         return;
@@ -84,12 +84,12 @@ impl Children {
         Ok(index)
     }
 
-    /// Waits for the next event or orderly end of a child.
+    /// Waits for the next event or successful exit of a child.
     ///
     /// # Errors
     ///
-    /// When a child ended otherwise, which names it and what it said last; when nothing came for `timeout`; when a stop
-    /// was asked for.
+    /// If a child ended otherwise (with its name and last reported error); if there was no event within `timeout`; if a stop
+    /// was requested.
     pub(crate) fn next(&mut self, timeout: Duration, stop: &Stop) -> Result<ChildEvent, CliError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -118,7 +118,7 @@ impl Children {
         }
     }
 
-    /// Asks a child to end in order, by ending its standard input.
+    /// Asks a child to end gracefully, by closing its standard input.
     pub(crate) fn close_stdin(&mut self, index: usize) {
         self.members[index].stdin = None;
     }
@@ -137,7 +137,7 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // An error means that it has ended by itself.
+            // An error means that it has already ended.
             let _ = member.process.kill();
         }
         for member in &mut self.members {

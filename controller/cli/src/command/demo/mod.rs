@@ -20,13 +20,13 @@ use crate::size;
 use children::{ChildEvent, Children};
 use report::Report;
 
-/// Longest time without any event of a child.
+/// Timeout of the children's next event.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
 Examples:
   netfold demo                          4 workers, 16 bits an element
-  netfold demo --loss 0.02              the same with 2 % of all packets lost on purpose
+  netfold demo --loss 0.02              the same with 2 % of all packets dropped on purpose
   netfold demo --plot curve.svg         draw the loss curve as well
   netfold demo --json | tail -n 1       the outcome for scripts";
 
@@ -41,16 +41,16 @@ pub(crate) struct Demo {
     /// Worker processes.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
     workers: u16,
-    /// How gradients travel: bfp16 or bfp32.
+    /// Numeric mode of the gradients: bfp16 or bfp32.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
-    /// Share of packets that the switch loses on purpose, each way.
+    /// Fraction of packets that the switch drops on purpose, in each direction.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
     loss: f64,
     /// Passes over the training images.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=500))]
     epochs: u32,
-    /// Images of one step, over all workers.
+    /// Images of one step, of all workers together.
     #[arg(long, default_value_t = 64)]
     batch: usize,
     /// Seed of the first weights, the order of the images and the lost packets.
@@ -77,13 +77,13 @@ impl Demo {
         let begun = Instant::now();
         if self.mode.numerics() != Numerics::Word {
             return Err(CliError::Usage(format!(
-                "--mode {} needs a switch of those numerics, and the demo's folds words: choose bfp16 or bfp32",
+                "--mode {} needs a switch with those numerics, and the demo's adds words: choose bfp16 or bfp32",
                 self.mode
             )));
         }
         if self.mode == Mode::I32 {
             return Err(CliError::Usage(
-                "the demo's gradients are no integers: choose --mode bfp16 or --mode bfp32".into(),
+                "the demo's gradients are not integers: choose --mode bfp16 or --mode bfp32".into(),
             ));
         }
         let digits = Digits::embedded()?;
@@ -151,7 +151,7 @@ impl Demo {
         ))
     }
 
-    /// Listens to the children until the workers have finished and the switch has said its last word.
+    /// Collects the children's events until the workers and the switch have ended.
     fn attend(
         &self,
         children: &mut Children,

@@ -1,4 +1,4 @@
-//! What the demo shows: what takes part, the curve, and the outcome.
+//! The demo's output: the participants, the curve and the outcome.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Shows what takes part, before it starts.
+    /// Prints the participants before the training starts.
     pub(crate) fn heading(
         output: &Output,
         demo: &Demo,
@@ -35,7 +35,7 @@ impl Report {
             output.paint(Tone::Strong, "Netfold: a neural network trains, a switch sums its gradients");
         output.line(format_args!("{title}\n"))?;
         let lossy = if demo.loss > 0.0 {
-            format!(", loses {} % of its packets on purpose", demo.loss * 100.0)
+            format!(", drops {} % of its packets on purpose", demo.loss * 100.0)
         } else {
             String::new()
         };
@@ -46,7 +46,7 @@ impl Report {
             human(switch.state_bytes)
         ))?;
         output.line(format_args!(
-            "  workers   {} processes, gradients travel as {} in packets of {} bytes",
+            "  workers   {} processes, gradients as {} in packets of {} bytes",
             demo.workers, demo.mode, demo.payload
         ))?;
         let network = model.network();
@@ -57,7 +57,7 @@ impl Report {
             demo.batch
         ))?;
         output.line(format_args!(
-            "  data      {} handwritten digits to learn from, {} to be judged by\n",
+            "  data      {} handwritten digits for training, {} for testing\n",
             grouped(digits.train.len() as u64),
             digits.test.len()
         ))
@@ -111,7 +111,7 @@ impl Report {
         self.chart().svg(&title)
     }
 
-    /// Shows curve and outcome.
+    /// Prints curve and outcome.
     ///
     /// # Errors
     ///
@@ -128,12 +128,12 @@ impl Report {
             .line(format_args!("  {:<18}{:>16.4}{:>16.4}", "final loss", s.final_loss, s.reference_loss))?;
         output.line(format_args!(
             "  {:<18}{:>14.1} %{:>14.1} %\n",
-            "digits told right",
+            "accuracy",
             s.test_accuracy * 100.0,
             s.reference_accuracy * 100.0
         ))?;
         output.line(format_args!(
-            "  packets   {} up, {} down, {} sent again",
+            "  packets   {} up, {} down, {} retransmitted",
             grouped(s.packets_up),
             grouped(s.packets_down),
             grouped(s.retransmits)
@@ -160,14 +160,14 @@ impl Report {
         if let Some(path) = plot {
             output.line(format_args!("  drawing   {}", path.display()))?;
         }
-        let apart = format!("at no epoch are the losses more than {:.2} % apart", s.loss_difference * 100.0);
+        let apart = format!("the losses differ by at most {:.2} % at any epoch", s.loss_difference * 100.0);
         if s.agrees {
             let verdict = output.paint(Tone::Good, "The two trainings agree");
             output.line(format_args!("\n{verdict}: {apart}."))?;
         } else {
             let verdict = output.paint(Tone::Bad, "The two trainings do not agree");
             output.line(format_args!(
-                "\n{verdict}: at some epoch the losses are {:.2} % apart.",
+                "\n{verdict}: the losses differ by up to {:.2} %.",
                 s.loss_difference * 100.0
             ))?;
         }

@@ -22,10 +22,10 @@ use crate::error::CliError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Longest answer that is taken, in bytes.
+/// Longest accepted response, in bytes.
 const RESPONSE_LEN_MAX: usize = 32 << 20;
 
-/// Where the controller is and who asks.
+/// The controller's address, and the caller's credentials.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Controller")]
 pub(in crate::command) struct ControllerOptions {
@@ -35,13 +35,13 @@ pub(in crate::command) struct ControllerOptions {
     /// Token of an administrator, a reader or the tenant.
     #[arg(long, value_name = "TOKEN", env = "NETFOLD_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// The tenant that is meant where none is named, and whose token is shown.
+    /// The default tenant, whose token is sent.
     #[arg(long, value_name = "NAME", env = "NETFOLD_TENANT")]
     pub(in crate::command) tenant: Option<String>,
-    /// Certificate of the authority that the controller's is of (PEM): talk to it by TLS.
+    /// Authority of the controller's certificate (PEM): use TLS.
     #[arg(long, value_name = "FILE", env = "NETFOLD_CA")]
     ca: Option<PathBuf>,
-    /// This client's own certificate (PEM), for controllers that ask for one.
+    /// This client's certificate (PEM), for controllers that require one.
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
@@ -64,7 +64,7 @@ impl Interceptor for Credentials {
 
 type Authorised = InterceptedService<Channel, Credentials>;
 
-/// A connection, and the runtime that it lives on.
+/// A connection and its runtime.
 pub(in crate::command) struct Client {
     runtime: Runtime,
     channel: Channel,
@@ -90,7 +90,7 @@ impl ControllerOptions {
     fn endpoint(&self) -> Result<Endpoint, CliError> {
         let address = self.controller.trim_start_matches("http://").trim_start_matches("https://");
         let scheme = if self.ca.is_some() { "https" } else { "http" };
-        let wrong = |_| CliError::Usage(format!("'{}' is no address: write HOST:PORT", self.controller));
+        let wrong = |_| CliError::Usage(format!("'{}' is not an address: write HOST:PORT", self.controller));
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
         let endpoint =
             endpoint.connect_timeout(CONNECT_TIMEOUT).http2_keep_alive_interval(Duration::from_secs(20));
@@ -134,7 +134,7 @@ impl Client {
             .max_decoding_message_size(RESPONSE_LEN_MAX)
     }
 
-    /// Waits for an answer.
+    /// Waits for a response.
     pub(in crate::command) fn wait<T>(
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
@@ -144,18 +144,18 @@ impl Client {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| refused(&status)),
             Err(_) => Err(CliError::Refused {
                 reason: "no_answer".into(),
-                message: format!("the controller has not answered for {} s", CALL_TIMEOUT.as_secs()),
+                message: format!("the controller did not respond within {} s", CALL_TIMEOUT.as_secs()),
             }),
         }
     }
 
-    /// Waits for something for as long as it takes at most; `None` when it did not come.
+    /// Waits for a future with a timeout; `None` if it expired.
     pub(in crate::command) fn within<T>(&self, time: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.runtime.block_on(async { tokio::time::timeout(time, future).await.ok() })
     }
 }
 
-/// What a controller said no with.
+/// The error of a refused call.
 pub(in crate::command) fn refused(status: &Status) -> CliError {
     let reason = match status.get_details_error_info() {
         Some(info) => info.reason.to_lowercase(),

@@ -1,4 +1,4 @@
-//! What the commands that ask a running controller have in common: where it is, who asks, and how answers look.
+//! Shared by the commands that call a running controller: options, connection and output formats.
 
 mod client;
 mod table;
@@ -9,7 +9,7 @@ pub(super) use table::Table;
 use netfold_server::api::v1;
 use serde_json::{Value, json};
 
-/// A job's name as people write it: `tenant/job`, or the job alone where there are no tenants.
+/// A job's full name: `tenant/job`, or the job alone if there are no tenants.
 pub(super) fn full_name(name: Option<&v1::JobName>) -> String {
     match name {
         Some(name) if name.tenant.is_empty() => name.job.clone(),
@@ -18,7 +18,7 @@ pub(super) fn full_name(name: Option<&v1::JobName>) -> String {
     }
 }
 
-/// A job's name from what people write. Without a tenant in it, the job is of the tenant that `--tenant` names.
+/// Parses a job's name. Without a tenant in it, the tenant is that of `--tenant`.
 pub(super) fn parse_name(text: &str, tenant: Option<&str>) -> v1::JobName {
     let (tenant, job) = match text.split_once('/') {
         Some((tenant, job)) => (tenant, job),
@@ -27,17 +27,17 @@ pub(super) fn parse_name(text: &str, tenant: Option<&str>) -> v1::JobName {
     v1::JobName { tenant: tenant.to_owned(), job: job.to_owned() }
 }
 
-/// The word for a mode.
+/// Name of a mode.
 pub(super) fn mode_word(mode: v1::Mode) -> String {
     mode.as_str_name().trim_start_matches("MODE_").to_lowercase()
 }
 
-/// The word for how a job stands.
+/// Name of a job's state.
 pub(super) fn state_word(state: v1::JobState) -> String {
     state.as_str_name().trim_start_matches("JOB_STATE_").to_lowercase()
 }
 
-/// A limit, or a dash where there is none.
+/// A limit, or a dash if there is none.
 pub(super) fn limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
 }

@@ -1,4 +1,4 @@
-//! Tables for people: columns as wide as they must be, together no wider than a page.
+//! Tables for people: columns as wide as their contents, truncated so that a line fits a page.
 
 use crate::error::CliError;
 use crate::output::{Output, Tone};
@@ -6,10 +6,10 @@ use crate::output::{Output, Tone};
 /// Widest line, in characters.
 const WIDTH_MAX: usize = 100;
 
-/// Narrowest that a column is cut to.
+/// Least width to which a column is truncated.
 const COLUMN_MIN: usize = 8;
 
-/// A table under construction. Columns whose heading begins with `#` are numbers, set to the right.
+/// A table under construction. Columns whose heading begins with `#` are right-aligned.
 pub(in crate::command) struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -24,7 +24,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Prints it, or a sentence when it is empty.
+    /// Prints it, or `empty` if it has no rows.
     pub(in crate::command) fn print(&self, output: &Output, empty: &str) -> Result<(), CliError> {
         if self.rows.is_empty() {
             return output.line(format_args!("{empty}"));
@@ -50,7 +50,7 @@ impl Table {
         std::iter::once(&headings).chain(&self.rows).map(|cells| line(cells)).collect()
     }
 
-    /// As wide as the cells, the widest columns cut until all fit.
+    /// The widths of the cells, with the widest columns truncated until a line fits.
     fn widths(&self, headings: &[String]) -> Vec<usize> {
         let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
         for row in &self.rows {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_fit_a_page_and_numbers_stand_to_the_right() {
+    fn tables_fit_a_page_and_numbers_are_right_aligned() {
         let mut table = Table::new(&["name", "#slots", "why"]);
         table.row(["a".into(), "1024".into(), "x".repeat(200)]);
         table.row(["longer".into(), "1".into(), String::new()]);

@@ -1,4 +1,4 @@
-//! What a switch has counted, as an event and as lines.
+//! A switch's counters, as an event and as lines.
 
 use netfold_switch::SwitchCounters;
 use netfold_switch::queue::{QueueCounters, QueueName};
@@ -8,7 +8,7 @@ use crate::event::{Counters, Event, QueueCounts, ThreadCounters};
 use crate::output::Output;
 use crate::size::{grouped, human};
 
-/// Over all packet threads.
+/// The counters of all packet threads together.
 pub(super) fn counters(threads: &[SwitchCounters], controller_dropped: u64, last: bool) -> Counters {
     let thread = |counted: &SwitchCounters| ThreadCounters {
         packets_in: counted.io.rx_packets,
@@ -72,7 +72,7 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
         ("unknown source", c.unknown_source),
         ("output full", c.output_dropped),
         ("input full", c.input_dropped),
-        ("lost on purpose", c.fault_dropped),
+        ("dropped by fault", c.fault_dropped),
         ("not captured", c.capture_failed),
         ("no controller", c.controller_dropped),
     ];
@@ -105,7 +105,7 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
     for (index, thread) in c.threads.iter().enumerate() {
         let crossed = match thread.crossed {
             0 => String::new(),
-            crossed => format!(", {} by others' queues of the interface", grouped(crossed)),
+            crossed => format!(", {} by other threads' queues of the interface", grouped(crossed)),
         };
         output.line(format_args!(
             "  thread {index:<3} in {} packets{crossed}, out {}, {} results",

@@ -1,4 +1,4 @@
-//! Queues in front of a switch's ports: the options and the file that say which.
+//! Egress queues of a switch's ports: the options and the file that configure them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ const FILE_LEN_MAX: usize = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct EgressOptions {
-    /// Put queues in front of every port, as this file (TOML) says: classes, priorities, shares, marks, trimming, rates.
+    /// Give every port egress queues, configured by this file (TOML): classes, priorities, weights, marks, trimming, rates.
     #[arg(long, value_name = "FILE")]
     egress: Option<PathBuf>,
-    /// Send no faster than this by any port, in bits a second, as in 200M or 10G; a queue longer than what leaves in 1 ms is
-    /// marked. For more, --egress.
+    /// Rate limit of every port, in bits a second, as in 200M or 10G; packets are marked when a queue holds more than 1 ms of
+    /// transmission. For more options use --egress.
     #[arg(long, value_name = "RATE", conflicts_with = "egress")]
     port_rate: Option<Bits>,
 }
 
 impl EgressOptions {
-    /// The queues that were asked for, if any.
+    /// The configured queues, if any.
     pub(super) fn config(&self) -> Result<Option<QueueConfig>, CliError> {
         if let Some(Bits(rate)) = self.port_rate {
             return Ok(Some(QueueConfig { port: PortConfig::slow(rate), ..QueueConfig::default() }));
@@ -121,7 +121,7 @@ impl Size {
     }
 }
 
-/// A size that 32 bits hold; a greater one is as good as the greatest.
+/// A size in 32 bits; a larger one is saturated.
 fn small(size: &Size) -> Result<u32, String> {
     Ok(u32::try_from(size.bytes()?).unwrap_or(u32::MAX))
 }
@@ -159,7 +159,7 @@ impl PortTable {
                 }
                 port.rate = Some(rate);
             }
-            (None, Some(_)) => return Err("burst goes with rate".into()),
+            (None, Some(_)) => return Err("burst requires rate".into()),
             (None, None) => {}
         }
         if let Some(control) = &self.control {
@@ -173,7 +173,7 @@ impl PortTable {
         if let Some(classes) = &self.classes {
             let given = classes.len();
             port.queue_of = classes.as_slice().try_into().map_err(|_| {
-                format!("classes has {given} numbers; it needs {CLASSES}, the queue of each class")
+                format!("classes has {given} numbers; it must have {CLASSES}, the queue of each class")
             })?;
         }
         Ok(port)
@@ -229,7 +229,7 @@ mod tests {
     "#;
 
     #[test]
-    fn everything_can_be_said() {
+    fn all_keys_are_parsed() {
         let config = parse(EVERYTHING).unwrap();
         assert_eq!((config.memory_bytes, config.seed), (8 << 20, 7));
         assert_eq!(config.pause, Some(Pause { above: 4 << 20, resume_at: 1000 }));
@@ -251,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         for (text, problem) in [
-            ("[port]\nburst = 1", "burst goes with rate"),
+            ("[port]\nburst = 1", "burst requires rate"),
             ("[port]\nclasses = [1]", "classes has 1 numbers"),
             ("[ports.x]", "[ports.x]: a port is a number"),
             ("memory = \"lots\"", "not a size"),

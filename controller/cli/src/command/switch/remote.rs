@@ -11,8 +11,8 @@ use crate::size::grouped;
 const EXAMPLES: &str = "\
 Examples:
   netfold switch list                    the switches of a running controller
-  netfold switch describe leaf1          its slots, by job, and its counters
-  netfold switch drain leaf1 --evict     no more jobs there, and those that run move
+  netfold switch describe leaf1          its slots by job, and its counters
+  netfold switch drain leaf1 --evict     no further jobs there; running jobs move
   netfold switch undrain leaf1";
 
 /// What to do with the switches of a running controller.
@@ -32,18 +32,18 @@ pub(super) enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Have a controller place no more jobs on a switch.
+    /// Make a controller place no further jobs on a switch.
     #[command(after_help = EXAMPLES)]
     Drain {
         /// Its name.
         name: String,
-        /// Take the jobs that run there off it, too.
+        /// Also withdraw the running jobs from it.
         #[arg(long)]
         evict: bool,
         #[command(flatten)]
         options: ControllerOptions,
     },
-    /// Have a controller place jobs on a switch again.
+    /// Make a controller place jobs on a switch again.
     #[command(after_help = EXAMPLES)]
     Undrain {
         /// Its name.

@@ -1,4 +1,4 @@
-//! `netfold top`: a running controller at a glance, kept up to date.
+//! `netfold top`: a live overview of a running controller.
 
 mod view;
 
@@ -20,14 +20,14 @@ use crate::lifetime::Stop;
 use crate::output::Output;
 use view::Scene;
 
-/// Size of a frame that goes to a pipe, in characters.
+/// Size of a frame printed as text, in characters.
 const WIDTH: u16 = 100;
 const HEIGHT_MAX: u16 = 60;
 
-/// Occurrences that are shown at most.
+/// Most events shown.
 const EVENTS_MAX: usize = 50;
 
-/// How long to wait for a key.
+/// Timeout of waiting for a key.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
@@ -36,14 +36,14 @@ Examples:
   netfold top --once                   one frame as text
   netfold top --tenant red --every 5   one tenant's jobs, every 5 s";
 
-/// Show switches, jobs and what happens, live, until q is pressed.
+/// Show switches, jobs and events, live, until q is pressed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopCommand {
     /// Print one frame as text and end.
     #[arg(long)]
     once: bool,
-    /// Seconds from one look to the next.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
     #[command(flatten)]
@@ -54,17 +54,17 @@ impl TopCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let client = self.options.connect()?;
         if output.is_json() {
-            return self.look(&client)?.events(output);
+            return self.fetch(&client)?.events(output);
         }
         if self.once || !io::stdout().is_terminal() {
-            let scene = self.look(&client)?;
+            let scene = self.fetch(&client)?;
             return output.line(format_args!("{}", text(&scene)?));
         }
         self.live(&client)
     }
 
-    /// One look at everything.
-    fn look(&self, client: &Client) -> Result<Scene, CliError> {
+    /// Fetches the current state.
+    fn fetch(&self, client: &Client) -> Result<Scene, CliError> {
         let tenant = self.options.tenant.clone();
         let live = [v1::JobState::Forming, v1::JobState::Running];
         let jobs = all_jobs(client, tenant.as_deref(), &live, "")?;
@@ -86,22 +86,22 @@ impl TopCommand {
     fn live(&self, client: &Client) -> Result<(), CliError> {
         let stop = Stop::on_signals()?;
         let mut answers = self.watch(client)?;
-        let mut scene = self.look(client)?;
+        let mut scene = self.fetch(client)?;
         let every = Duration::from_secs(u64::from(self.every));
         let mut terminal = ratatui::try_init().map_err(CliError::Output)?;
         let mut shown = || -> Result<(), CliError> {
-            let mut looked = Instant::now();
-            while !stop.requested() && !quit_asked()? {
+            let mut fetched = Instant::now();
+            while !stop.requested() && !quit_requested()? {
                 while let Some(Some(answer)) = client.within(Duration::ZERO, answers.next()) {
                     let answer = answer.map_err(|status| refused(&status))?;
                     scene.events.extend(answer.event);
                     let excess = scene.events.len().saturating_sub(EVENTS_MAX);
                     scene.events.drain(..excess);
                 }
-                if looked.elapsed() >= every {
-                    looked = Instant::now();
+                if fetched.elapsed() >= every {
+                    fetched = Instant::now();
                     let events = std::mem::take(&mut scene.events);
-                    scene = Scene { events, ..self.look(client)? };
+                    scene = Scene { events, ..self.fetch(client)? };
                 }
                 terminal.draw(|frame| view::draw(frame, &scene)).map_err(CliError::Output)?;
             }
@@ -113,8 +113,8 @@ impl TopCommand {
     }
 }
 
-/// Waits a little for a key, and says whether it means the end.
-fn quit_asked() -> Result<bool, CliError> {
+/// Polls for a key; returns whether it requests the end.
+fn quit_requested() -> Result<bool, CliError> {
     if !event::poll(POLL_INTERVAL).map_err(CliError::Output)? {
         return Ok(false);
     }
@@ -127,11 +127,11 @@ fn quit_asked() -> Result<bool, CliError> {
     })
 }
 
-/// A frame as text, as high as it must be.
+/// A frame as text, with as many lines as it needs.
 fn text(scene: &Scene) -> Result<String, CliError> {
     let height = scene.height().min(HEIGHT_MAX);
     let backend = TestBackend::new(WIDTH, height);
-    let failed = |_| CliError::Output(io::Error::other("a frame cannot be drawn"));
+    let failed = |_| CliError::Output(io::Error::other("cannot draw a frame"));
     let mut terminal = Terminal::new(backend).map_err(failed)?;
     terminal.draw(|frame| view::draw(frame, scene)).map_err(failed)?;
     let buffer = terminal.backend().buffer();

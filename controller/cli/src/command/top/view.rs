@@ -1,4 +1,4 @@
-//! What `netfold top` draws: one moment, whatever the terminal.
+//! Drawing of `netfold top`, independent of the terminal.
 
 use netfold_server::api::v1;
 use ratatui::Frame;
@@ -13,14 +13,14 @@ use crate::size::grouped;
 /// Width of a switch's bar, in characters.
 const BAR: u32 = 32;
 
-/// Colours of jobs, by the place of their name.
+/// Colours of jobs, by their index.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Blue, Color::LightRed];
 
-/// Lines that events have when there are none, and at most in a frame that goes to a pipe.
+/// Least number of lines for events, and their number in a frame printed as text.
 const EVENT_LINES: u16 = 3;
 
-/// One moment of a controller.
+/// The state of a controller at one time.
 pub(super) struct Scene {
     pub(super) controller: String,
     pub(super) switches: Vec<v1::Switch>,
@@ -31,7 +31,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Lines that everything takes.
+    /// Lines that the whole frame takes.
     pub(super) fn height(&self) -> u16 {
         let rows = self.switches.len().max(1) + self.jobs.len().max(1);
         // A title, and two borders and a heading of each part.
@@ -39,7 +39,7 @@ impl Scene {
     }
 }
 
-/// Draws a moment.
+/// Draws a frame.
 pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene) {
     let rows = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX).saturating_add(3);
     let [title, switches, jobs, events] = Layout::vertical([
@@ -109,13 +109,13 @@ fn draw_switches(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     frame.render_widget(table, area);
 }
 
-/// A switch's slots from the first to the last: each character is as many slots, in the colour and letter of the job that
+/// A switch's slots in order: each character stands for an equal number of slots, in the colour and letter of the job that
 /// holds most of them.
 fn bar(switch: &v1::Switch, jobs: &[v1::Job]) -> Line<'static> {
     let slots = switch.slots.max(1);
-    let spans = (0..BAR).map(|place| {
-        let first = u64::from(place) * u64::from(slots) / u64::from(BAR);
-        let end = (u64::from(place + 1) * u64::from(slots) / u64::from(BAR)).max(first + 1);
+    let spans = (0..BAR).map(|column| {
+        let first = u64::from(column) * u64::from(slots) / u64::from(BAR);
+        let end = (u64::from(column + 1) * u64::from(slots) / u64::from(BAR)).max(first + 1);
         let held = switch.ranges.iter().filter_map(|range| {
             let (from, to) = (u64::from(range.first), u64::from(range.first) + u64::from(range.slots));
             let common = to.min(end).saturating_sub(from.max(first));
@@ -136,7 +136,7 @@ fn bar(switch: &v1::Switch, jobs: &[v1::Job]) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-/// A job's letter, by its place in the list.
+/// A job's letter, by its index in the list.
 fn letter(index: usize) -> String {
     char::from(b'A' + (index % 26) as u8).to_string()
 }
@@ -187,7 +187,7 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             Line::from(format!("{}  {:<16} {about}: {}", clock(event.at_ms), event.kind, event.message))
         })
         .collect();
-    let text = if lines.is_empty() { vec![Line::from("nothing since this began")] } else { lines };
-    let block = Block::new().borders(Borders::ALL).title("events, the newest first");
+    let text = if lines.is_empty() { vec![Line::from("no events yet")] } else { lines };
+    let block = Block::new().borders(Borders::ALL).title("events, newest first");
     frame.render_widget(Paragraph::new(text).block(block), area);
 }

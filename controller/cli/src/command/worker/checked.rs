@@ -1,4 +1,4 @@
-//! All-reduces of tensors whose reduction is known.
+//! All-reduces of tensors with a known reduction.
 
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ impl Worker {
             let report =
                 communicator.all_reduce(&mut tensor, ReduceOp::Sum).map_err(|source| self.failed(source))?;
             let seconds = begun.elapsed().as_secs_f64();
-            // Whoever is done first must not check while others on its machine are still at it.
+            // A rank that finishes first must not check while others on the same machine still run.
             communicator.barrier().map_err(|source| self.failed(source))?;
             let wrong = self.wrong(&pattern, &tensor, report.chunks);
             work.seconds += seconds;
@@ -75,7 +75,7 @@ impl Worker {
     }
 
     /// Wrong elements. Which elements share an exponent depends on the switch's payload, which shows in the number of
-    /// chunks; where several payloads give that number, the tensor must be right for one of them.
+    /// chunks; if several payloads give that number, the tensor must be correct for one of them.
     fn wrong<T: Number>(&self, pattern: &Pattern, tensor: &[T], chunks: u32) -> u64 {
         let fits = |&payload: &u32| {
             let block = payload as usize / 4 * self.mode.elements_per_word();
@@ -83,12 +83,12 @@ impl Worker {
         };
         let wrong = |payload_bytes| {
             let (workers, mode, op) = (self.world, self.mode, ReduceOp::Sum);
-            // They go on without a switch that is lost.
+            // With a rendezvous, ranks continue without a lost switch.
             let by_hosts = self.rendezvous.is_some();
             let reduction = Reduction { workers, mode, op, payload_bytes, by_hosts };
             T::wrong(pattern, &reduction, tensor)
         };
-        // A number of chunks that no payload gives is itself wrong.
+        // A number of chunks that fits no payload is itself wrong.
         PAYLOADS.into_iter().filter(fits).map(wrong).min().unwrap_or(tensor.len() as u64)
     }
 }

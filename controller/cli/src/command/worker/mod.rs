@@ -1,4 +1,4 @@
-//! `netfold worker`: one worker of a job, by hand.
+//! `netfold worker`: one worker of a job, started by hand.
 
 mod checked;
 mod training;
@@ -20,18 +20,17 @@ const EXAMPLES: &str = "\
 Examples, with a switch on the host 'tor':
   host a:  netfold worker --switch tor:20038 --job test --rank 0 --world 2 --bytes 16MiB
   host b:  netfold worker --switch tor:20038 --job test --rank 1 --world 2 --bytes 16MiB
-                                     all-reduces whose every element is checked
+                                     all-reduces, every element checked
   netfold worker --switch tor:20038 --job test --rank 0 --world 2 --trees 4 --cores 2-5
-                                     four trees, at a switch of four queues, each with a core of its own here
+                                     four trees at a switch of four queues, each pinned to a core of this host
   netfold worker --switch 127.0.0.1:20038 --io shm:gpu --job test --rank 0 --world 2
-                                     through memory shared with a switch on this host
+                                     through shared memory with a switch on this host
   netfold worker --switch tor:20038 --job demo --rank 0 --world 4 --train
                                      the demo's training; the same on ranks 1 to 3";
 
-/// Take part in a job: all-reduces whose results are checked, or the demo's training.
+/// Take part in a job: all-reduces with checked results, or the demo's training.
 ///
-/// All workers of a job must be started with the same settings, each with a rank of its own. The job begins when all have
-/// joined.
+/// All workers of a job must be started with the same settings and different ranks. The job begins when all have joined.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
@@ -40,13 +39,13 @@ pub(crate) struct Worker {
     switch: Option<String>,
     #[command(flatten)]
     joining: JoinOptions,
-    /// What carries packets, as for `netfold switch`; shm:NAME to a switch of this host that has this name.
+    /// Packet I/O, as for `netfold switch`; shm:NAME for a switch of this host with this name.
     #[arg(long, value_name = "IO", default_value_t)]
     io: IoSpec,
-    /// Cores to keep the threads of the worker's trees on, as in 0,4-7: one for each tree in turn. Anywhere unless given.
+    /// Cores to pin the threads of the worker's trees to, as in 0,4-7: one for each tree in turn. Not pinned by default.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// Where the workers of the job meet, HOST:PORT, on the host of rank 0: then they go on without a switch that is refused or lost.
+    /// Address at which the workers of the job connect to each other, HOST:PORT, on the host of rank 0: with it they continue without a switch that refuses them or is lost.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
     /// Name of the job, the same on all its workers.
@@ -58,13 +57,13 @@ pub(crate) struct Worker {
     /// Number of workers.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32))]
     world: u16,
-    /// How tensors travel: bfp16, bfp32 or i32; saturating, wide, half or float at switches of those numerics.
+    /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
-    /// Slots to ask for, a power of two: the packets in flight.
+    /// Slots to request, a power of two: the window in packets.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
-    /// Seconds to wait for the other ranks, when joining and while they compute.
+    /// Seconds to wait for the other ranks, when joining and between operations.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// Tensor bytes of each all-reduce.
@@ -79,18 +78,18 @@ pub(crate) struct Worker {
     /// Passes over the training images.
     #[arg(long, default_value_t = 30, requires = "train")]
     epochs: u32,
-    /// Images of one step, over all workers.
+    /// Images of one step, of all workers together.
     #[arg(long, default_value_t = 64, requires = "train")]
     batch: usize,
     /// Seed of weights and images, or of the tensors.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Exit when standard input ends, as it does when the process at its other end is gone.
+    /// Exit when standard input ends, as it does when the process at its other end exits.
     #[arg(long)]
     exit_with_stdin: bool,
 }
 
-/// What a worker did, for its last line.
+/// Totals for a worker's last line.
 #[derive(Debug, Default)]
 struct Work {
     seconds: f64,
@@ -165,7 +164,7 @@ impl Worker {
             builder = builder.switch(switch.as_str())?;
         }
         if let Some(rendezvous) = &self.rendezvous {
-            // The switch is wanted, also by workers of one host.
+            // Workers of one host use the switch too, not shared memory.
             builder = builder.rendezvous(rendezvous.as_str())?.shared_memory(false);
         }
         self.joining.apply(builder)?.connect()
@@ -179,7 +178,7 @@ impl Worker {
 fn show_done(output: &Output, done: &Done) -> Result<(), CliError> {
     output.event(&Event::Done(done.clone()))?;
     output.line(format_args!(
-        "done in {:.2} s: {} elements, {} packets sent ({}), {} of them again",
+        "done in {:.2} s: {} elements, {} packets sent ({}), of which {} retransmitted",
         done.seconds,
         grouped(done.elements),
         grouped(done.packets_sent),

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::event::{Epoch, Event};
 use crate::output::Output;
 
-/// Sums gradients over a communicator: tensors travel while the next ones are computed.
+/// Sums gradients over a communicator, while the next tensors are computed.
 struct Summed<'a> {
     communicator: &'a mut Communicator,
     in_flight: VecDeque<netfold::AsyncHandle<f32>>,
@@ -32,8 +32,8 @@ impl Reducer for Summed<'_> {
 }
 
 impl Worker {
-    /// Trains this rank's shard and prints the model's quality after every epoch. Only rank 0 judges the model, which is
-    /// the same on all ranks.
+    /// Trains this rank's shard and prints the model's loss and accuracy after every epoch. Only rank 0 evaluates the model, which
+    /// is the same on all ranks.
     pub(super) fn train(&self, output: &Output, communicator: &mut Communicator) -> Result<Work, CliError> {
         let digits = Digits::embedded()?;
         let config =
@@ -61,18 +61,18 @@ impl Worker {
         if self.rank > 0 {
             return Ok(());
         }
-        let judged = trainer.evaluate();
+        let evaluation = trainer.evaluate();
         output.event(&Event::Epoch(Epoch {
             rank: self.rank,
             epoch,
-            train_loss: judged.train_loss,
-            test_loss: judged.test_loss,
-            test_accuracy: judged.test_accuracy,
+            train_loss: evaluation.train_loss,
+            test_loss: evaluation.test_loss,
+            test_accuracy: evaluation.test_accuracy,
         }))?;
         output.line(format_args!(
-            "epoch {epoch:>3}   training loss {:.4}   digits told right {:.1} %",
-            judged.train_loss,
-            judged.test_accuracy * 100.0
+            "epoch {epoch:>3}   training loss {:.4}   accuracy {:.1} %",
+            evaluation.train_loss,
+            evaluation.test_accuracy * 100.0
         ))
     }
 }
