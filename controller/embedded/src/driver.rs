@@ -1,4 +1,4 @@
-//! A software switch of this process, as a control plane sees it.
+//! The control plane's driver of a software switch in this process.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use netfold_switch::{Core, Handle};
 /// Ports that workers may be bound to; the switch keeps the highest number for the control plane's own packets.
 pub const PORTS_MAX: u16 = 1024;
 
-/// Control of a switch in this process, between its bursts. Calls block until the switch has made them.
+/// Controls a switch in this process. Its thread executes calls between bursts; they block until executed.
 pub struct LocalDriver {
     handle: Handle,
     limits: Limits,
@@ -19,8 +19,8 @@ pub struct LocalDriver {
 }
 
 impl LocalDriver {
-    /// Control by a switch's handle; `limits` and `numerics` are what the switch was built for. It may be made before the
-    /// switch runs.
+    /// A driver by a switch's handle; `limits` and `numerics` are those that the switch was built for. It may be created before
+    /// the switch runs.
     pub fn new(handle: Handle, limits: Limits, numerics: Numerics) -> Self {
         Self { handle, limits, numerics }
     }

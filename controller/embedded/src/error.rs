@@ -1,4 +1,4 @@
-//! Why a switch does not come up.
+//! Why a switch cannot start.
 
 use std::error::Error;
 use std::io;
@@ -11,61 +11,61 @@ use netfold_switch::queue::QueueConfigError;
 
 use crate::start::QUEUES_MAX;
 
-/// Why a switch does not come up, or did not stay up.
+/// Why a switch cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbeddedError {
     /// There is no pipeline for packets of this size.
     #[error(
-        "there is no pipeline for a payload of {0} bytes: choose one of {PAYLOADS:?}, or 1408 for other numerics than words"
+        "there is no pipeline for a payload of {0} bytes: choose one of {PAYLOADS:?}, or 1408 for numerics other than words"
     )]
     Payload(u32),
-    /// The pipeline has not as many slots.
+    /// The pipeline has fewer slots.
     #[error("{slots} slots do not fit: choose a power of two up to {max}")]
     Slots {
-        /// Slots asked for.
+        /// Requested slots.
         slots: u32,
         /// Slots of the pipeline.
         max: u32,
     },
-    /// There is no pipeline, for a reason of whoever makes them.
-    #[error("there is no pipeline")]
+    /// The caller's pipeline could not be created.
+    #[error("cannot create the pipeline")]
     Pipeline(#[source] Box<dyn Error + Send + Sync>),
-    /// The program is not one that workers can use.
+    /// The program is not usable by workers.
     #[error("the switch cannot run this program")]
     Program(#[source] EntryError),
-    /// Not so many queues.
-    #[error("{queues} packet threads: choose 1 to {QUEUES_MAX}")]
+    /// The number of queues is out of range.
+    #[error("{queues} packet threads are out of range: choose 1 to {QUEUES_MAX}")]
     Threads {
-        /// Queues asked for.
+        /// Requested queues.
         queues: usize,
     },
-    /// A switch that somebody else controls is one device with one pipeline.
-    #[error("{queues} packet threads at a switch without a control port of its own: it has one")]
+    /// A switch under external control is one device with one pipeline.
+    #[error("{queues} packet threads: a switch without a control port of its own has one")]
     Bare {
-        /// Queues asked for.
+        /// Requested queues.
         queues: usize,
     },
-    /// The queues' UDP ports follow each other, and there are not so many.
+    /// The queues' consecutive UDP ports exceed 65535.
     #[error(
-        "{queues} packet threads take as many UDP ports from {first} on, and 65535 is the last: choose a lower port"
+        "{queues} packet threads need as many UDP ports from {first} on, and 65535 is the last: choose a lower port"
     )]
     Ports {
         /// The first port.
         first: u16,
-        /// Queues asked for.
+        /// Requested queues.
         queues: usize,
     },
-    /// More cores than threads to keep on them.
+    /// More cores than threads to pin to them.
     #[error("{cores} cores for {queues} packet threads: name fewer cores, or ask for more threads")]
     Cores {
-        /// Cores named.
+        /// Given cores.
         cores: usize,
-        /// Queues asked for.
+        /// Requested queues.
         queues: usize,
     },
-    /// A queue's thread cannot be kept on its core.
-    #[error("a queue cannot have the core that was named")]
+    /// A queue's thread cannot be pinned to its core.
+    #[error("cannot pin a packet thread to its core")]
     Core(#[source] CoreError),
     /// The data path cannot be opened, or failed.
     #[error("the switch's data path failed")]
@@ -73,13 +73,13 @@ pub enum EmbeddedError {
     /// The control port cannot be opened, or failed.
     #[error("the switch's control port failed")]
     Control(#[source] ServerError),
-    /// The queues of the ports cannot be so.
-    #[error("the switch cannot have such queues")]
+    /// The configuration of the egress queues is invalid.
+    #[error("the configuration of the egress queues is invalid")]
     Queues(#[source] QueueConfigError),
-    /// The data path's middleware cannot work.
+    /// The data path's middleware failed.
     #[error("the middleware of the switch's data path failed")]
     Middleware(#[source] io::Error),
-    /// The system refused a thread.
+    /// The system cannot create a thread.
     #[error("cannot start the switch's thread; check the process's limits")]
     Thread(#[source] io::Error),
     /// A packet thread panicked: a bug.

@@ -1,7 +1,7 @@
-//! A software switch with its control port, as threads of the process that wants one.
+//! A software switch with its control port, as threads of the calling process.
 //!
-//! `netfold switch` is this and a terminal; the bindings start one for tests, examples and trainings to which nobody
-//! named a switch.
+//! `netfold switch` adds a terminal interface; the bindings start one for tests, examples and trainings without a given
+//! switch.
 //!
 //! ```no_run
 //! use netfold_embedded::EmbeddedSwitch;
@@ -25,5 +25,5 @@ mod tampering;
 
 pub use driver::{LocalDriver, PORTS_MAX};
 pub use error::EmbeddedError;
-pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueuePlace};
+pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueueAddress};
 pub use tampering::Tampering;

@@ -1,7 +1,7 @@
-//! A queue of the switch: a packet thread with a pipeline, slots, tables, packet I/O and counters of its own.
+//! A queue of the switch: a packet thread with its own pipeline, slots, tables, packet I/O and counters.
 //!
-//! Queues share nothing. What a queue works on is made by its own thread, once that is on its core: memory then lies on the core's own
-//! node, where Linux puts a page for whoever writes to it first.
+//! Queues share nothing. A queue's thread allocates its memory after it is pinned: Linux then places the pages on the core's own
+//! NUMA node (first-touch policy).
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,27 +20,27 @@ pub(crate) type Open =
     Box<dyn FnMut(usize, &[OpenOptions], &Cores) -> Result<Box<dyn PacketIo>, IoError> + Send>;
 pub(crate) type Middleware = Box<dyn FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
 
-/// What every queue is made by, one after the other.
-pub(crate) struct Makers {
+/// Creates the queues, one after the other.
+pub(crate) struct QueueFactory {
     pub(crate) program: Program,
     pub(crate) open: Open,
     pub(crate) middleware: Option<Middleware>,
-    /// Queues in front of each one's ports, if there are any.
+    /// Egress queues of each queue's ports, if configured.
     pub(crate) egress: Option<QueueConfig>,
-    /// Slots that the control port shares out; `None` where there is none.
+    /// Slots that the control port allocates; `None` without a control port.
     pub(crate) slots: Option<u32>,
-    /// What the IP headers of packets say of their class.
+    /// DSCP of packets by class.
     pub(crate) dscp: Dscp,
-    /// Where each queue is to listen.
+    /// Address at which each queue listens.
     pub(crate) listen: Vec<SocketAddr>,
-    /// The cores that they are kept on, in turn.
+    /// The cores to which they are pinned, in turn.
     pub(crate) cores: Cores,
 }
 
-/// A queue that runs.
+/// A running queue.
 pub(crate) struct Queue {
     pub(crate) handle: Handle,
-    /// The data path's own address, where it has one; or else where it was asked to be.
+    /// The data path's own address if it has one, otherwise the requested address.
     pub(crate) data: SocketAddr,
     pub(crate) info: PipelineInfo,
     pub(crate) core: Option<usize>,
@@ -50,20 +50,20 @@ pub(crate) struct Queue {
 impl Queue {
     /// Starts queue `index`, and waits until it is ready.
     pub(crate) fn start(
-        makers: &Arc<Mutex<Makers>>,
+        factory: &Arc<Mutex<QueueFactory>>,
         index: usize,
         core: Option<usize>,
     ) -> Result<Self, EmbeddedError> {
-        let (ready, answer) = mpsc::sync_channel(1);
-        let makers = Arc::clone(makers);
+        let (ready, started) = mpsc::sync_channel(1);
+        let factory = Arc::clone(factory);
         let run = move || {
             let made = core.map_or(Ok(()), cores::pin).map_err(EmbeddedError::Core);
-            // Not held while packets flow; a maker that panicked is as good as gone, and so is the start.
-            let made = made.and_then(|()| makers.lock().unwrap_or_else(PoisonError::into_inner).make(index));
-            drop(makers);
+            // The lock is not held while packets flow. After a panic in the factory the start fails in any case.
+            let made = made.and_then(|()| factory.lock().unwrap_or_else(PoisonError::into_inner).make(index));
+            drop(factory);
             let switch = match made {
                 Ok((switch, data, info)) => {
-                    // Whoever starts a queue waits for this.
+                    // The starting thread waits for this.
                     let _ = ready.send(Ok((switch.handle(), data, info)));
                     switch
                 }
@@ -76,7 +76,7 @@ impl Queue {
         };
         let name = if index == 0 { "netfold-switch".into() } else { format!("netfold-sw-{index}") };
         let thread = std::thread::Builder::new().name(name).spawn(run).map_err(EmbeddedError::Thread)?;
-        let (handle, data, info) = answer.recv().map_err(|_| EmbeddedError::Panicked)??;
+        let (handle, data, info) = started.recv().map_err(|_| EmbeddedError::Panicked)??;
         Ok(Self { handle, data, info, core, thread: Some(thread) })
     }
 
@@ -84,7 +84,7 @@ impl Queue {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread; what it has counted.
+    /// Stops the thread and returns its counters.
     pub(crate) fn join(&mut self) -> Result<SwitchCounters, EmbeddedError> {
         self.handle.stop();
         let Some(thread) = self.thread.take() else { return Err(EmbeddedError::Panicked) };
@@ -95,13 +95,13 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // Whoever wants to know calls `join`.
+            // A caller that needs the result calls `join`.
             let _ = self.join();
         }
     }
 }
 
-impl Makers {
+impl QueueFactory {
     fn make(&mut self, index: usize) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
         let pipeline = (self.program)()?;
         let info = pipeline.info().clone();
@@ -115,7 +115,7 @@ impl Makers {
             |listen: &SocketAddr| OpenOptions { datagram_len_max, ..OpenOptions::at(*listen).for_switch() };
         let openings: Vec<_> = self.listen.iter().map(opening).collect();
         let mut io = (self.open)(index, &openings, &self.cores).map_err(EmbeddedError::Data)?;
-        // Results may be marked in place of being dropped; jobs without congestion control take no notice.
+        // Allows switches to mark results instead of dropping them; jobs without congestion control ignore marks.
         let _ = io.set_ecn_capable(true);
         if self.dscp != Dscp::NONE {
             io.set_dscp(&self.dscp).map_err(EmbeddedError::Data)?;

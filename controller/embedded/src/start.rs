@@ -1,4 +1,4 @@
-//! How the switch comes up and goes down.
+//! Configuring, starting and stopping a switch.
 
 use std::error::Error;
 use std::io;
@@ -17,20 +17,20 @@ use netfold_wire::Dscp;
 
 use crate::driver::{LocalDriver, PORTS_MAX};
 use crate::error::EmbeddedError;
-use crate::queue::{Makers, Middleware, Open, Program, Queue};
+use crate::queue::{Middleware, Open, Program, Queue, QueueFactory};
 
 /// Most queues of a switch.
 pub const QUEUES_MAX: usize = 64;
 
-/// Payload of a packet unless told otherwise, in bytes: fits an MTU of 1500.
+/// Default payload of a packet in bytes; fits an MTU of 1500.
 const PAYLOAD_DEFAULT: u32 = 1408;
 
-/// How long a job waits for its workers, from the first.
+/// How long a job waits for its workers after the first has joined.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-type Hook = Box<dyn FnMut(&JobEvent) + Send>;
+type EventCallback = Box<dyn FnMut(&JobEvent) + Send>;
 
-/// Says what switch is wanted. Made by [`EmbeddedSwitch::builder`].
+/// Configuration of a switch. Created by [`EmbeddedSwitch::builder`].
 pub struct Builder {
     listen: SocketAddr,
     payload: u32,
@@ -41,7 +41,7 @@ pub struct Builder {
     cores: Cores,
     /// Whether there is a control port.
     controlled: bool,
-    /// Without one, the ports' peers.
+    /// The ports' peers, without a control port.
     ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
     congestion: CongestionAlgorithm,
@@ -49,7 +49,7 @@ pub struct Builder {
     egress: Option<QueueConfig>,
     open: Open,
     middleware: Option<Middleware>,
-    hook: Option<Hook>,
+    event_callback: Option<EventCallback>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -80,7 +80,7 @@ impl Builder {
         self
     }
 
-    /// How the pipeline folds lanes, which decides the modes that jobs can have. Others than words come with a payload of
+    /// How the pipeline adds lanes, which determines the modes that jobs can use. Numerics other than words need a payload of
     /// 1408 bytes. Default [`Numerics::Word`].
     #[must_use]
     pub fn numerics(mut self, numerics: Numerics) -> Self {
@@ -88,8 +88,8 @@ impl Builder {
         self
     }
 
-    /// Runs the pipelines, of datagrams, that `make` makes, instead of those that were generated for the payload. It is called on each
-    /// queue's thread, one after the other.
+    /// Runs the datagram pipelines that `make` creates, instead of those generated for the payload. It is called on each queue's thread,
+    /// one after the other.
     #[must_use]
     pub fn pipeline_by(
         mut self,
@@ -99,7 +99,7 @@ impl Builder {
         self
     }
 
-    /// Slots of each queue to share out among jobs, a power of two. Default 1024.
+    /// Slots of each queue that jobs can use, a power of two. Default 1024.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
@@ -107,76 +107,75 @@ impl Builder {
     }
 
     /// Queues, 1 to [`QUEUES_MAX`]: packet threads that share nothing, each with a pipeline, slots and a UDP port. Default 1. A tree of a
-    /// job has its place at one queue, and the trees of a job at different ones, so a job of as many trees uses them all.
+    /// job is at one queue, and the trees of a job are at different ones, so that a job with as many trees uses them all.
     #[must_use]
     pub fn threads(mut self, queues: usize) -> Self {
         self.queues = queues;
         self
     }
 
-    /// Cores to keep the queues' threads on, one for each in turn; at most as many as there are queues. Default: wherever the system has
-    /// them run. A queue's memory is then written first, and so lies, where its core is.
+    /// Cores to pin the queues' threads to, one for each in turn; at most as many as there are queues. Default: not pinned. The memory
+    /// of a pinned queue is on its core's NUMA node.
     #[must_use]
     pub fn cores(mut self, cores: Cores) -> Self {
         self.cores = cores;
         self
     }
 
-    /// Leaves the control port out: the switch admits nobody, its tables are empty, and whoever holds
-    /// [`EmbeddedSwitch::handle`] writes them. Packets from each of the peers come in on its port. Such a switch has one queue.
+    /// Omits the control port: the switch admits no workers, its tables are empty, and the owner of [`EmbeddedSwitch::handle`] writes
+    /// them. Packets from each peer arrive at its port. Such a switch has one queue.
     #[must_use]
     pub fn bare(mut self, ports: Vec<(u16, SocketAddr)>) -> Self {
         (self.controlled, self.ports) = (false, ports);
         self
     }
 
-    /// How long a job waits for its workers, from the first. Default 30 s.
+    /// How long a job waits for its workers after the first has joined. Default 30 s.
     #[must_use]
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
         self.join_timeout = timeout;
         self
     }
 
-    /// What the IP headers of results, and of sums on their way up, say of their class, to equipment that sees nothing else. Needs packet
-    /// I/O that has IP headers. Default [`Dscp::NONE`].
+    /// DSCP, by class, of results and of sums sent to a parent. Needs packet I/O with IP headers. Default [`Dscp::NONE`].
     #[must_use]
     pub fn dscp(mut self, dscp: Dscp) -> Self {
         self.dscp = dscp;
         self
     }
 
-    /// By what workers decide how much to have in flight. Default [`CongestionAlgorithm::Dctcp`]: as much as they
-    /// have slots, less while packets are marked or lost.
+    /// The workers' congestion-control algorithm. Default [`CongestionAlgorithm::Dctcp`]: a window of all slots, less while packets
+    /// are marked or lost.
     #[must_use]
     pub fn congestion(mut self, congestion: CongestionAlgorithm) -> Self {
         self.congestion = congestion;
         self
     }
 
-    /// Puts queues in front of the ports: priorities, shares, marks, trimming, rates. Without them what the switch sends leaves at
-    /// once, as far as the data path takes it.
+    /// Adds egress queues to the ports: priorities, weights, marks, trimming, rates. Without them packets are sent at once, as far as the
+    /// data path accepts them.
     #[must_use]
     pub fn queues(mut self, config: QueueConfig) -> Self {
         self.egress = Some(config);
         self
     }
 
-    /// What carries packets: UDP sockets unless told otherwise. Others may have an address of their own, which workers are told; the control
+    /// Packet I/O, by default UDP sockets. Others may have an address of their own, which workers receive on admission; the control
     /// port stays at [`listen`](Self::listen)'s. Several [threads](Self::threads) share an interface.
     #[must_use]
-    pub fn io(self, choice: IoSpec) -> Self {
-        self.io_from(ThreadOpener::new(vec![choice], netfold_io::open_threads))
+    pub fn io(self, spec: IoSpec) -> Self {
+        self.io_from(ThreadOpener::new(vec![spec], netfold_io::open_threads))
     }
 
-    /// As [`io`](Self::io), by an opener, which may have a choice for each queue.
+    /// As [`io`](Self::io), by an opener, which may have a spec for each queue.
     #[must_use]
     pub fn io_from(mut self, mut opener: ThreadOpener) -> Self {
         self.open = Box::new(move |index, openings, cores| opener.open(index, openings, cores));
         self
     }
 
-    /// As [`io`](Self::io), for packet I/O that the library does not know: `open` is told where to listen, and how long packets are. It is
-    /// called on each queue's thread, in the order of queues.
+    /// As [`io`](Self::io), for the caller's own packet I/O: `open` receives the address and the length of packets. It is called on each
+    /// queue's thread, in the order of queues.
     #[must_use]
     pub fn io_by(
         mut self,
@@ -184,12 +183,12 @@ impl Builder {
     ) -> Self {
         let absent = IoError::Unsupported;
         self.open = Box::new(move |index, openings, _| {
-            open(openings.get(index).ok_or(absent("a queue that nobody described"))?)
+            open(openings.get(index).ok_or(absent("a queue without options"))?)
         });
         self
     }
 
-    /// Wraps the data path, for example in fault injection or a capture, before anything is sent: each queue's, in order.
+    /// Wraps each queue's data path, in order, before anything is sent, for example in fault injection or a capture.
     #[must_use]
     pub fn middleware(
         mut self,
@@ -199,10 +198,10 @@ impl Builder {
         self
     }
 
-    /// Has `hook` called for every event of jobs, on the control port's thread: it must not block.
+    /// Calls `event_callback` for every event of jobs, on the control port's thread: it must not block.
     #[must_use]
-    pub fn on_event(mut self, hook: impl FnMut(&JobEvent) + Send + 'static) -> Self {
-        self.hook = Some(Box::new(hook));
+    pub fn on_event(mut self, event_callback: impl FnMut(&JobEvent) + Send + 'static) -> Self {
+        self.event_callback = Some(Box::new(event_callback));
         self
     }
 
@@ -213,19 +212,19 @@ impl Builder {
     /// [`EmbeddedError`], with nothing left running.
     pub fn start(mut self) -> Result<EmbeddedSwitch, EmbeddedError> {
         self.check()?;
-        let makers = Arc::new(Mutex::new(self.makers()));
+        let factory = Arc::new(Mutex::new(self.factory()));
         let mut queues = Vec::with_capacity(self.queues);
         for index in 0..self.queues {
-            queues.push(Queue::start(&makers, index, self.cores.of(index))?);
+            queues.push(Queue::start(&factory, index, self.cores.of(index))?);
         }
-        drop(makers);
+        drop(factory);
         for (port, peer) in std::mem::take(&mut self.ports) {
             let bind = move |core: &mut Core| core.bind_port(port, peer);
             queues[0].handle.call(bind).map_err(|_| EmbeddedError::Panicked)?.map_err(EmbeddedError::Data)?;
         }
         let server = if self.controlled { Some(self.control(&queues)?) } else { None };
-        let server = server.map(|server| match self.hook.take() {
-            Some(hook) => server.on_event(hook),
+        let server = server.map(|server| match self.event_callback.take() {
+            Some(event_callback) => server.on_event(event_callback),
             None => server,
         });
         let server = server.map(Server::spawn).transpose().map_err(EmbeddedError::Control)?;
@@ -249,11 +248,11 @@ impl Builder {
         Ok(())
     }
 
-    fn makers(&mut self) -> Makers {
+    fn factory(&mut self) -> QueueFactory {
         let (payload, numerics) = (self.payload, self.numerics);
         let generated: Program =
             Box::new(move || numeric_pipeline(payload, numerics).ok_or(EmbeddedError::Payload(payload)));
-        Makers {
+        QueueFactory {
             program: self.program.take().unwrap_or(generated),
             open: std::mem::replace(&mut self.open, over_udp()),
             middleware: self.middleware.take(),
@@ -267,12 +266,12 @@ impl Builder {
         }
     }
 
-    /// Binds the control port: the data path's number, or any where any was asked for and that one is taken.
+    /// Binds the control port to the data path's port number; if port 0 was requested and the number is in use, to any free one.
     fn control(&self, queues: &[Queue]) -> Result<Server, EmbeddedError> {
         let data = queues.first().map_or(self.listen, |queue| queue.data);
-        // Packets may go to an address of their own, at which the kernel has no ports.
-        let apart = data.ip() != self.listen.ip();
-        let control = if apart { SocketAddr::new(self.listen.ip(), data.port()) } else { data };
+        // The data path may have an address of its own, at which the kernel has no ports.
+        let separate = data.ip() != self.listen.ip();
+        let control = if separate { SocketAddr::new(self.listen.ip(), data.port()) } else { data };
         let bind = |address| {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = self.join_timeout;
@@ -281,7 +280,7 @@ impl Builder {
             let jobs = queues.iter().map(|queue| Profile::software(queue.info.lane_words).jobs as usize);
             config.jobs_max = jobs.sum();
             let mut plane = Plane::queues(queues.iter().map(|queue| self.driver(queue)).collect());
-            for (switch, queue) in plane.switches.iter_mut().zip(queues).filter(|_| apart) {
+            for (switch, queue) in plane.switches.iter_mut().zip(queues).filter(|_| separate) {
                 switch.data = Some(queue.data);
             }
             Server::over(address, config, plane)
@@ -309,7 +308,7 @@ impl Builder {
     }
 }
 
-/// The UDP port of a queue: any where any was asked for.
+/// The UDP port of a queue: 0 if port 0 was requested.
 fn port_of(first: u16, index: usize) -> u16 {
     if first == 0 { 0 } else { first.saturating_add(u16::try_from(index).unwrap_or(u16::MAX)) }
 }
@@ -319,11 +318,11 @@ fn over_udp() -> Open {
     Box::new(move |index, openings, cores| opener.open(index, openings, cores))
 }
 
-/// A switch that runs. Dropping it ends its jobs and stops it.
+/// A running switch. Dropping it ends its jobs and stops it.
 pub struct EmbeddedSwitch {
-    /// Before the queues, so that it ends first.
+    /// Dropped before the queues.
     server: Option<ServerHandle>,
-    /// One at least.
+    /// At least one.
     queues: Vec<Queue>,
     /// Whether there is a control port.
     controlled: bool,
@@ -331,10 +330,10 @@ pub struct EmbeddedSwitch {
 
 /// A packet thread of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePlace {
+pub struct QueueAddress {
     /// Its address (UDP).
     pub data: SocketAddr,
-    /// The core that it is kept on.
+    /// The core to which it is pinned.
     pub core: Option<usize>,
 }
 
@@ -349,7 +348,7 @@ impl std::fmt::Debug for EmbeddedSwitch {
 }
 
 impl EmbeddedSwitch {
-    /// Starts to describe a switch.
+    /// The configuration of a switch, with all defaults.
     pub fn builder() -> Builder {
         Builder {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -367,36 +366,36 @@ impl EmbeddedSwitch {
             egress: None,
             open: over_udp(),
             middleware: None,
-            hook: None,
+            event_callback: None,
         }
     }
 
-    /// Control of the first queue's thread. With a control port, that alone may change the switch; see [`Builder::bare`].
+    /// A handle of the first queue's thread. With a control port, only that may change the switch; see [`Builder::bare`].
     pub fn handle(&self) -> Handle {
         self.first().handle.clone()
     }
 
-    /// Address of the control port (TCP), at which workers join; that of the data path where there is none.
+    /// Address of the control port (TCP), at which workers join; that of the data path if there is none.
     pub fn control(&self) -> SocketAddr {
         self.server.as_ref().map_or(self.data(), ServerHandle::local_addr)
     }
 
-    /// Address of the data path (UDP), of the first queue where there are several.
+    /// Address of the data path (UDP); of the first queue if there are several.
     pub fn data(&self) -> SocketAddr {
         self.first().data
     }
 
-    /// Where each queue is.
-    pub fn queues(&self) -> impl Iterator<Item = QueuePlace> + '_ {
-        self.queues.iter().map(|queue| QueuePlace { data: queue.data, core: queue.core })
+    /// Address and core of each queue.
+    pub fn queues(&self) -> impl Iterator<Item = QueueAddress> + '_ {
+        self.queues.iter().map(|queue| QueueAddress { data: queue.data, core: queue.core })
     }
 
-    /// What each queue's pipeline holds.
+    /// Properties of each queue's pipeline.
     pub fn info(&self) -> &PipelineInfo {
         &self.first().info
     }
 
-    /// What was counted up to now, over all queues; `None` when one is gone.
+    /// The counters of all queues together; `None` if one has ended.
     pub fn counters(&self) -> Option<SwitchCounters> {
         self.queue_counters().map(|queues| queues.into_iter().sum())
     }
@@ -406,17 +405,17 @@ impl EmbeddedSwitch {
         self.queues.iter().map(|queue| queue.handle.call(|core| core.counters()).ok()).collect()
     }
 
-    /// Whether a packet thread or the control port has ended, which unasked means that it failed.
+    /// Whether a packet thread or the control port has ended; without a call of [`stop`](Self::stop) this means that it failed.
     pub fn is_finished(&self) -> bool {
         self.queues.iter().any(Queue::is_finished)
             || self.controlled && self.server.as_ref().is_none_or(ServerHandle::is_finished)
     }
 
-    /// Ends all jobs, then the switch, and returns what it has counted.
+    /// Ends all jobs, stops the switch, and returns its counters.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError`] when a part of it had failed before: the first of several.
+    /// [`EmbeddedError`] if a part of it had failed before: the first of several.
     pub fn stop(self) -> Result<SwitchCounters, EmbeddedError> {
         self.stop_queues().map(|queues| queues.into_iter().sum())
     }
@@ -439,7 +438,7 @@ impl EmbeddedSwitch {
     }
 }
 
-/// Epochs begin at the Unix time, so that they are above those of an earlier switch at this address.
+/// Epochs start at the Unix time, so that they are greater than those of an earlier switch at this address.
 fn epoch_floor() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_secs().try_into().unwrap_or(u32::MAX)

@@ -1,17 +1,17 @@
-//! A network that does something to packets before the switch gets them.
+//! Middleware that changes or drops packets before the switch receives them.
 //!
-//! For tests and demonstrations, as a [middleware](crate::Builder::middleware) of a switch: of [bounded
-//! loss](netfold_wire::Flags::DROPPABLE), say, where there is no queue that trims.
+//! For tests and demonstrations, as a [middleware](crate::Builder::middleware) of a switch: for example of [bounded
+//! loss](netfold_wire::Flags::DROPPABLE) without a queue that trims.
 
 use std::fmt;
 
 use netfold_io::{IoError, PacketIo, RxBatch};
 use netfold_wire::{Flags, Packet, header};
 
-/// What becomes of a packet that has come in, and may be changed: so many of its bytes, or nothing.
+/// May change a received packet, and returns how many of its bytes remain, or `None` to drop it.
 type Tamper = Box<dyn FnMut(&mut [u8]) -> Option<usize> + Send>;
 
-/// A way on which something happens to packets that come in.
+/// Packet I/O whose received packets are changed or dropped.
 pub struct Tampering {
     inner: Box<dyn PacketIo>,
     batch: RxBatch,
@@ -19,7 +19,7 @@ pub struct Tampering {
 }
 
 impl Tampering {
-    /// Hands each packet to `tamper`, which may change it, and says how many of its bytes go on; `None` for none.
+    /// Passes each received packet to `tamper`, which may change it, and returns how many of its bytes remain; `None` drops it.
     pub fn new(
         inner: Box<dyn PacketIo>,
         tamper: impl FnMut(&mut [u8]) -> Option<usize> + Send + 'static,
@@ -28,9 +28,9 @@ impl Tampering {
         Self { inner, batch, tamper: Box::new(tamper) }
     }
 
-    /// Trims this part, from 0 to 1, of the packets that may be trimmed, by chance from a seed.
-    pub fn trimming(inner: Box<dyn PacketIo>, part: f64, seed: u32) -> Self {
-        let (below, mut state) = ((part.clamp(0.0, 1.0) * 65_536.0) as u32, seed);
+    /// Trims this fraction, 0 to 1, of the droppable packets, at random from a seed.
+    pub fn trimming(inner: Box<dyn PacketIo>, fraction: f64, seed: u32) -> Self {
+        let (below, mut state) = ((fraction.clamp(0.0, 1.0) * 65_536.0) as u32, seed);
         Self::new(inner, move |bytes| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             if let Ok(mut view) = Packet::new_checked(&mut *bytes)
@@ -70,7 +70,7 @@ impl netfold_io::Middleware for Tampering {
             let packet = self.batch.packets()[at];
             let bytes = self.batch.bytes_mut(&packet);
             let Some(len) = (self.tamper)(bytes) else { continue };
-            // As long as the batch that it came in, at most.
+            // Never longer than in the batch in which it was received.
             if !batch.push(packet.port, &bytes[..len.min(bytes.len())], packet.ecn) {
                 break;
             }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use netfold_control::{CongestionAlgorithm, Numerics, Refusal};
 use netfold_controller::{JobEvent, ServerError};
-use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueuePlace};
+use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueueAddress};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::{Cores, IoError, IoSpec, PacketIo, ThreadOpener};
@@ -350,7 +350,7 @@ impl SwitchCommand {
         let slot_sets = info.entries;
         let queues = running.switch.queues();
         let queues: Vec<_> =
-            queues.map(|QueuePlace { data, core }| Queue { address: data.to_string(), core }).collect();
+            queues.map(|QueueAddress { data, core }| Queue { address: data.to_string(), core }).collect();
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
             control: server.is_none().then(|| running.switch.control().to_string()),

@@ -1,7 +1,4 @@
 //! Workers under congestion control, at a switch whose ports are slow.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::time::Duration;
 
 use netfold::{Communicator, ReduceOp, Stats};
 use netfold_control::CongestionAlgorithm;
@@ -14,7 +11,7 @@ const WORKERS: u16 = 2;
 const SLOTS: u32 = 256;
 const ELEMENTS: usize = 600_000;
 
-/// A port of 40 Mbit/s, ten times slower than any machine that runs this, that marks from ten full packets on.
+/// A port of 40 Mbit/s, ten times slower than any machine that runs this, that marks from ten full packets.
 fn slow() -> QueueConfig {
     let full = 1436;
     let ecn = Some(Ecn { k_min: 10 * full, k_max: 10 * full, p_max: 1.0 });
@@ -26,7 +23,7 @@ fn slow() -> QueueConfig {
     QueueConfig { port, ..QueueConfig::default() }
 }
 
-/// All-reduces tensors at a switch with these queues, checks every sum, and returns what rank 0 and the switch have counted.
+/// All-reduces tensors at a switch with these queues, checks every sum, and returns the counters of rank 0 and the switch.
 fn run(congestion: CongestionAlgorithm, queues: QueueConfig) -> (Stats, SwitchCounters) {
     let switch =
         EmbeddedSwitch::builder().slots(SLOTS).congestion(congestion).queues(queues).start().unwrap();
@@ -39,7 +36,7 @@ fn run(congestion: CongestionAlgorithm, queues: QueueConfig) -> (Stats, SwitchCo
             .slots(SLOTS)
             .switch(address)
             .unwrap()
-            .join_timeout(Duration::from_secs(30))
+            .join_timeout(crate::TIMEOUT)
             .connect()
             .unwrap();
         for operation in 1..=2 {
@@ -57,7 +54,7 @@ fn run(congestion: CongestionAlgorithm, queues: QueueConfig) -> (Stats, SwitchCo
 }
 
 fn total(counted: &SwitchCounters) -> QueueCounters {
-    counted.queues.as_ref().expect("it has queues").total()
+    counted.queues.as_ref().expect("the switch has queues").total()
 }
 
 #[test]
@@ -68,8 +65,8 @@ fn marks_of_a_slow_port_shrink_windows_and_change_no_result() {
     assert!(stats.worker.window < SLOTS / 2, "{stats:?}");
     let (stats, counted) = run(CongestionAlgorithm::Fixed, slow());
     let fixed = total(&counted);
-    assert_eq!(stats.worker.window, SLOTS, "the same marks, and nobody heeds them");
+    assert_eq!(stats.worker.window, SLOTS, "the fixed window ignores marks");
     assert!(fixed.marked > dctcp.marked, "{} of {}", fixed.marked, dctcp.marked);
-    // Each port may hold what is in flight; under the law the first flight does, and then ever less.
+    // Each port may hold a whole window; congestion control allows that for the first window, and then less.
     assert!(fixed.held_bytes_max > 100 * 1436, "{fixed:?}");
 }

@@ -1,14 +1,14 @@
-//! A transport that passes nothing on, or nothing long, once it is told so.
+//! Packet I/O that drops outgoing packets longer than a bound, while a flag is set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netfold_io::{IoError, PacketIo, Transmit};
 
-/// What is longer than so many bytes does not get through while it is silenced.
-pub(crate) struct Deaf(pub(crate) Box<dyn PacketIo>, pub(crate) Arc<AtomicBool>, pub(crate) u32);
+/// Drops outgoing packets longer than that many bytes while the flag is set.
+pub(crate) struct DroppingIo(pub(crate) Box<dyn PacketIo>, pub(crate) Arc<AtomicBool>, pub(crate) u32);
 
-impl netfold_io::Middleware for Deaf {
+impl netfold_io::Middleware for DroppingIo {
     type Inner = dyn PacketIo;
 
     fn inner(&self) -> &Self::Inner {

@@ -1,10 +1,8 @@
-//! A switch of several queues, joined by real workers whose jobs have several trees.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! A switch with several packet threads, joined by real workers whose jobs have several trees.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use netfold::{Communicator, Error, Mode, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QUEUES_MAX};
@@ -31,12 +29,12 @@ fn join(control: SocketAddr, job: &str, (rank, world): (u16, u16), trees: u8) ->
         .switch(control)
         .unwrap()
         .trees(trees)
-        .join_timeout(Duration::from_secs(30))
+        .join_timeout(crate::TIMEOUT)
         .connect()
         .unwrap()
 }
 
-/// Sums of every rank's tensors, by rank; large ones over all trees, small ones over one after the other.
+/// Sums of every rank's tensors, by rank; large ones over all trees, small ones over one tree each, in turn.
 fn sums(control: SocketAddr, world: u16, trees: u8, seed: u64) -> Vec<Vec<Vec<f32>>> {
     let work = |rank: u16| {
         let comm = join(control, &format!("{trees} trees"), (rank, world), trees);
@@ -56,7 +54,7 @@ fn sums(control: SocketAddr, world: u16, trees: u8, seed: u64) -> Vec<Vec<Vec<f3
 }
 
 #[test]
-fn a_job_over_all_queues_has_the_bits_of_one_and_is_right_with_loss() {
+fn a_job_over_all_threads_has_the_same_bits_as_over_one_and_is_exact_under_loss() {
     const WORLD: u16 = 3;
     let seed: u64 = 0x71e5;
     println!("seed {seed}");
@@ -72,7 +70,7 @@ fn a_job_over_all_queues_has_the_bits_of_one_and_is_right_with_loss() {
     let all = sums(switch.control(), WORLD, 4, seed);
     assert_eq!(one, all, "seed {seed}");
 
-    // In binary64. Numbers are below 1 and ranks round them to 2^-29; the sum, below 4, is rounded to binary32.
+    // In binary64. Numbers are below 1, and ranks round them to 2^-29; the sum, below 4, is rounded to binary32.
     let tensors: Vec<_> = (0..WORLD).map(|rank| tensor(seed, rank)).collect();
     let exact_sum = |index: usize| tensors.iter().map(|tensor| f64::from(tensor[index])).sum::<f64>();
     for rank in &all {
@@ -91,7 +89,7 @@ fn a_job_over_all_queues_has_the_bits_of_one_and_is_right_with_loss() {
 }
 
 #[test]
-fn trees_and_jobs_are_spread_over_queues() {
+fn trees_and_jobs_are_distributed_over_threads() {
     let switch = EmbeddedSwitch::builder().threads(2).start().unwrap();
     let control = switch.control();
     let queues: Vec<_> = switch.queues().map(|place| place.data.port()).collect();
@@ -106,7 +104,7 @@ fn trees_and_jobs_are_spread_over_queues() {
     let mut sorted = queues.clone();
     sorted.sort_unstable();
     assert_eq!(both, sorted);
-    // More trees than queues: as even as can be.
+    // More trees than queues: as even as possible.
     let fourth = places(&join(control, "d", (0, 1), 4));
     assert!(queues.iter().all(|queue| fourth.iter().filter(|at| *at == queue).count() == 2), "{fourth:?}");
     for comm in [first, second, third] {
@@ -116,9 +114,9 @@ fn trees_and_jobs_are_spread_over_queues() {
     assert_eq!(started.len(), 2);
 }
 
-/// Where each queue's packet I/O was opened: on the thread that runs it.
+/// Each queue's packet I/O is opened on its own thread.
 #[test]
-fn threads_are_kept_on_the_cores_that_were_named() {
+fn packet_threads_are_pinned_to_the_given_cores() {
     let allowed: Vec<usize> = cores::allowed().unwrap().iter().collect();
     let named: Cores = allowed.iter().rev().copied().take(2).collect();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -135,14 +133,14 @@ fn threads_are_kept_on_the_cores_that_were_named() {
     let want: Vec<Cores> = (0..2).map(|queue| named.of(queue).into_iter().collect()).collect();
     assert_eq!(*seen.lock().unwrap(), want);
     assert!(switch.queues().map(|place| place.core).eq((0..2).map(|queue| named.of(queue))));
-    // And so they stay; the first queue's thread is asked.
+    // They stay pinned; the first queue's thread reports it.
     assert_eq!(switch.handle().call(|_| cores::allowed().unwrap()).unwrap(), want[0]);
-    assert_eq!(cores::allowed().unwrap().len(), allowed.len(), "who starts a switch stays where it was");
+    assert_eq!(cores::allowed().unwrap().len(), allowed.len(), "the starting thread is not pinned");
 }
 
-/// The engine's thread calls what it waits for its packets with.
+/// The worker's thread calls its packet I/O.
 #[test]
-fn engines_are_kept_on_the_cores_that_were_named() {
+fn worker_threads_are_pinned_to_the_given_cores() {
     let switch = EmbeddedSwitch::builder().threads(2).start().unwrap();
     let core = cores::allowed().unwrap().iter().last().unwrap();
     let (elsewhere, bursts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -154,7 +152,7 @@ fn engines_are_kept_on_the_cores_that_were_named() {
         .switch(switch.control())
         .unwrap()
         .cores([core].into_iter().collect())
-        .middleware(move |io| Box::new(Watched { io, core, away, seen }))
+        .middleware(move |io| Box::new(PinningCheck { io, core, away, seen }))
         .connect()
         .unwrap();
     let mut tensor = vec![1.0_f32; 10_000];
@@ -164,15 +162,15 @@ fn engines_are_kept_on_the_cores_that_were_named() {
     assert_eq!(elsewhere.load(Ordering::Relaxed), 0);
 }
 
-/// Packet I/O that looks on which cores its caller may run.
-struct Watched {
+/// Packet I/O that records whether its caller is pinned to the core.
+struct PinningCheck {
     io: Box<dyn netfold_io::PacketIo>,
     core: usize,
     away: Arc<AtomicU64>,
     seen: Arc<AtomicU64>,
 }
 
-impl netfold_io::Middleware for Watched {
+impl netfold_io::Middleware for PinningCheck {
     type Inner = dyn netfold_io::PacketIo;
 
     fn inner(&self) -> &Self::Inner {
@@ -192,7 +190,7 @@ impl netfold_io::Middleware for Watched {
 }
 
 #[test]
-fn what_queues_cannot_be_is_an_error() {
+fn impossible_queues_are_errors() {
     let queues = |queues| EmbeddedSwitch::builder().threads(queues);
     let start = |builder: netfold_embedded::Builder| builder.start().map(drop);
     for wrong in [0, QUEUES_MAX + 1] {
@@ -209,8 +207,9 @@ fn what_queues_cannot_be_is_an_error() {
     let refused = start(queues(2).cores(none.clone()));
     assert!(matches!(refused, Err(EmbeddedError::Core(CoreError::Absent { core: 1023, .. }))), "{refused:?}");
 
-    // A later queue's failure leaves nothing of the earlier ones: the ports can be had again.
-    let free = vacant_address().unwrap();
+    // A later queue's failure closes the earlier ones: their ports are free again. The address is used by no other test, so no other
+    // socket can take the ports meanwhile.
+    let free = SocketAddr::from((Ipv4Addr::new(127, 83, 0, 1), vacant_address().unwrap().port()));
     let mut calls = 0;
     let fails = start(queues(2).listen(free).middleware(move |io| {
         calls += 1;

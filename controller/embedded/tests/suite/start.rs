@@ -1,8 +1,6 @@
-//! A switch in this process, joined by real workers over sockets.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Starting and stopping a switch.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use netfold::{Communicator, Error, ReduceOp};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
@@ -16,7 +14,7 @@ fn worker(switch: SocketAddr, rank: u16) {
         .world_size(2)
         .switch(switch)
         .unwrap()
-        .join_timeout(Duration::from_secs(20))
+        .join_timeout(crate::TIMEOUT)
         .connect()
         .unwrap();
     let job = CheckedSum { world: 2, elements: 5000, operation: 0 };
@@ -42,9 +40,9 @@ fn alone(switch: SocketAddr) -> Result<Communicator, Error> {
     Communicator::builder().job("alone").rank(0).world_size(1).switch(switch).unwrap().connect()
 }
 
-/// Run by the next test in a network of its own.
+/// Run by the next test in its own network namespace.
 #[test]
-#[ignore = "needs a loopback interface with an MTU of 1463; run by packets_that_do_not_fit_the_way_are_an_error"]
+#[ignore = "needs a loopback interface with an MTU of 1463; run by packets_that_exceed_the_path_mtu_are_an_error"]
 fn short_mtu() {
     let switch = EmbeddedSwitch::builder().start().unwrap();
     // 1408 bytes of lanes and headers of 28, 8 and 20 bytes.
@@ -63,12 +61,12 @@ fn short_mtu() {
 }
 
 #[test]
-fn packets_that_do_not_fit_the_way_are_an_error() {
-    namespace::ignored_test("ip link set lo mtu 1463 && ip link set lo up", "short_mtu");
+fn packets_that_exceed_the_path_mtu_are_an_error() {
+    namespace::ignored_test("ip link set lo mtu 1463 && ip link set lo up", "start::short_mtu");
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_nothing_left_running() {
+fn invalid_settings_are_refused_with_nothing_left_running() {
     assert!(matches!(EmbeddedSwitch::builder().payload(77).start(), Err(EmbeddedError::Payload(77))));
     assert!(matches!(EmbeddedSwitch::builder().slots(3).start(), Err(EmbeddedError::Slots { slots: 3, .. })));
     let first = EmbeddedSwitch::builder().start().unwrap();

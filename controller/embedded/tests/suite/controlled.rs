@@ -1,22 +1,21 @@
-//! Workers that join through a controller, played by the test, with switches of this process behind it: it dies and comes back,
-//! connections break, switches are lost and had again, and no element is ever wrong.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Workers that join through the test's own controller, with switches of this process behind it: it fails and restarts,
+//! connections break, switches are lost and rejoined, and every element is correct.
 
-mod deaf;
+mod dropping;
 mod losses;
 mod sessions;
-mod stand_in;
+mod test_controller;
 mod tls;
 mod trees;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use netfold::{Builder, Communicator};
 use netfold_io::vacant_address;
 use netfold_testkit::job::on_all_ranks;
 
-/// A free address to meet at.
+use crate::TIMEOUT;
+
 /// Runs `rank` on every rank of a job of threads, each built by `build`.
 fn job<R: Send>(
     world: u16,
@@ -27,7 +26,7 @@ fn job<R: Send>(
     on_all_ranks(world, |number| rank(build(builder(controller, number, world)).connect().unwrap()))
 }
 
-/// The same of ranks that are linked, and can do without a switch.
+/// The same for ranks that are connected to each other, and can continue without a switch.
 fn linked_job<R: Send>(
     world: u16,
     controller: SocketAddr,
@@ -44,8 +43,8 @@ fn builder(controller: SocketAddr, rank: u16, world: u16) -> Builder {
         .rank(rank)
         .world_size(world)
         .slots(64)
-        .join_timeout(Duration::from_secs(20))
-        .stall_timeout(Duration::from_secs(30))
+        .join_timeout(TIMEOUT)
+        .stall_timeout(TIMEOUT)
         .shared_memory(false)
         .controller(controller)
         .unwrap()

@@ -1,5 +1,4 @@
-//! What a control plane decides between jobs, on the wire: the classes of packets of two jobs, and what a slow port makes of them.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! A control plane's precedence between jobs, on the wire: the classes of packets of two jobs, and their rates at a slow port.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,27 +19,28 @@ use netfold_io::{IoError, PacketIo, Transmit};
 use netfold_switch::queue::{ClassConfig, PortConfig, QueueConfig, Queues, Rate};
 use netfold_wire::{Dscp, Packet};
 
+use crate::TIMEOUT;
+
 const SLOTS: u32 = 64;
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Classes of operations of each job.
 const CLASSES: u8 = 2;
 
-/// What a worker has sent since it was looked at, and what it says in IP headers.
+/// What a worker has sent since the last reset, and its DSCP.
 #[derive(Debug, Default)]
-struct Seen {
+struct SentPackets {
     classes: BTreeSet<u8>,
     dscp: Option<Dscp>,
     /// The last datagram.
     last: Vec<u8>,
 }
 
-/// Packet I/O that looks at what is sent.
-struct Watched {
+/// Packet I/O that records what is sent.
+struct Recorder {
     io: Box<dyn PacketIo>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SentPackets>>,
 }
 
-impl netfold_io::Middleware for Watched {
+impl netfold_io::Middleware for Recorder {
     type Inner = dyn PacketIo;
 
     fn inner(&self) -> &Self::Inner {
@@ -68,7 +68,7 @@ impl netfold_io::Middleware for Watched {
     }
 }
 
-/// A control plane of a switch in this process, as a controller is: jobs can be declared.
+/// A control plane of a switch in this process that, as a controller, accepts declarations of jobs.
 fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
     let limits = Limits {
         slots: 1024,
@@ -88,11 +88,11 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
 struct Job {
     name: &'static str,
     ranks: Vec<Communicator>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SentPackets>>,
 }
 
 impl Job {
-    /// Declares the job with so much work in an iteration, and has two workers join it.
+    /// Declares the job with that work in an iteration, and joins two workers to it.
     fn start(server: &ServerHandle, name: &'static str, work: u64) -> Self {
         let iteration = Iteration { work, compute_us: 100_000, send_after_us: 100_000, bytes: 1_250_000_000 };
         let slots = SLOTS * u32::from(CLASSES);
@@ -106,8 +106,8 @@ impl Job {
         };
         let control = server.control();
         run(control.execute(Command::DeclareJob { name: job_name(name), spec })).unwrap();
-        let (address, seen) = (server.local_addr(), Arc::<Mutex<Seen>>::default());
-        let join = |rank: u16, seen: Arc<Mutex<Seen>>| {
+        let (address, seen) = (server.local_addr(), Arc::<Mutex<SentPackets>>::default());
+        let join = |rank: u16, seen: Arc<Mutex<SentPackets>>| {
             let builder = Communicator::builder()
                 .job(name)
                 .rank(rank)
@@ -117,7 +117,7 @@ impl Job {
                 .classes(CLASSES)
                 .switch(address)
                 .unwrap();
-            builder.middleware(move |io| Box::new(Watched { io, seen }) as _).connect().unwrap()
+            builder.middleware(move |io| Box::new(Recorder { io, seen }) as _).connect().unwrap()
         };
         let ranks = thread::scope(|scope| {
             let joining = [0, 1].map(|rank| {
@@ -145,13 +145,13 @@ impl Job {
         self.seen.lock().unwrap().classes.clone()
     }
 
-    /// The band that the control plane says it has.
+    /// The band that the control plane reports.
     fn band(&self, server: &ServerHandle) -> Band {
         run(server.control().job(job_name(self.name))).unwrap().unwrap().band.unwrap()
     }
 
-    /// Works until packets are of the band's classes and no others.
-    fn comes_to(&self, band: Band) {
+    /// Runs operations until packets have the band's classes and no others.
+    fn wait_for(&self, band: Band) {
         let expected = BTreeSet::from([0, 1].map(|class| band.class_of(class, CLASSES)));
         let begin = Instant::now();
         loop {
@@ -159,7 +159,7 @@ impl Job {
             if classes == expected {
                 return;
             }
-            assert!(begin.elapsed() < PATIENCE, "{}: {classes:?} and not {expected:?}", self.name);
+            assert!(begin.elapsed() < TIMEOUT, "{}: {classes:?} instead of {expected:?}", self.name);
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -177,8 +177,8 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// How much of a port of 1 Gbit/s the packets of two jobs get, of which each could fill it.
-fn shares(datagrams: [&[u8]; 2]) -> [f64; 2] {
+/// Fractions of a port's 1 Gbit/s for the packets of two jobs, each of which could fill it.
+fn rate_fractions(datagrams: [&[u8]; 2]) -> [f64; 2] {
     let len = datagrams[0].len().max(datagrams[1].len());
     let limit = ClassConfig { bytes_max: 256 << 10, ..ClassConfig::default() };
     let rate = Some(Rate { bits_per_second: 1_000_000_000, burst_bytes: len as u32 });
@@ -191,7 +191,7 @@ fn shares(datagrams: [&[u8]; 2]) -> [f64; 2] {
     let mut bytes = [0_u64; 2];
     for at in 0..50_000 {
         let now = step * at;
-        // In turns, or one of them would have every place that becomes free.
+        // In turns, or one of them would get all memory that becomes free.
         for datagram in [datagrams[at as usize % 2], datagrams[1 - at as usize % 2]] {
             queues.enqueue(0, datagram);
         }
@@ -206,7 +206,7 @@ fn shares(datagrams: [&[u8]; 2]) -> [f64; 2] {
 }
 
 #[test]
-fn the_important_job_has_its_own_classes_and_the_rate_of_a_slow_port() {
+fn the_job_with_precedence_has_its_own_classes_and_the_rate_of_a_slow_port() {
     let switch = EmbeddedSwitch::builder().slots(1024).start().unwrap();
     let mut points = [0; 16];
     points.iter_mut().zip(0..).for_each(|(point, class)| *point = 10 + class);
@@ -214,21 +214,21 @@ fn the_important_job_has_its_own_classes_and_the_rate_of_a_slow_port() {
     let server = control(&switch, Banding { ranking: Ranking::Crux, dscp, ..Banding::default() });
     let light = Job::start(&server, "light", 100);
     let alone = light.band(&server);
-    light.comes_to(alone);
+    light.wait_for(alone);
     assert_eq!(light.seen.lock().unwrap().dscp, Some(dscp), "code points of all classes");
 
     let heavy = Job::start(&server, "heavy", 1600);
     let (low, high) = (light.band(&server), heavy.band(&server));
     assert!(low.last() < high.first(), "{low} and {high}");
-    heavy.comes_to(high);
-    light.comes_to(low);
+    heavy.wait_for(high);
+    light.wait_for(low);
 
-    // Their own packets, into one port.
+    // Both jobs' packets at one port.
     let last = |job: &Job| job.seen.lock().unwrap().last.clone();
     let (of_light, of_heavy) = (last(&light), last(&heavy));
     let len = of_light.len().min(of_heavy.len());
     assert!(len > 100, "data");
-    let [heavy_has, light_has] = shares([&of_heavy[..len], &of_light[..len]]);
+    let [heavy_has, light_has] = rate_fractions([&of_heavy[..len], &of_light[..len]]);
     println!("bands {high} and {low}: {heavy_has:.3} and {light_has:.3} of the port");
     assert!(heavy_has > 0.95 && light_has < 0.05, "{heavy_has} and {light_has}");
     let as_one = |bytes: &[u8]| {
@@ -236,7 +236,7 @@ fn the_important_job_has_its_own_classes_and_the_rate_of_a_slow_port() {
         Packet::new_unchecked(&mut bytes[..]).set_class(0);
         bytes
     };
-    let [heavy_has, light_has] = shares([&as_one(&of_heavy), &as_one(&of_light)]);
+    let [heavy_has, light_has] = rate_fractions([&as_one(&of_heavy), &as_one(&of_light)]);
     println!("in one class: {heavy_has:.3} and {light_has:.3} of the port");
     assert!(
         (0.4..0.6).contains(&heavy_has) && (0.4..0.6).contains(&light_has),
@@ -244,7 +244,7 @@ fn the_important_job_has_its_own_classes_and_the_rate_of_a_slow_port() {
     );
 
     heavy.leave();
-    light.comes_to(alone);
+    light.wait_for(alone);
     light.leave();
     server.shutdown().unwrap();
     switch.stop().unwrap();

@@ -1,4 +1,4 @@
-//! Places at switches that are lost, and had again.
+//! Losing a switch, and rejoining it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,17 @@ use netfold_embedded::EmbeddedSwitch;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::stand_in::StandIn;
-use crate::{job, linked_job, tensor, wrong};
+use super::test_controller::TestController;
+use super::{job, linked_job, tensor, wrong};
+use crate::TIMEOUT;
 
 const GRACE: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(40);
 
 fn start() -> EmbeddedSwitch {
     EmbeddedSwitch::builder().start().unwrap()
 }
 
-/// All-reduces until every rank's `over` says so; wrong elements, and how many operations there were.
+/// All-reduces until `over` is true on every rank; returns the numbers of wrong elements and of operations.
 pub(crate) fn work_until(comm: &Communicator, over: impl Fn() -> bool) -> (usize, usize) {
     let (rank, world) = (comm.rank(), comm.world_size());
     let (mut wrongs, started) = (0, Instant::now());
@@ -37,24 +37,19 @@ pub(crate) fn work_until(comm: &Communicator, over: impl Fn() -> bool) -> (usize
         if stop[0] == 1 {
             return (wrongs, 5 * (step + 1));
         }
-        assert!(
-            started.elapsed() < PATIENCE,
-            "not over in time: {}, {:?}",
-            comm.path(),
-            comm.stats().control
-        );
+        assert!(started.elapsed() < TIMEOUT, "not over in time: {}, {:?}", comm.path(), comm.stats().control);
     }
     unreachable!("the loop has no end")
 }
 
 #[test]
-fn ranks_that_lost_their_place_join_again_and_go_back() {
+fn ranks_that_lost_their_switch_rejoin_and_use_it_again() {
     for seed in 0..10u64 {
         println!("seed {seed}");
         let delay = Duration::from_micros(StdRng::seed_from_u64(seed).random_range(0..60_000));
         let (first, second) = (start(), start());
-        let controller = StandIn::start(vec![first.control()], GRACE, None);
-        let dying = Mutex::new(Some(first));
+        let controller = TestController::start(vec![first.control()], GRACE, None);
+        let failing = Mutex::new(Some(first));
         let done = linked_job(
             3,
             controller.address(),
@@ -69,7 +64,7 @@ fn ranks_that_lost_their_place_join_again_and_go_back() {
                             if seed % 2 == 0 {
                                 controller.lose(0, "the switch is drained");
                             } else {
-                                drop(dying.lock().unwrap().take());
+                                drop(failing.lock().unwrap().take());
                             }
                         });
                     }
@@ -81,7 +76,7 @@ fn ranks_that_lost_their_place_join_again_and_go_back() {
                 let before = comm.stats().worker.results;
                 let mut sum = tensor(comm.rank(), 1, 5000);
                 comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-                assert!(comm.stats().worker.results > before, "by the switch");
+                assert!(comm.stats().worker.results > before, "over the switch");
                 comm.leave().unwrap();
                 (wrong, count)
             },
@@ -92,11 +87,11 @@ fn ranks_that_lost_their_place_join_again_and_go_back() {
     }
 }
 
-/// While nobody is admitted the ranks do without; the refusals come at a bounded rate.
+/// While joins are refused the ranks continue in a ring; they retry at a bounded rate.
 #[test]
-fn ranks_stay_in_a_ring_until_there_is_a_place() {
+fn ranks_stay_in_a_ring_until_they_are_admitted() {
     let switch = start();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     let reopened = AtomicBool::new(false);
     linked_job(
         2,
@@ -115,7 +110,8 @@ fn ranks_stay_in_a_ring_until_there_is_a_place() {
             assert!(reason.contains("preempted") || reason.contains("another rank"), "{reason}");
             comm.barrier().unwrap();
             if comm.rank() == 1 {
-                assert!(controller.refused() < 40, "{} refusals in 2 s", controller.refused());
+                let (refused, seconds) = (controller.refused() as f64, started.elapsed().as_secs_f64());
+                assert!(refused < 20.0 * seconds, "{refused} refusals in {seconds} s");
                 controller.set_closed(false);
                 reopened.store(true, Ordering::Relaxed);
             }
@@ -128,9 +124,9 @@ fn ranks_stay_in_a_ring_until_there_is_a_place() {
 }
 
 #[test]
-fn ranks_that_must_not_join_again_stay_in_the_ring() {
+fn ranks_without_rejoin_stay_in_the_ring() {
     let switch = start();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     linked_job(
         2,
         controller.address(),
@@ -149,15 +145,15 @@ fn ranks_that_must_not_join_again_stay_in_the_ring() {
 }
 
 #[test]
-fn without_links_between_the_ranks_a_lost_place_is_an_error() {
+fn without_connections_between_the_ranks_a_lost_switch_is_an_error() {
     let switch = start();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     let errors = job(
         2,
         controller.address(),
         |builder| builder,
         |comm| {
-            // The first to be through is quick to end it, and the other may still be in it.
+            // The first rank to pass may end the session while the other is still in the barrier.
             if let Err(error) = comm.barrier() {
                 return error;
             }
@@ -178,46 +174,44 @@ fn without_links_between_the_ranks_a_lost_place_is_an_error() {
     }
 }
 
-/// A switch that forwards nothing any more, while its control port is well.
+/// The switch stops forwarding packets, while its control port works.
 #[test]
-fn a_switch_that_answers_no_packet_is_left() {
-    let deaf = std::sync::Arc::new(AtomicBool::new(false));
-    let silenced = deaf.clone();
+fn ranks_leave_a_switch_that_sends_no_packets() {
+    let silent = std::sync::Arc::new(AtomicBool::new(false));
+    let flag = silent.clone();
     let switch = EmbeddedSwitch::builder()
-        .middleware(move |io| Ok(Box::new(crate::deaf::Deaf(io, silenced.clone(), 0))))
+        .middleware(move |io| Ok(Box::new(super::dropping::DroppingIo(io, flag.clone(), 0))))
         .start()
         .unwrap();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     linked_job(
         2,
         controller.address(),
         |builder| builder.rejoin(false),
         |comm| {
             comm.barrier().unwrap();
-            // Ranks that are late are no silence: a living switch is asked, and answers.
+            // Waiting for a straggler is not a failure: the switch acknowledges probes.
             thread::sleep(Duration::from_secs(7) * u32::from(comm.rank()));
             comm.barrier().unwrap();
             assert_eq!(comm.path().name(), "switch");
-            deaf.store(true, Ordering::Relaxed);
-            let started = Instant::now();
+            silent.store(true, Ordering::Relaxed);
             let mut sum = tensor(comm.rank(), 0, 50_000);
             comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
             assert_eq!(wrong(&sum, 2, 0), 0);
-            assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
             assert_eq!(comm.path().name(), "ring");
             comm.leave().unwrap();
         },
     );
 }
 
-/// Short packets pass and long ones vanish, as where something on the way has a smaller MTU and says nothing.
+/// Short packets pass and long ones are dropped silently, as by a router with a smaller MTU.
 #[test]
-fn a_way_that_drops_long_packets_is_left() {
+fn ranks_leave_a_path_that_drops_long_packets() {
     let switch = start();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     let narrow = || {
-        let silenced = std::sync::Arc::new(AtomicBool::new(true));
-        move |io| Box::new(crate::deaf::Deaf(io, silenced, 1000)) as Box<dyn netfold_io::PacketIo>
+        let dropping = std::sync::Arc::new(AtomicBool::new(true));
+        move |io| Box::new(super::dropping::DroppingIo(io, dropping, 1000)) as Box<dyn netfold_io::PacketIo>
     };
     let paths = linked_job(
         2,
@@ -225,18 +219,16 @@ fn a_way_that_drops_long_packets_is_left() {
         |builder| builder.rejoin(false).middleware(narrow()),
         |comm| {
             assert_eq!(comm.path().name(), "switch");
-            let started = Instant::now();
             let mut sum = tensor(comm.rank(), 0, 50_000);
             comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
             assert_eq!(wrong(&sum, 2, 0), 0);
-            assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
             assert_eq!(comm.path().name(), "ring");
             let path = comm.path().to_string();
             comm.leave().unwrap();
             path
         },
     );
-    // The one that finds it first calls the other.
+    // The rank that detects it first notifies the other.
     assert!(paths.iter().any(|path| path.contains("1436 bytes")), "{paths:?}");
-    assert!(switch.counters().unwrap().results < 100, "but for what has no lanes");
+    assert!(switch.counters().unwrap().results < 100, "except packets without lanes");
 }

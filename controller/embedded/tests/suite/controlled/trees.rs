@@ -1,4 +1,4 @@
-//! Jobs on several trees: two switches, each a tree of its own.
+//! Jobs on several trees: two switches, each with its own tree.
 
 use std::sync::Mutex;
 use std::thread;
@@ -10,19 +10,20 @@ use netfold_embedded::EmbeddedSwitch;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::losses::work_until;
-use crate::stand_in::StandIn;
-use crate::{builder, job, linked_job, tensor, wrong};
+use super::losses::work_until;
+use super::test_controller::TestController;
+use super::{builder, job, linked_job, tensor, wrong};
 
 const GRACE: Duration = Duration::from_secs(20);
 
-fn switches(count: usize) -> (Vec<EmbeddedSwitch>, StandIn) {
+fn switches(count: usize) -> (Vec<EmbeddedSwitch>, TestController) {
     let switches: Vec<_> = (0..count).map(|_| EmbeddedSwitch::builder().start().unwrap()).collect();
-    let controller = StandIn::start(switches.iter().map(EmbeddedSwitch::control).collect(), GRACE, None);
+    let controller =
+        TestController::start(switches.iter().map(EmbeddedSwitch::control).collect(), GRACE, None);
     (switches, controller)
 }
 
-/// Every kind of operation, and what a rank is left with; floats that no sum of which is exact.
+/// Runs every kind of operation and returns the rank's results; no sum of the floats is exact.
 fn everything(comm: &Communicator) -> Vec<Vec<u32>> {
     let (rank, world) = (comm.rank(), comm.world_size());
     let mut bits = Vec::new();
@@ -87,17 +88,17 @@ fn several_trees_give_the_results_of_one() {
         let before: Vec<u64> = switches.iter().map(|switch| switch.counters().unwrap().results).collect();
         for trees in [2, 3] {
             let several = run(trees);
-            // Of the residuals and the parts of a scatter every rank has its own.
+            // Residuals and the parts of a scatter differ between ranks.
             assert!(several == one, "{mode} over {trees} trees");
         }
         for (switch, before) in switches.iter().zip(before) {
-            assert!(switch.counters().unwrap().results > before + 1000, "all of them have a share");
+            assert!(switch.counters().unwrap().results > before + 1000, "all of them are used");
         }
     }
 }
 
 #[test]
-fn classes_and_chance_work_on_several_trees() {
+fn classes_and_stochastic_rounding_work_on_several_trees() {
     let (_switches, controller) = switches(2);
     let build = |builder: Builder| {
         builder.trees(2).classes(2).mode(Mode::Bfp16).rounding(Rounding::Stochastic { seed: 3 })
@@ -119,7 +120,7 @@ fn classes_and_chance_work_on_several_trees() {
 }
 
 #[test]
-fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
+fn no_operation_is_lost_with_a_tree_and_the_tree_is_rejoined() {
     for seed in 0..6u64 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -127,7 +128,7 @@ fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
         let lost = rng.random_range(0..2usize);
         let (mut switches, controller) = switches(2);
         let spare = EmbeddedSwitch::builder().start().unwrap();
-        let dying = Mutex::new(Some(switches.remove(lost)));
+        let failing = Mutex::new(Some(switches.remove(lost)));
         let build = |builder: Builder| builder.trees(2);
         let done = linked_job(3, controller.address(), build, |comm| {
             comm.barrier().unwrap();
@@ -137,9 +138,9 @@ fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
                         thread::sleep(delay);
                         controller.set_switch(lost, spare.control());
                         if seed % 2 == 0 {
-                            drop(dying.lock().unwrap().take());
+                            drop(failing.lock().unwrap().take());
                         } else {
-                            controller.lose(lost, "the spine is gone");
+                            controller.lose(lost, "the spine is lost");
                         }
                     });
                 }
@@ -148,7 +149,7 @@ fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
             assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
             assert_eq!(comm.attachments().len(), 2);
             comm.barrier().unwrap();
-            // Both carry something again.
+            // Both trees are used again.
             let more = work_until(&comm, || true).0;
             comm.leave().unwrap();
             (wrong + more, count)
@@ -159,16 +160,16 @@ fn a_tree_that_is_lost_costs_no_operation_and_is_had_again() {
     }
 }
 
-/// Both trees are lost, one after the other, and nobody is admitted again for a while.
+/// Both trees are lost, one after the other, and joins are refused for a while.
 #[test]
-fn ranks_that_lose_all_trees_go_on_in_a_ring() {
+fn ranks_that_lose_all_trees_continue_in_a_ring() {
     let (_switches, controller) = switches(2);
     let build = |builder: Builder| builder.trees(2);
     linked_job(2, controller.address(), build, |comm| {
         comm.barrier().unwrap();
         if comm.rank() == 0 {
             controller.set_closed(true);
-            controller.lose(1, "gone");
+            controller.lose(1, "lost");
         }
         assert_eq!(work_until(&comm, || comm.path().lost.len() == 1).0, 0);
         assert_eq!((comm.path().name(), comm.attachments().len()), ("switch", 1));
@@ -176,10 +177,10 @@ fn ranks_that_lose_all_trees_go_on_in_a_ring() {
         let mut sum = tensor(comm.rank(), 0, 300_000);
         comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
         assert_eq!(wrong(&sum, 2, 0), 0);
-        assert!(comm.stats().worker.results >= before + 300_000 / 352, "all of it by the other tree");
+        assert!(comm.stats().worker.results >= before + 300_000 / 352, "all of it over the other tree");
         comm.barrier().unwrap();
         if comm.rank() == 1 {
-            controller.lose(0, "gone, too");
+            controller.lose(0, "lost, too");
         }
         assert_eq!(work_until(&comm, || comm.path().lost.len() == 2).0, 0);
         assert_eq!(comm.path().name(), "ring");
@@ -193,7 +194,7 @@ fn ranks_that_lose_all_trees_go_on_in_a_ring() {
 }
 
 #[test]
-fn more_trees_than_there_can_be_are_refused() {
+fn invalid_numbers_of_trees_are_refused() {
     let (_switches, controller) = switches(1);
     for trees in [0, 9] {
         let error = builder(controller.address(), 0, 1).trees(trees).connect().unwrap_err();

@@ -1,5 +1,5 @@
-//! A controller played by the test: it passes control sessions on to switches' own control ports, gives a grace time, and can die,
-//! come back and give places up, while the switches know nothing of it.
+//! The test's own controller: it forwards control sessions to switches' control ports, grants a grace period, and can fail,
+//! restart and withdraw places, unnoticed by the switches.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -13,23 +13,23 @@ use netfold_control::{Credentials, Join, Refusal, SessionEvent, SessionRequest};
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// What a worker is known by after it was admitted.
+/// Identifies a worker after its admission.
 type Member = (u16, u32, u32, u16);
 
-pub(crate) struct StandIn(Arc<Shared>);
+pub(crate) struct TestController(Arc<Shared>);
 
 struct Shared {
     address: SocketAddr,
     /// The control port of each tree's switch.
     switches: Mutex<Vec<SocketAddr>>,
     grace: Duration,
-    /// The only token that is let in, if any is asked for.
+    /// The accepted token, if one is required.
     token: Option<String>,
     state: Mutex<State>,
-    over: AtomicBool,
-    /// Resumptions so far.
+    stopped: AtomicBool,
+    /// Number of resumptions.
     resumed: AtomicUsize,
-    /// Places handed out so far, and joins refused.
+    /// Numbers of admissions and of refused joins.
     admitted: AtomicUsize,
     refused: AtomicUsize,
 }
@@ -37,26 +37,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     listener: Option<TcpListener>,
-    /// Workers' connections, to be cut.
+    /// Workers' connections, which can be cut.
     cuttable: Vec<TcpStream>,
-    members: HashMap<Member, Arc<Mutex<Seat>>>,
-    /// Joins are refused meanwhile.
+    members: HashMap<Member, Arc<Mutex<MemberSession>>>,
+    /// Whether joins are refused.
     closed: bool,
 }
 
 /// One admitted worker.
-struct Seat {
+struct MemberSession {
     tree: usize,
-    /// The session with the switch; none once it is over.
+    /// The session with the switch; `None` once it has ended.
     up: Option<TcpStream>,
     down: Option<TcpStream>,
-    /// Since when nobody is there.
+    /// Since when the worker is disconnected.
     away: Option<Instant>,
-    /// What happened meanwhile.
-    unheard: Vec<SessionEvent>,
+    /// Events that could not be delivered meanwhile.
+    undelivered: Vec<SessionEvent>,
 }
 
-impl StandIn {
+impl TestController {
     pub(crate) fn start(switches: Vec<SocketAddr>, grace: Duration, token: Option<&str>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let shared = Arc::new(Shared {
@@ -65,7 +65,7 @@ impl StandIn {
             grace,
             token: token.map(str::to_owned),
             state: Mutex::default(),
-            over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             resumed: AtomicUsize::new(0),
             admitted: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
@@ -90,8 +90,8 @@ impl StandIn {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Dies: nobody listens, and every connection breaks.
-    pub(crate) fn die(&self) {
+    /// Fails: closes the listener and every connection.
+    pub(crate) fn fail(&self) {
         let mut state = self.0.lock();
         state.listener = None;
         for stream in state.cuttable.drain(..) {
@@ -99,8 +99,8 @@ impl StandIn {
         }
     }
 
-    /// Comes back at the same address.
-    pub(crate) fn revive(&self) {
+    /// Restarts at the same address.
+    pub(crate) fn restart(&self) {
         let listener = loop {
             match TcpListener::bind(self.0.address) {
                 Ok(listener) => break listener,
@@ -111,7 +111,7 @@ impl StandIn {
         self.0.serve(listener);
     }
 
-    /// Breaks one connection after another, as a bad network would.
+    /// Breaks one connection.
     pub(crate) fn cut(&self, which: usize) {
         let mut state = self.0.lock();
         if !state.cuttable.is_empty() {
@@ -120,20 +120,20 @@ impl StandIn {
         }
     }
 
-    /// Gives every place at a tree's switch up, and tells the workers.
+    /// Withdraws every place at a tree's switch, and notifies the workers.
     pub(crate) fn lose(&self, tree: usize, message: &str) {
         let members = self.0.lock().members.clone();
-        let of_tree = |seat: &Mutex<Seat>| seat.lock().unwrap().tree == tree;
-        let lost: Vec<_> = members.into_iter().filter(|(_, seat)| of_tree(seat)).collect();
+        let of_tree = |session: &Mutex<MemberSession>| session.lock().unwrap().tree == tree;
+        let lost: Vec<_> = members.into_iter().filter(|(_, session)| of_tree(session)).collect();
         for (member, _) in &lost {
             self.0.lock().members.remove(member);
         }
-        // All are told before any session with the switch ends: of each that ends, the switch says that a rank is gone.
-        for (_, seat) in &lost {
-            seat.lock().unwrap().tell(SessionEvent::SwitchLost { message: message.into() });
+        // All are notified before any session with the switch ends: for each that ends, the switch reports a lost rank.
+        for (_, session) in &lost {
+            session.lock().unwrap().notify(SessionEvent::SwitchLost { message: message.into() });
         }
-        for (_, seat) in &lost {
-            if let Some(up) = seat.lock().unwrap().up.take() {
+        for (_, session) in &lost {
+            if let Some(up) = session.lock().unwrap().up.take() {
                 let _ = up.shutdown(Shutdown::Both);
             }
         }
@@ -150,29 +150,29 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
+impl Drop for TestController {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::Relaxed);
-        self.die();
+        self.0.stopped.store(true, Ordering::Relaxed);
+        self.fail();
     }
 }
 
-impl Seat {
-    fn tell(&mut self, event: SessionEvent) {
-        let told = self.down.as_mut().is_some_and(|down| say(down, &event));
-        if !told {
-            self.unheard.push(event);
+impl MemberSession {
+    fn notify(&mut self, event: SessionEvent) {
+        let delivered = self.down.as_mut().is_some_and(|down| send_line(down, &event));
+        if !delivered {
+            self.undelivered.push(event);
         }
     }
 }
 
-fn say<T: serde::Serialize>(stream: &mut TcpStream, line: &T) -> bool {
+fn send_line<T: serde::Serialize>(stream: &mut TcpStream, line: &T) -> bool {
     let mut bytes = serde_json::to_vec(line).unwrap();
     bytes.push(b'\n');
     stream.write_all(&bytes).is_ok()
 }
 
-/// Lines of a stream; nothing on silence, an error at the end.
+/// Lines of a stream; `None` after a timeout, an error at the end.
 struct Lines(BufReader<TcpStream>, Vec<u8>);
 
 impl Lines {
@@ -220,7 +220,7 @@ impl Shared {
                         state.cuttable.push(stream.try_clone().unwrap());
                         drop(state);
                         let shared = Arc::clone(&shared);
-                        thread::spawn(move || shared.greet(stream));
+                        thread::spawn(move || shared.accept(stream));
                     }
                     Err(_) => thread::sleep(Duration::from_millis(1)),
                 }
@@ -228,7 +228,7 @@ impl Shared {
         });
     }
 
-    fn greet(self: &Arc<Self>, mut down: TcpStream) {
+    fn accept(self: &Arc<Self>, mut down: TcpStream) {
         let mut lines = Lines::new(&down);
         let first = loop {
             match lines.next::<SessionRequest>() {
@@ -241,25 +241,25 @@ impl Shared {
             SessionRequest::Join(join) => self.join(down, lines, join),
             SessionRequest::Resume(resume) => {
                 let member = (resume.job, resume.epoch, resume.key, resume.rank);
-                let seat = self.lock().members.get(&member).cloned();
-                let Some(seat) = seat else {
-                    let message = "that job is over".into();
-                    say(&mut down, &SessionEvent::Refused { reason: Refusal::Unknown, message });
+                let session = self.lock().members.get(&member).cloned();
+                let Some(session) = session else {
+                    let message = "that job has ended".into();
+                    send_line(&mut down, &SessionEvent::Refused { reason: Refusal::Unknown, message });
                     return;
                 };
-                let mut held = seat.lock().unwrap();
-                if !say(&mut down, &SessionEvent::Resumed {}) {
+                let mut held = session.lock().unwrap();
+                if !send_line(&mut down, &SessionEvent::Resumed {}) {
                     return;
                 }
                 self.resumed.fetch_add(1, Ordering::Relaxed);
                 (held.down, held.away) = (Some(down.try_clone().unwrap()), None);
-                for event in std::mem::take(&mut held.unheard) {
-                    held.tell(event);
+                for event in std::mem::take(&mut held.undelivered) {
+                    held.notify(event);
                 }
                 drop(held);
-                self.attend(&seat, down, lines, member);
+                self.serve_worker(&session, down, lines, member);
             }
-            other => panic!("{other:?} comes first"),
+            other => panic!("unexpected first message {other:?}"),
         }
     }
 
@@ -278,30 +278,30 @@ impl Shared {
     fn join(self: &Arc<Self>, mut down: TcpStream, mut lines: Lines, join: Join) {
         if let Some(refusal) = self.refusal(&join) {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            say(&mut down, &refusal);
+            send_line(&mut down, &refusal);
             return;
         }
         let (rank, tree) = (join.rank, usize::from(join.tree));
         let switch = self.switches.lock().unwrap()[tree];
         let Ok(mut up) = TcpStream::connect(switch) else {
-            let message = "the switch is not there".into();
-            say(&mut down, &SessionEvent::Refused { reason: Refusal::Unavailable, message });
+            let message = "the switch cannot be reached".into();
+            send_line(&mut down, &SessionEvent::Refused { reason: Refusal::Unavailable, message });
             return;
         };
         let job = format!("{}-{tree}", join.job);
-        say(&mut up, &SessionRequest::Join(Join { job, tree: 0, trees: 1, ..join }));
+        send_line(&mut up, &SessionRequest::Join(Join { job, tree: 0, trees: 1, ..join }));
         let mut events = Lines::new(&up);
         let mut admission = loop {
             match events.next::<SessionEvent>() {
                 Ok(Some(SessionEvent::Admitted(admission))) => break admission,
                 Ok(Some(SessionEvent::Alive {}) | None) => {
-                    // Whoever gives up waiting is gone for the switch as well.
-                    if lines.next::<SessionRequest>().is_err() || self.over.load(Ordering::Relaxed) {
+                    // If the worker gives up waiting, the session with the switch ends as well.
+                    if lines.next::<SessionRequest>().is_err() || self.stopped.load(Ordering::Relaxed) {
                         return;
                     }
                 }
                 Ok(Some(other)) => {
-                    say(&mut down, &other);
+                    send_line(&mut down, &other);
                     return;
                 }
                 Err(()) => return,
@@ -310,45 +310,51 @@ impl Shared {
         admission.switch = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
         admission.grace_ms = self.grace.as_millis() as u32;
         let member = (admission.job, admission.epoch, admission.key, rank);
-        let seat = Arc::new(Mutex::new(Seat {
+        let session = Arc::new(Mutex::new(MemberSession {
             tree,
             up: Some(up.try_clone().unwrap()),
             down: Some(down.try_clone().unwrap()),
             away: None,
-            unheard: Vec::new(),
+            undelivered: Vec::new(),
         }));
-        self.lock().members.insert(member, Arc::clone(&seat));
+        self.lock().members.insert(member, Arc::clone(&session));
         self.admitted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self);
-        let upper = Arc::clone(&seat);
-        seat.lock().unwrap().tell(SessionEvent::Admitted(admission));
-        thread::spawn(move || shared.attend_switch(&upper, up, events, member));
-        self.attend(&seat, down, lines, member);
+        let upper = Arc::clone(&session);
+        session.lock().unwrap().notify(SessionEvent::Admitted(admission));
+        thread::spawn(move || shared.serve_switch(&upper, up, events, member));
+        self.serve_worker(&session, down, lines, member);
     }
 
-    /// Attends to a worker's connection until it breaks.
-    fn attend(&self, seat: &Mutex<Seat>, mut down: TcpStream, mut lines: Lines, member: Member) {
+    /// Serves a worker's connection until it breaks.
+    fn serve_worker(
+        &self,
+        session: &Mutex<MemberSession>,
+        mut down: TcpStream,
+        mut lines: Lines,
+        member: Member,
+    ) {
         let from = down.peer_addr().ok();
         loop {
             match lines.next::<SessionRequest>() {
                 Ok(None) => {}
-                Ok(Some(SessionRequest::Alive {})) => drop(say(&mut down, &SessionEvent::Alive {})),
+                Ok(Some(SessionRequest::Alive {})) => drop(send_line(&mut down, &SessionEvent::Alive {})),
                 Ok(Some(SessionRequest::Leave {})) => {
                     self.lock().members.remove(&member);
-                    if let Some(up) = &mut seat.lock().unwrap().up {
-                        say(up, &SessionRequest::Leave {});
+                    if let Some(up) = &mut session.lock().unwrap().up {
+                        send_line(up, &SessionRequest::Leave {});
                         let _ = up.shutdown(Shutdown::Write);
                     }
                     let _ = down.shutdown(Shutdown::Both);
                     return;
                 }
-                Ok(Some(other)) => panic!("{other:?} in a session that goes on"),
+                Ok(Some(other)) => panic!("{other:?} in an established session"),
                 Err(()) => {
-                    let mut seat = seat.lock().unwrap();
-                    // Unless another connection has taken this one's place.
+                    let mut session = session.lock().unwrap();
+                    // Unless another connection has replaced this one.
                     let port = |stream: &TcpStream| stream.peer_addr().ok();
-                    if seat.down.as_ref().and_then(port) == from {
-                        (seat.down, seat.away) = (None, Some(Instant::now()));
+                    if session.down.as_ref().and_then(port) == from {
+                        (session.down, session.away) = (None, Some(Instant::now()));
                     }
                     return;
                 }
@@ -356,29 +362,36 @@ impl Shared {
         }
     }
 
-    /// Attends to the session with the switch, in the worker's place, and gives it up when the worker stays away.
-    fn attend_switch(&self, seat: &Mutex<Seat>, mut up: TcpStream, mut events: Lines, member: Member) {
+    /// Serves the session with the switch on behalf of the worker, and ends it when the worker stays away.
+    fn serve_switch(
+        &self,
+        session: &Mutex<MemberSession>,
+        mut up: TcpStream,
+        mut events: Lines,
+        member: Member,
+    ) {
         let mut beat = Instant::now();
         loop {
             if beat.elapsed() > Duration::from_millis(500) {
                 beat = Instant::now();
-                say(&mut up, &SessionRequest::Alive {});
+                send_line(&mut up, &SessionRequest::Alive {});
             }
             match events.next::<SessionEvent>() {
                 Ok(Some(SessionEvent::Alive {}) | None) => {}
-                Ok(Some(event)) => seat.lock().unwrap().tell(event),
+                Ok(Some(event)) => session.lock().unwrap().notify(event),
                 Err(()) => {
-                    let mut seat = seat.lock().unwrap();
-                    if seat.up.take().is_some() && self.lock().members.remove(&member).is_some() {
-                        seat.tell(SessionEvent::SwitchLost { message: "its switch is gone".into() });
+                    let mut session = session.lock().unwrap();
+                    if session.up.take().is_some() && self.lock().members.remove(&member).is_some() {
+                        session.notify(SessionEvent::SwitchLost { message: "its switch is lost".into() });
                     }
                     return;
                 }
             }
-            let away = seat.lock().unwrap().away;
-            if away.is_some_and(|since| since.elapsed() > self.grace) || self.over.load(Ordering::Relaxed) {
+            let away = session.lock().unwrap().away;
+            if away.is_some_and(|since| since.elapsed() > self.grace) || self.stopped.load(Ordering::Relaxed)
+            {
                 self.lock().members.remove(&member);
-                seat.lock().unwrap().up = None;
+                session.lock().unwrap().up = None;
                 let _ = up.shutdown(Shutdown::Both);
                 let _ = up.read(&mut [0; 64]);
                 return;

@@ -1,4 +1,4 @@
-//! Workers that reach their controller by TLS, or do not.
+//! Workers that connect to their controller by TLS.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -14,13 +14,11 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::stand_in::StandIn;
-use crate::{builder, job, tensor, wrong};
+use super::test_controller::TestController;
+use super::{builder, job, tensor, wrong};
+use crate::TIMEOUT;
 
 const GRACE: Duration = Duration::from_secs(20);
-
-/// Nothing that is refused may take longer.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// An authority with its file.
 struct Authority {
@@ -60,8 +58,8 @@ impl Drop for Authority {
     }
 }
 
-/// Speaks TLS at an address of its own, and passes on what is said. Ends with the process.
-fn secured(acceptor: TlsAcceptor, inner: SocketAddr) -> SocketAddr {
+/// A TLS proxy at an address of its own. Ends with the process.
+fn tls_proxy(acceptor: TlsAcceptor, inner: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -84,11 +82,11 @@ fn secured(acceptor: TlsAcceptor, inner: SocketAddr) -> SocketAddr {
 }
 
 #[test]
-fn a_job_goes_on_by_tls_over_connections_that_break() {
+fn a_job_continues_over_tls_connections_that_break() {
     let authority = Authority::new("job");
     let switch = EmbeddedSwitch::builder().start().unwrap();
-    let controller = StandIn::start(vec![switch.control()], GRACE, Some("sesame"));
-    let address = secured(authority.acceptor("127.0.0.1"), controller.address());
+    let controller = TestController::start(vec![switch.control()], GRACE, Some("sesame"));
+    let address = tls_proxy(authority.acceptor("127.0.0.1"), controller.address());
     let build = |builder: Builder| builder.tenant("acme", "sesame").controller_ca(&authority.file);
     job(2, address, build, |comm| {
         for step in 0..60 {
@@ -98,7 +96,7 @@ fn a_job_goes_on_by_tls_over_connections_that_break() {
             if comm.rank() == 0 && step % 10 == 5 {
                 let before = controller.resumed();
                 controller.cut(step);
-                let deadline = Instant::now() + PATIENCE;
+                let deadline = Instant::now() + TIMEOUT;
                 while controller.resumed() == before {
                     assert!(Instant::now() < deadline, "no session was resumed");
                     std::thread::sleep(Duration::from_millis(2));
@@ -110,12 +108,9 @@ fn a_job_goes_on_by_tls_over_connections_that_break() {
     assert!(controller.resumed() >= 6);
 }
 
-/// What comes of joining there, which must not take long.
+/// The error of joining there.
 fn refused(builder: Builder) -> Error {
-    let started = Instant::now();
-    let error = builder.connect().map(|comm| comm.path()).unwrap_err();
-    assert!(started.elapsed() < PATIENCE, "{error} after {:?}", started.elapsed());
-    error
+    builder.connect().map(|comm| comm.path()).unwrap_err()
 }
 
 fn fault(error: Error) -> TlsFault {
@@ -125,13 +120,13 @@ fn fault(error: Error) -> TlsFault {
 }
 
 #[test]
-fn every_shut_door_is_an_error_that_says_why() {
+fn every_tls_failure_is_an_error_that_names_the_reason() {
     let (authority, other) = (Authority::new("doors"), Authority::new("doors-other"));
     let switch = EmbeddedSwitch::builder().start().unwrap();
-    let controller = StandIn::start(vec![switch.control()], GRACE, None);
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
     let plain = switch.control();
-    let good = secured(authority.acceptor("127.0.0.1"), controller.address());
-    let named = secured(authority.acceptor("controller.test"), controller.address());
+    let good = tls_proxy(authority.acceptor("127.0.0.1"), controller.address());
+    let named = tls_proxy(authority.acceptor("controller.test"), controller.address());
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = |address: SocketAddr| builder(address, 0, 1);
 
@@ -139,7 +134,7 @@ fn every_shut_door_is_an_error_that_says_why() {
     assert!(matches!(wrong, TlsFault::UnknownAuthority { .. }), "{wrong}");
     let wrong = fault(refused(at(named).controller_ca(&authority.file)));
     assert!(wrong.to_string().contains("is for controller.test and not for 127.0.0.1"), "{wrong}");
-    // A switch's own port.
+    // A switch's control port has no TLS.
     let wrong = fault(refused(at(plain).controller_ca(&authority.file)));
     assert!(matches!(wrong, TlsFault::Plain), "{wrong}");
     let wrong = fault(refused(at(silent.local_addr().unwrap()).controller_ca(&authority.file)));
@@ -152,7 +147,7 @@ fn every_shut_door_is_an_error_that_says_why() {
 
     let alone = at(good).controller_ca(&authority.file).connect().unwrap();
     alone.leave().unwrap();
-    // A switch of one's own has no TLS to ask for.
+    // With a switch, the authority is not used.
     let own = Communicator::builder().job("own").rank(0).world_size(1).controller_ca("/nowhere/ca.pem");
     own.switch(plain).unwrap().connect().unwrap().leave().unwrap();
 }
