@@ -70,7 +70,7 @@ fn jobs_are_declared_described_ended_and_forgotten() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_a_sentence() {
+fn invalid_requests_are_refused_with_a_message() {
     let served = Served::open(Plane::populated());
     run(async {
         let mut jobs = JobsClient::new(channel(&served).await);
@@ -100,7 +100,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn lists_are_filtered_and_come_in_pages() {
+fn lists_are_filtered_and_paged() {
     let served = Served::open(Plane::large(7, 100));
     run(async {
         let mut jobs = JobsClient::new(channel(&served).await);
@@ -132,7 +132,7 @@ fn lists_are_filtered_and_come_in_pages() {
 }
 
 #[test]
-fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
+fn a_watcher_receives_events_with_the_jobs_current_state() {
     let served = Served::open(Plane::populated());
     run(async {
         let channel = channel(&served).await;
@@ -144,7 +144,7 @@ fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
         let job = first.job.unwrap();
         assert_eq!((job.epoch, job.trees[0].members.len()), (7, 4));
 
-        // Another job's end is not this watcher's business.
+        // The end of another job is not sent to this watcher.
         let end = |tenant, job| v1::EndJobRequest { name: name(tenant, job), message: "over".into() };
         jobs.end(end("blue", "tune")).await.unwrap();
         jobs.end(end("red", "train")).await.unwrap();
@@ -156,8 +156,8 @@ fn a_watcher_is_told_what_happens_with_the_job_as_it_stands() {
 
         let absent = v1::WatchRequest { tenant: Some("red".into()), job: "absent".into() };
         assert_eq!(jobs.watch(absent).await.unwrap_err().code(), Code::NotFound);
-        let nobodys = v1::WatchRequest { tenant: None, job: "train".into() };
-        assert_eq!(jobs.watch(nobodys).await.unwrap_err().code(), Code::InvalidArgument);
+        let without_tenant = v1::WatchRequest { tenant: None, job: "train".into() };
+        assert_eq!(jobs.watch(without_tenant).await.unwrap_err().code(), Code::InvalidArgument);
     });
 }
 
@@ -182,7 +182,11 @@ fn tenants_are_added_changed_and_removed() {
 
         let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 5, priority: None };
         let tenant = tenants.set(set).await.unwrap().into_inner();
-        assert_eq!((tenant.quota, tenant.weight, tenant.priority), (quota, 5, 7), "what is not given stays");
+        assert_eq!(
+            (tenant.quota, tenant.weight, tenant.priority),
+            (quota, 5, 7),
+            "fields that are not set stay unchanged"
+        );
         let set = v1::SetTenantRequest { name: "green".into(), quota: None, weight: 0, priority: Some(0) };
         assert_eq!(tenants.set(set.clone()).await.unwrap().into_inner().priority, 0);
         let set = v1::SetTenantRequest { priority: Some(256), ..set };
@@ -221,7 +225,7 @@ fn switches_are_listed_described_and_drained() {
 }
 
 #[test]
-fn the_interface_describes_itself() {
+fn the_interface_is_available_by_reflection() {
     use tonic_reflection::pb::v1::ServerReflectionRequest;
     use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
     use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;

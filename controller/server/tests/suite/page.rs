@@ -1,5 +1,5 @@
-//! The page in a headless browser: what is drawn, live. The browser is driven by its own debugging protocol over a pipe, since a
-//! page whose stream of events never ends is never done loading.
+//! The page in a headless browser: what it draws, live. The browser is controlled by its debugging protocol over a pipe, since a
+//! page with an endless event stream never finishes loading.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::TIMEOUT;
 use crate::plane::{Plane, Served};
 
-/// Says that docs/controller.png is to be drawn anew.
+/// If set, docs/controller.png is drawn again.
 const SCREENSHOT: &str = "NETFOLD_SCREENSHOT";
 
 fn browser() -> Option<PathBuf> {
@@ -27,7 +27,7 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A browser with one page open, ended and cleaned up after in the end.
+/// A browser with one open page; ended, and its files removed, when dropped.
 struct Browser {
     child: Child,
     calls: ChildStdin,
@@ -116,11 +116,11 @@ impl Drop for Browser {
     }
 }
 
-/// That a snapshot is drawn, and the events that were before.
+/// True once a snapshot and the earlier events are drawn.
 const DRAWN: &str =
     "document.body.dataset.drawn === '1750000000000' && document.querySelectorAll('#events li').length === 2";
 
-/// A front with two events behind it.
+/// A frontend with two earlier events.
 fn populated() -> Served {
     let served = Served::open(Plane::populated());
     let control = served.control.clone();

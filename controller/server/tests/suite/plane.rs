@@ -1,4 +1,4 @@
-//! A control plane that is made up: two leaves under two spines, two tenants, and whatever jobs a test wants.
+//! A simulated control plane: two leaves under two spines, two tenants, and the test's jobs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,15 +22,15 @@ pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
 pub(crate) const RED: &str = "red-0123456789abcdef0123456789abcdef";
 pub(crate) const BLUE: &str = "blue-0123456789abcdef0123456789abcdef";
 
-/// When everything was last changed.
+/// Time of the last change of everything.
 const CHANGED_S: u64 = 1_750_000_000;
 
-/// The made-up control plane.
+/// The simulated control plane.
 pub(crate) struct Plane {
     tenants: BTreeMap<String, TenantRecord>,
     jobs: BTreeMap<JobName, JobView>,
     drained: BTreeMap<String, bool>,
-    happened: u64,
+    events: u64,
 }
 
 pub(crate) fn name(tenant: &str, job: &str) -> JobName {
@@ -110,7 +110,7 @@ impl Plane {
             tenants: tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect(),
             jobs: jobs.into_iter().map(|job| (job.name.clone(), job)).collect(),
             drained: BTreeMap::new(),
-            happened: 0,
+            events: 0,
         }
     }
 
@@ -160,10 +160,10 @@ impl Plane {
     }
 
     fn event(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> Occurrence {
-        self.happened += 1;
+        self.events += 1;
         Occurrence {
-            number: self.happened,
-            at_ms: CHANGED_S * 1000 + self.happened,
+            number: self.events,
+            at_ms: CHANGED_S * 1000 + self.events,
             kind,
             job,
             switch: None,
@@ -303,7 +303,7 @@ impl StandIn for Plane {
     }
 }
 
-/// A front over a made-up control plane, and the thread that answers for it.
+/// A frontend of a simulated control plane, and the thread that executes its calls.
 pub(crate) struct Served {
     pub(crate) front: Frontend,
     pub(crate) control: Control,

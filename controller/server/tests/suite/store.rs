@@ -1,4 +1,4 @@
-//! The database: what is applied is there after any end of the process, and nothing else is.
+//! The database: applied changes are durable whenever the process ends, and nothing else is stored.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -19,10 +19,10 @@ use netfold_server::store::{OpenError, SCHEMA};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// How often the writer is killed.
+/// Number of times the writer is killed.
 const KILLS: u64 = 50;
 
-/// Says to this test binary that it is the writer, and where.
+/// Makes this test executable the writer; holds the database's path.
 const WRITER: &str = "NETFOLD_TEST_WRITER";
 
 /// A folder that is removed when the test ends.
@@ -106,7 +106,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
     })
 }
 
-/// What the writer does in its step of this number: several records at once, of which none may be there without the others.
+/// The changes of the writer's step: several records that must be stored together or not at all.
 pub(crate) fn step(number: u32) -> Vec<Change> {
     let mut changes = vec![
         Change::EpochNext(number + 1),
@@ -133,7 +133,7 @@ pub(crate) fn after(steps: u32) -> Kept {
 }
 
 #[test]
-fn what_was_applied_is_there_after_reopening() {
+fn applied_changes_are_read_after_reopening() {
     let folder = Folder::new("reopened");
     {
         let mut database = Database::open(folder.file()).unwrap();
@@ -144,11 +144,11 @@ fn what_was_applied_is_there_after_reopening() {
     let mut database = Database::open(folder.file()).unwrap();
     assert_eq!(database.load().unwrap(), after(100));
     database.apply(&[Change::EpochNext(3)]).unwrap();
-    assert_eq!(database.load().unwrap().epoch_next, 100, "an epoch never goes back");
+    assert_eq!(database.load().unwrap().epoch_next, 100, "an epoch never decreases");
 }
 
 #[test]
-fn the_file_is_its_owners_alone() {
+fn only_the_owner_may_read_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("owner");
     let database = Database::open(folder.file()).unwrap();
@@ -157,7 +157,7 @@ fn the_file_is_its_owners_alone() {
 }
 
 #[test]
-fn other_files_and_other_processes_are_told() {
+fn foreign_files_and_other_processes_are_errors() {
     let folder = Folder::new("foreign");
     let open = Database::open(folder.file()).unwrap();
     assert!(matches!(Database::open(folder.file()), Err(OpenError::InUse { .. })));
@@ -184,7 +184,7 @@ fn other_files_and_other_processes_are_told() {
     assert!(matches!(Database::open("/nowhere/at/all.redb"), Err(OpenError::Open { .. })));
 }
 
-/// Not a test: the process that is killed below. It applies one step after another and says which are done.
+/// Not a test: the process that is killed below. It applies one step after another and prints each that is done.
 #[test]
 fn writer() {
     let Some(path) = std::env::var_os(WRITER) else { return };
@@ -199,56 +199,64 @@ fn writer() {
     }
 }
 
-/// Runs the writer for a while, kills it, and returns how many steps it said were done.
-fn killed_after(path: &Path, time: Duration) -> Option<u32> {
+/// Runs the writer until it has printed `steps` steps and for `time` after that, kills it, and returns how many steps are done as far as it
+/// printed.
+fn killed_after(path: &Path, steps: usize, time: Duration) -> Option<u32> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::writer", "--nocapture", "--test-threads=1"])
         .env(WRITER, path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // A line that was cut off by the kill is not an acknowledgement.
+    let mut applied = lines.filter_map(|line| line.split_once("applied ")?.1.parse::<u32>().ok());
+    let mut last = None;
+    for _ in 0..steps {
+        last = applied.next();
+    }
     std::thread::sleep(time);
     child.kill().unwrap();
     child.wait().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // A line that was cut off by the kill is not an acknowledgement.
-    let last = lines.filter_map(|line| line.split_once("applied ")?.1.parse::<u32>().ok()).last();
-    last.map(|last| last + 1)
+    applied.last().or(last).map(|last| last + 1)
 }
 
 #[test]
-fn a_killed_writer_loses_nothing_and_leaves_no_half() {
+fn a_killed_writer_loses_nothing_and_leaves_no_partial_step() {
     let seed = std::env::var("STORE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(5);
     println!("STORE_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let folder = Folder::new("killed");
     let (mut acknowledged, mut died_in_creation, mut all) = (0, 0, 0);
     for kill in 0..KILLS {
-        // Now and then from nothing, so that the making of the file is hit as well.
+        // Every tenth time without a file, so that the kill also hits its creation.
         if kill % 10 == 4 {
             let _ = std::fs::remove_file(folder.file());
             acknowledged = 0;
         }
         let before = acknowledged;
-        let time = Duration::from_micros(rng.random_range(1_000..120_000));
-        acknowledged = killed_after(&folder.file(), time).unwrap_or(acknowledged).max(acknowledged);
+        // Half of the kills at any time after the start, the others after some steps.
+        let (steps, time) =
+            if kill % 2 == 0 { (0, 1_000..120_000) } else { (rng.random_range(1..20), 0..5_000) };
+        let time = Duration::from_micros(rng.random_range(time));
+        acknowledged = killed_after(&folder.file(), steps, time).unwrap_or(acknowledged).max(acknowledged);
         if !folder.file().exists() {
             died_in_creation += 1;
         }
         let kept = Database::open(folder.file()).unwrap().load().unwrap();
         let steps = kept.epoch_next;
-        assert!(steps >= acknowledged, "kill {kill}: {acknowledged} steps were done, {steps} are there");
-        assert!(steps <= acknowledged + 1, "kill {kill}: {steps} steps are there, {acknowledged} were done");
-        assert!(kept == after(steps), "kill {kill}: not what {steps} steps leave");
+        assert!(steps >= acknowledged, "kill {kill}: {acknowledged} steps were done, {steps} are stored");
+        assert!(steps <= acknowledged + 1, "kill {kill}: {steps} steps are stored, {acknowledged} were done");
+        assert!(kept == after(steps), "kill {kill}: not the result of {steps} steps");
         all += steps - before;
         acknowledged = steps;
     }
-    println!("{KILLS} kills in {all} steps, {died_in_creation} of them before the file was there");
-    assert!(all > 0, "the writer never wrote: the machine is too slow for this test");
+    println!("{KILLS} kills in {all} steps, {died_in_creation} of them before the file existed");
+    assert!(all > 0, "the writer never wrote");
 }
 
 #[test]
-fn a_thousand_tenants_and_ten_thousand_jobs_load_at_once() {
+fn a_thousand_tenants_and_ten_thousand_jobs_are_stored_and_loaded() {
     let folder = Folder::new("many");
     let mut database = Database::open(folder.file()).unwrap();
     let mut changes: Vec<Change> = (0..1_000).map(|number| Change::Tenant(tenant(number))).collect();

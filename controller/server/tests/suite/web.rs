@@ -50,10 +50,10 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
     crate::run(async {
         served.control.execute(Command::ForgetJob(name("red", "old"))).await.unwrap();
     });
-    // What happened is counted by another task.
+    // Another task counts the events.
     let deadline = Instant::now() + TIMEOUT;
     let scrape = loop {
-        assert!(Instant::now() < deadline, "what happened was not counted");
+        assert!(Instant::now() < deadline, "the event was not counted");
         let (head, body) = answer(address, "GET /metrics HTTP/1.1");
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("openmetrics-text"), "{head}");
         if body.contains("netfold_refusals_total") {
@@ -98,7 +98,7 @@ fn metrics_and_reasons_are_documented() {
 }
 
 #[test]
-fn the_dashboard_uses_metrics_that_there_are() {
+fn the_dashboard_uses_existing_metrics() {
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let queries = panels.iter().flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default());
@@ -111,12 +111,12 @@ fn the_dashboard_uses_metrics_that_there_are() {
         .collect();
     assert!(words.len() >= 10, "{words:?}");
     for word in words {
-        assert!(METRICS.iter().any(|(name, ..)| *name == word), "{word} is no metric");
+        assert!(METRICS.iter().any(|(name, ..)| *name == word), "{word} is not a metric");
     }
 }
 
 #[test]
-fn the_page_is_served_whole_and_loads_nothing_from_elsewhere() {
+fn the_page_is_complete_and_loads_nothing_from_other_servers() {
     let served = Served::open(Plane::populated());
     let address = served.front.http().unwrap();
     for (path, media_type) in [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
@@ -137,7 +137,7 @@ fn the_page_is_served_whole_and_loads_nothing_from_elsewhere() {
 }
 
 #[test]
-fn pages_and_metrics_ask_for_a_token_where_grpc_does() {
+fn pages_and_metrics_require_a_token_if_grpc_does() {
     let served = Served::closed(Plane::populated());
     let address = served.front.http().unwrap();
     for path in ["/", "/metrics", "/snapshot", "/events", "/elsewhere"] {
@@ -154,7 +154,7 @@ fn pages_and_metrics_ask_for_a_token_where_grpc_does() {
 }
 
 #[test]
-fn the_stream_tells_what_was_what_is_and_what_happens() {
+fn the_stream_sends_earlier_events_snapshots_and_new_events() {
     let served = Served::open(Plane::populated());
     let address = served.front.http().unwrap();
     let end = |message: &str| {
@@ -163,15 +163,15 @@ fn the_stream_tells_what_was_what_is_and_what_happens() {
         crate::run(async move { control.execute(command).await.unwrap() });
     };
     end("before");
-    // Remembered by another task: a page that comes now may be a little early.
+    // Another task records the event; wait for it.
     let counted = "netfold_events_total{kind=\"job_ended\"} 1";
     let deadline = Instant::now() + TIMEOUT;
     while !answer(address, "GET /metrics HTTP/1.1").1.contains(counted) {
-        assert!(Instant::now() < deadline, "what happened was not counted");
+        assert!(Instant::now() < deadline, "the event was not counted");
     }
     let mut lines = ask(address, "GET /events HTTP/1.1").lines().map(Result::unwrap);
     let mut next = |kind: &str| loop {
-        let line = lines.next().expect("the stream goes on");
+        let line = lines.next().expect("the stream continues");
         if line == format!("event: {kind}") {
             let data = lines.next().unwrap();
             break serde_json::from_str::<serde_json::Value>(data.strip_prefix("data: ").unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Every door: who is let in, and what becomes of whoever is not.
+//! Authentication, authorisation and misbehaving clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ fn with<T>(token: &str, message: T) -> Request<T> {
 const WRONG: &str = "nf_0000000000000000000000000000000000000000000";
 
 #[test]
-fn each_token_opens_its_own_doors() {
+fn each_token_permits_its_own_calls() {
     let served = Served::closed(Plane::populated());
     run(async {
         let channel = channel(&served).await;
@@ -48,8 +48,8 @@ fn each_token_opens_its_own_doors() {
             let refused = jobs.describe(with(token, describe())).await.unwrap_err();
             assert_eq!((refused.code(), reason(&refused).as_str()), (code, why));
         }
-        // What there is not looks the same as what is another's.
-        let absent = v1::DescribeJobRequest { name: name("nobody", "x") };
+        // A missing tenant is indistinguishable from another's.
+        let absent = v1::DescribeJobRequest { name: name("absent", "x") };
         let refused = jobs.describe(with(RED, absent)).await.unwrap_err();
         assert_eq!(reason(&refused), "TOKEN_REFUSED");
 
@@ -97,7 +97,7 @@ fn only_administrators_change_tenants_and_switches() {
             let drain = v1::DrainSwitchRequest { name: "leaf1".into(), drained: true, evict: true };
             assert_eq!(reason(&switches.drain(with(token, drain)).await.unwrap_err()), why);
         }
-        // A new token is worth something at once, and the old one nothing.
+        // A new token is valid at once, and the old one no longer.
         let rotate = v1::RotateTokenRequest { name: "red".into() };
         let token = tenants.rotate_token(with(ADMIN, rotate)).await.unwrap().into_inner().token;
         let mut jobs = JobsClient::new(channel);
@@ -108,7 +108,7 @@ fn only_administrators_change_tenants_and_switches() {
 }
 
 #[test]
-fn a_tenant_sees_its_own_and_nothing_of_others() {
+fn a_tenant_sees_only_its_own() {
     let served = Served::closed(Plane::populated());
     run(async {
         let channel = channel(&served).await;
@@ -137,12 +137,12 @@ fn a_tenant_sees_its_own_and_nothing_of_others() {
         let drain = v1::DrainSwitchRequest { name: "leaf1".into(), drained: true, evict: false };
         switches.drain(with(ADMIN, drain)).await.unwrap();
         let first = watched.next().await.unwrap().unwrap().event.unwrap();
-        assert_eq!(first.job, name("red", "train"), "and not the other tenant's, which was before");
+        assert_eq!(first.job, name("red", "train"), "not the other tenant's earlier event");
     });
 }
 
 #[test]
-fn an_oversized_message_is_refused_and_the_connection_goes_on() {
+fn an_oversized_message_is_refused_and_the_connection_continues() {
     let served = Served::closed(Plane::populated());
     run(async {
         let mut jobs = JobsClient::new(channel(&served).await);
@@ -157,15 +157,15 @@ fn an_oversized_message_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn clients_that_say_nothing_or_nonsense_are_cut_off_and_keep_nobody_out() {
+fn silent_and_invalid_clients_are_disconnected_and_do_not_block_others() {
     let served = Served::closed(Plane::populated());
     let silent: Vec<TcpStream> = (0..32).map(|_| TcpStream::connect(served.front.grpc()).unwrap()).collect();
-    let mut babbling = TcpStream::connect(served.front.grpc()).unwrap();
-    babbling.write_all(&[b'x'; 4096]).unwrap();
-    babbling.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut invalid = TcpStream::connect(served.front.grpc()).unwrap();
+    invalid.write_all(&[b'x'; 4096]).unwrap();
+    invalid.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut answer = Vec::new();
-    // Closed, or reset: either is an end.
-    let _ = babbling.read_to_end(&mut answer);
+    // Closed or reset: both are accepted.
+    let _ = invalid.read_to_end(&mut answer);
     run(async {
         let mut jobs = JobsClient::new(channel(&served).await);
         jobs.describe(with(ADMIN, v1::DescribeJobRequest { name: name("red", "train") })).await.unwrap();
@@ -179,31 +179,31 @@ fn clients_that_say_nothing_or_nonsense_are_cut_off_and_keep_nobody_out() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_is_cut_off_and_disturbs_nobody() {
+fn a_watcher_that_does_not_read_is_disconnected_and_does_not_block_others() {
     let served = Served::closed(Plane::populated());
     run(async {
         let narrow = Endpoint::from_shared(served.grpc()).unwrap().initial_stream_window_size(65_535);
         let mut slow = JobsClient::new(narrow.connect().await.unwrap());
         let mut watched = slow.watch(with(READER, v1::WatchRequest::default())).await.unwrap().into_inner();
         let mut jobs = JobsClient::new(channel(&served).await);
-        // More than all queues and windows on the way hold.
+        // More than all queues and windows on the path hold.
         for number in 0..4_000 {
             let message = format!("{number} {}", "x".repeat(200));
             jobs.end(with(ADMIN, v1::EndJobRequest { name: name("red", "train"), message })).await.unwrap();
         }
-        let mut told = 0;
+        let mut received = 0;
         let end = loop {
             match watched.next().await {
-                Some(Ok(_)) => told += 1,
+                Some(Ok(_)) => received += 1,
                 Some(Err(status)) => break status,
-                None => panic!("ended without a reason after {told}"),
+                None => panic!("ended without a reason after {received}"),
             }
         };
-        assert_eq!((end.code(), reason(&end).as_str()), (Code::DataLoss, "FELL_BEHIND"), "after {told}");
+        assert_eq!((end.code(), reason(&end).as_str()), (Code::DataLoss, "FELL_BEHIND"), "after {received}");
     });
 }
 
-/// An authority, and what it has signed.
+/// A certificate authority.
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     certificate: String,
@@ -249,8 +249,8 @@ async fn calls(endpoint: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn tls_and_mutual_tls_let_in_whom_they_know() {
-    let (ours, clients, strangers) = (Authority::new(), Authority::new(), Authority::new());
+fn tls_and_mutual_tls_accept_known_peers_only() {
+    let (ours, clients, others) = (Authority::new(), Authority::new(), Authority::new());
     let access = || Access::Tokens { admins: vec![TokenHash::of(ADMIN)], readers: Vec::new() };
     let (certificate, key) = ours.signs("localhost");
     let server = |client_ca: Option<&Authority>| Tls {
@@ -263,15 +263,15 @@ fn tls_and_mutual_tls_let_in_whom_they_know() {
     run(async {
         calls(tls(&one_way, &ours, None)).await.unwrap();
         calls(tls(&mutual, &ours, Some(clients.signs("worker")))).await.unwrap();
-        calls(tls(&one_way, &strangers, None)).await.expect_err("a server that the client does not know");
+        calls(tls(&one_way, &others, None)).await.expect_err("a server of an unknown authority");
         calls(tls(&mutual, &ours, None)).await.expect_err("a client without a certificate");
-        calls(tls(&mutual, &ours, Some(strangers.signs("worker"))))
+        calls(tls(&mutual, &ours, Some(others.signs("worker"))))
             .await
-            .expect_err("a stranger's certificate");
+            .expect_err("a certificate of an unknown authority");
         for served in [&one_way, &mutual] {
             let plain = Endpoint::from_shared(served.grpc()).unwrap();
             calls(plain).await.expect_err("plain text at a TLS port");
-            // And the port goes on.
+            // The port continues to serve.
             calls(tls(served, &ours, Some(clients.signs("worker")))).await.unwrap();
         }
     });
@@ -284,7 +284,7 @@ fn tls_and_mutual_tls_let_in_whom_they_know() {
 }
 
 #[test]
-fn wrong_certificates_are_told_at_the_start() {
+fn invalid_certificates_are_errors_at_the_start() {
     let config = |tls| netfold_server::FrontendConfig {
         grpc: ([127, 0, 0, 1], 0).into(),
         http: None,
